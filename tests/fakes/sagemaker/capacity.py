@@ -35,7 +35,6 @@ def _take(plane: Plane, job: Job) -> bool:
     with plane.lock:
         job.machines = plane.pools.claim(job) or plane.fleet.take(job.type, job.count, job.name)
         if job.machines and job.keep_alive_s:
-            others = [o for o in plane.jobs.values() if o is not job and o.pool is Pool.IN_USE]
-            in_use = sum(len(o.machines) for o in others if o.type == job.type)
-            job.pool = Pool.IN_USE if plane.pools.retains(job, in_use) else Pool.TERMINATED
+            # "Considerations": no pool with Spot.
+            job.pool = Pool.TERMINATED if job.request.get("EnableManagedSpotTraining") else Pool.IN_USE
         return bool(job.machines)

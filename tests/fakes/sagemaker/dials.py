@@ -1,4 +1,4 @@
-"""What a test may turn on the stand-in, while it runs: times, quotas and everything that goes wrong on AWS.
+"""What a test may turn on the stand-in, while it runs: times and everything that goes wrong on AWS.
 
 The defaults are a good day in a hurry: AWS takes minutes for what takes tenths of a second here.
 """
@@ -28,9 +28,8 @@ class Dials:
     grace_s: float = 120.0  # StopTrainingJob: "SIGTERM ... delays job termination for 120 seconds"
     clock_skew_s: float = 0.0  # AWS's clock less ours
 
-    # Capacity and quotas. A type that is not listed has enough.
+    # Capacity.
     next_capacity_errors: int = 0
-    pool_quotas: dict[str, int] = dataclasses.field(default_factory=dict)
 
     # The service.
     throttle: dict[str, Any] = dataclasses.field(default_factory=dict)  # see faults.Throttle

@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             self._operate(operation, body)
         elif quotas.knows(service, operation, body):
             plane = self.server.plane
-            answer = quotas.answer(plane.dials, {machine.type for machine in plane.fleet.machines})
+            answer = quotas.answer({machine.type for machine in plane.fleet.machines})
             self._answer(200, json.dumps(answer).encode(), JSON)
         elif registry.knows(service, operation):
             answer = registry.answer(

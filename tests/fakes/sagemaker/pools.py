@@ -45,19 +45,6 @@ class Pools:
         self._fleet, self._dials = fleet, dials
         self._available: list[WarmPool] = []
 
-    def retains(self, job: Job, in_use: int) -> bool:
-        """Whether this job leaves a pool, where other jobs with pools hold `in_use` machines of its type.
-
-        "Warm pool status": with a quota of 0 the pool is "Terminated" and the job runs. "Considerations": no pool with
-        Spot.
-        """
-        kind = job.type
-        limit = self._dials.pool_quotas.get(kind)
-        held = in_use + sum(len(pool.machines) for pool in self._available if pool.job.type == kind)
-        enough = limit is None or held + job.count <= limit
-        plain = not job.request.get("EnableManagedSpotTraining")
-        return bool(job.keep_alive_s) and enough and plain
-
     def claim(self, job: Job) -> list[Machine]:
         """The machines of a pool that matches, if any: they are the job's now, and the pool is Reused."""
         self.expire()

@@ -10,8 +10,6 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from tests.fakes.sagemaker.dials import Dials
-
 SERVICE = "ServiceQuotasV20190624"
 OPERATIONS = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
 # "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
@@ -26,10 +24,9 @@ def knows(service: str, operation: str, body: bytes) -> bool:
     return bool(json.loads(body or b"{}").get("ServiceCode") == "sagemaker")
 
 
-def answer(dials: Dials, types: Iterable[str]) -> dict[str, Any]:
-    """All quotas, on one page: those of these types, but for what the dial says of warm pools."""
+def answer(types: Iterable[str]) -> dict[str, Any]:
+    """All quotas, on one page: those of these types."""
     names = {f"{kind} for training warm pool usage": 100 for kind in types} | ONE_JOB
-    names |= {f"{kind} for training warm pool usage": limit for kind, limit in dials.pool_quotas.items()}
     return {"Quotas": [_quota(name, limit) for name, limit in sorted(names.items())]}
 
 
