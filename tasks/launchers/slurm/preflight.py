@@ -79,7 +79,6 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
         lambda: _nodes(plans, options) if _can_start(lines) else iter(()),
         lambda: _shared(plans, options, root) if _can_start(lines) else iter(()),
         lambda: _plugins(plans, options),
-        _reboots,
     )
     return run_checks(lines, checks, lambda error: unanswered("Slurm", str(error), ASK_ELSEWHERE))
 
@@ -278,12 +277,3 @@ def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
     if option in said.out:
         return ok(subject, f"srun has {option}")
     return wrong(subject, f"it is not installed: srun has no {option} here", remedy)
-
-
-def _reboots() -> Iterator[PreflightCheck]:
-    """For information: without RebootProgram, the remedy that reboots a node does nothing."""
-    said = commands.run("scontrol", "show", "config")
-    lines = (line.split("=", 1) for line in said.out.splitlines() if "=" in line)
-    found = {key.strip(): value.strip() for key, value in lines}.get("RebootProgram", "(null)")
-    words = "scontrol reboot does nothing here" if found == "(null)" else f"scontrol reboot runs {found}"
-    yield ok("RebootProgram", words)
