@@ -23,8 +23,8 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.sagemaker import warm_pool
 from tasks.launchers.sagemaker.api import Clients, Described, describe, describe_new, explained
-from tasks.launchers.sagemaker.job_states import detail_of, state_of
-from tasks.launchers.sagemaker.request.difference import Difference, differences
+from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
+from tasks.launchers.sagemaker.request.difference import Difference, differences, differences_text
 from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of, object_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
 from tasks.launchers.sagemaker.request.validate import at
@@ -38,7 +38,6 @@ SAME = (
 # "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
 STOP_S = 600.0
 FIRST_LOOK_S = 0.2
-SHOWN = 4
 
 
 def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
@@ -55,7 +54,12 @@ def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
                 break
         else:
             _leave_key(clients, call)
-    return adopted(found, call) if found is not None else _create(clients, call, unseen)
+    if found is not None:
+        handle = adopted(found, call)
+    else:
+        handle, found = _create(clients, call, unseen)
+    _require_as_sent(clients, call, found)
+    return handle
 
 
 def _shown(clients: Clients, name: str, unseen: dict[str, bool], said: str) -> Described:
@@ -68,6 +72,21 @@ def _shown(clients: Clients, name: str, unseen: dict[str, bool], said: str) -> D
     return found
 
 
+def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
+    """Stop a job that AWS has otherwise than it was sent, and raise LaunchRejected. Once its containers ran that saves nothing."""
+    wrong = differences(call.body, found) if not trained(found) and not state_of(found).final else ()
+    if not wrong:
+        return
+    try:
+        _stop(clients, call.name)
+    except LaunchError as error:
+        raise warm_pool.with_command(error, clients, call.name, warm_pool.STOP) from error
+    raise LaunchRejected(
+        f"{call.name} was stopped before its checks, because AWS does not have it as it was sent: {differences_text(wrong)}. Find out "
+        "what changes the requests of this account, or ask for what it allows in [cluster.options] or [training] request."
+    )
+
+
 def adopted(found: Described, call: ApiCall) -> JobHandle:
     """The job that has the name already. Raises LaunchRejected if it is a different job."""
     wrong = [one for one in differences(call.body, found) if one.field.startswith(SAME)]
@@ -75,14 +94,13 @@ def adopted(found: Described, call: ApiCall) -> JobHandle:
     if sent != has:
         wrong.append(Difference("the environment for the agent", sent, has))
     if wrong:
-        said = "; ".join(one.text for one in wrong[:SHOWN])
         raise LaunchRejected(
-            f"{call.name} exists already and is another job: {said}. Start the gate again, for a name of its own."
+            f"{call.name} exists already and is another job: {differences_text(wrong)}. Start the gate again, for a name of its own."
         )
     return JobHandle(call.name, adopted=True)
 
 
-def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> JobHandle:
+def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[JobHandle, Described]:
     def create() -> Described:
         clients.client("sagemaker").create_training_job(**call.body)
         return {}
@@ -101,12 +119,13 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> JobHand
     except Refused as refusal:
         if refusal.code != "ResourceInUse":
             raise explained(refusal) from refusal
-        return adopted(_shown(clients, call.name, unseen, str(refusal)), call)
+        found = _shown(clients, call.name, unseen, str(refusal))
+        return adopted(found, call), found
     if found:  # the answer was lost: somebody else's job may bear the name as well
         adopted(found, call)
     else:
-        _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
-    return JobHandle(call.name, adopted=False)
+        found = _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
+    return JobHandle(call.name, adopted=False), found
 
 
 def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | None:

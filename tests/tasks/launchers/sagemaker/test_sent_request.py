@@ -1,0 +1,68 @@
+"""A job that AWS has otherwise than it was sent is stopped before its checks are paid for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import LaunchRejected, UnseenJob
+from tests.tasks.launchers.sagemaker.stubbed import JOB, QUICK, a_plan, described, ended, stubbed
+
+ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
+CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_a_job_that_aws_has_otherwise_than_it_was_sent_is_stopped(found: bool) -> None:
+    """Before its checks are paid for, also where a gate that died had created it. The field and both values are named."""
+    with stubbed() as aws:
+        if not found:
+            aws.knows_none()
+            aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+        aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+        with pytest.raises(
+            LaunchRejected, match=r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+def test_a_job_that_cannot_be_stopped_is_said_with_the_command() -> None:
+    """It is billed until somebody stops it."""
+    with stubbed() as aws:
+        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+        aws.refuses("stop_training_job", "AccessDeniedException", "no")
+        with pytest.raises(
+            LaunchRejected, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+@pytest.mark.parametrize("job", [described(**CHANGED), ended("Failed", steps=(), **CHANGED)])
+def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[str, Any]) -> None:
+    """A training that a dead gate left behind goes on."""
+    with stubbed() as aws:
+        aws.describes(job)
+        assert aws.launcher.submit(a_plan()).adopted
+
+
+def test_a_created_job_that_is_not_described_at_once_is_asked_for_again() -> None:
+    """SageMaker may forget it for a moment."""
+    with stubbed(replace(QUICK, visible_s=60.0)) as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none(3)
+        aws.describes(described(steps=()))
+        assert not aws.launcher.submit(a_plan()).adopted
+
+
+def test_a_created_job_that_is_never_described_is_no_refusal() -> None:
+    """It may run unattended, so that it is named with the command that stops it."""
+    with stubbed(replace(QUICK, visible_s=0.0)) as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none()
+        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it, so that it may run"):
+            aws.launcher.submit(a_plan())
