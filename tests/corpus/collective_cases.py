@@ -147,13 +147,8 @@ def of_collective(name: str) -> Iterator[Case]:
         yield case(Sort.HEALTHY, "sound", world(name, "healthy"))
     for lie in ("doubled", "swapped", "nothing", "nan", "one_element"):
         yield case(Sort.FAULTY, lie, world(name, lie), names="rank-1")
-    yield case(
-        Sort.FAULTY,
-        "slow",
-        world(name, "slow"),
-        cause=Cause.CONFIGURATION,
-        names="gbit_s" if nodes > 1 else "busbw",
-    )
+    rate = "gbit_s" if nodes > 1 else "busbw"
+    yield case(Sort.FAULTY, "slow", world(name, "slow"), cause=Cause.CONFIGURATION, names=rate)
     yield case(Sort.UNMEASURABLE, "peer_lost", world(name, "raises"))
     yield case(Sort.UNMEASURABLE, "another_group", world(name, "two_groups"))
     yield case(Sort.UNMEASURABLE, "no_group", alone(name))
@@ -168,24 +163,11 @@ def of_parts() -> Iterator[Case]:
     crawls = {"level": Level.FAIL, "names": "node-2"}
     yield Case(INTRA, Sort.FAULTY, "one_node_crawls", four_nodes(INTRA, 2, 0.3), nodes=4, **crawls)  # type: ignore[arg-type]
     yield Case(INTER, Sort.FAULTY, "one_rail_crawls", four_nodes(INTER, 2, 0.2), nodes=4, **crawls)  # type: ignore[arg-type]
-    yield Case(
-        INTRA,
-        Sort.FAULTY,
-        "one_of_two_nodes_below_what_is_known",
-        machines(INTRA, 1.0, 0.7),
-        nodes=2,
-        names="node-1 busbw_gbps all 8 are affected",
-    )
+    yield Case(INTRA, Sort.FAULTY, "one_of_two_nodes_below_what_is_known", machines(INTRA, 1.0, 0.7), nodes=2,
+        names="node-1 busbw_gbps all 8 are affected")  # fmt: skip
     yield Case(INTRA, Sort.UNMEASURABLE, "one_gpu_a_node", one_gpu_a_node, "p5.4xlarge", nodes=2)
     # The instance table has no network rate for this type: nothing to hold it to is no health.
-    yield Case(
-        INTER,
-        Sort.UNMEASURABLE,
-        "no_rate_in_table",
-        world(INTER, "healthy"),
-        "g5.2xlarge",
-        nodes=2,
-    )
+    yield Case(INTER, Sort.UNMEASURABLE, "no_rate_in_table", world(INTER, "healthy"), "g5.2xlarge", nodes=2)
 
 
 def one_gpu_a_node(tmp_path: Path) -> Sequence[Observation]:

@@ -80,52 +80,46 @@ BANDWIDTH = memory_bandwidth.memory_bandwidth
 MEMORY = [
     healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
     healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
-    faulty(
-        BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _untouched)]), "wrong_words"
-    ),
+    faulty(BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _untouched)]), "wrong_words"),
     faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
-    faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]), "reads back other data than it wrote to memory (2"),
-    faulty(
-        BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _slow)]), "copy_gbps",
-        cause=Cause.CONFIGURATION,
-    ),
-    faulty(
-        BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
-        f"rank-5 copy_gbps copies 2,465 GB/s in memory, 85 % {PEER}", instance_type=P5,
-    ),
-    faulty(
-        BANDWIDTH, "one GPU's triad 7 % slower", _memory_p5({"triad_gbps": 2790.0}), "rank-5",
-        instance_type=P5, level=Level.WARN,
-    ),
-    faulty(
-        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "70 % of the expected value (2,747 GB/s)",
-        instance_type=P5,
-    ),
-    faulty(
-        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "85 % of the expected value (2,747 GB/s)",
-        instance_type=P5, level=Level.WARN,
-    ),
-    faulty(
-        BANDWIDTH, "all GPUs' HBM at 0.7, which no peer tells", alike(BANDWIDTH, "triad_gbps", 0.7),
-        "cluster triad_gbps all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
-    ),
-    faulty(
-        BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the measurement is wrong",
-        instance_type=P5, cause=Cause.EVIDENCE,
-    ),
+    faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]),
+        "reads back other data than it wrote to memory (2"),
+    faulty(BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _slow)]), "copy_gbps",
+        cause=Cause.CONFIGURATION),
+    faulty(BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
+        f"rank-5 copy_gbps copies 2,465 GB/s in memory, 85 % {PEER}", instance_type=P5),
+    faulty(BANDWIDTH, "one GPU's triad 7 % slower", _memory_p5({"triad_gbps": 2790.0}), "rank-5", instance_type=P5,
+        level=Level.WARN),
+    faulty(BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "70 % of the expected value (2,747 GB/s)",
+        instance_type=P5),
+    faulty(BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "85 % of the expected value (2,747 GB/s)",
+        instance_type=P5, level=Level.WARN),
+    faulty(BANDWIDTH, "all GPUs' HBM at 0.7, which no peer tells", alike(BANDWIDTH, "triad_gbps", 0.7),
+        "cluster triad_gbps all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION),
+    faulty(BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the measurement is wrong", instance_type=P5,
+        cause=Cause.EVIDENCE),
     blind(BANDWIDTH, "no expected values for the model", _memory_p5({}), instance_type="g7.48xlarge"),
     blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(bit_patterns, "make", OUT_OF_MEMORY)])),
-    blind(BANDWIDTH, "too little is free", one(
-        BANDWIDTH,
-        [patched(device, "is_cuda", lambda name: True), patched(device, "require", lambda name: None),
-         lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
-         lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000))],
-        fakes.GPU, P5), instance_type=P5),
     blind(
-        BANDWIDTH, "a clock that stands still",
-        one(BANDWIDTH, [patched(memory_bandwidth, "_timed", lambda run, name: run() or 0.0)]),
+        BANDWIDTH,
+        "too little is free",
+        one(
+            BANDWIDTH,
+            [
+                patched(device, "is_cuda", lambda name: True),
+                patched(device, "require", lambda name: None),
+                lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
+                lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000)),
+            ],
+            fakes.GPU,
+            P5,
+        ),
+        instance_type=P5,
     ),
-    no_cuda(BANDWIDTH), without_place(BANDWIDTH),
+    blind(BANDWIDTH, "a clock that stands still",
+        one(BANDWIDTH, [patched(memory_bandwidth, "_timed", lambda run, name: run() or 0.0)])),
+    no_cuda(BANDWIDTH),
+    without_place(BANDWIDTH),
 ]  # fmt: skip
 
 
@@ -241,63 +235,34 @@ def cube_mesh(worst: float) -> Made:
 
 
 TRANSFER = [
-    healthy(
-        transfer.transfer, "every link", one(transfer.transfer, [GPUS], fakes.GPU, P5, H100["compute.transfer"]), P5
-    ),
+    healthy(transfer.transfer, "every link", one(transfer.transfer, [GPUS], fakes.GPU, P5, H100["compute.transfer"]), P5),
     healthy(transfer.transfer, "eight ranks", one_link(385.0), P5),
-    case(
-        transfer.transfer, Sort.HEALTHY, "two nodes of two GPUs without NVLink", two_pairs,
-        instance_type="g7e.12xlarge", nodes=2,
-    ),
+    case(transfer.transfer, Sort.HEALTHY, "two nodes of two GPUs without NVLink", two_pairs, instance_type="g7e.12xlarge", nodes=2),
     healthy(transfer.transfer, "V100s, which are joined in part", cube_mesh(48.0), "p3.16xlarge"),
-    faulty(
-        transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly copies 10 GB/s to another GPU, 42 %",
-        instance_type="p3.16xlarge",
-    ),
+    faulty(transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly copies 10 GB/s to another GPU, 42 %",
+        instance_type="p3.16xlarge"),
     faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "wrong data (3 wrong words, host", instance_type=P5),
     faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "wrong data (786,432 wrong words", instance_type=P5),
-    faulty(
-        transfer.transfer, "nothing arrives", links(patched(transfer, "_timed", lambda *a: 0.001)),
-        "GPU to host", instance_type=P5,
-    ),
-    faulty(
-        transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps copies ",
-        instance_type=P5,
-    ),
-    faulty(
-        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster h2d_gbps all 8 are affected",
-        instance_type=P5, cause=Cause.CONFIGURATION,
-    ),
-    faulty(
-        transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0), "copies 240 GB/s to another GPU, 72 % of the low",
-        instance_type=P5, cause=Cause.CONFIGURATION,
-    ),
-    faulty(
-        transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the measurement is wrong",
-        instance_type=P5, cause=Cause.EVIDENCE,
-    ),
+    faulty(transfer.transfer, "nothing arrives", links(patched(transfer, "_timed", lambda *a: 0.001)), "GPU to host",
+        instance_type=P5),
+    faulty(transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps copies ", instance_type=P5),
+    faulty(transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster h2d_gbps all 8 are affected",
+        instance_type=P5, cause=Cause.CONFIGURATION),
+    faulty(transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0),
+        "copies 240 GB/s to another GPU, 72 % of the low", instance_type=P5, cause=Cause.CONFIGURATION),
+    faulty(transfer.transfer, "faster than PCIe", all_links(80.0, 390.0), "the measurement is wrong", instance_type=P5,
+        cause=Cause.EVIDENCE),
     blind(transfer.transfer, "no expected values for the model", all_links(12.0, 20.0), instance_type="g6.48xlarge"),
-    faulty(
-        transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"GPU 6 copies 120 GB/s to another GPU, 31 % {PEER}",
-        instance_type=P5,
-    ),
-    blind(
-        transfer.transfer, "seven of eight GPUs", one(transfer.transfer, [world(lambda: fakes.gpus(7))], fakes.GPU, P5),
-        instance_type=P5,
-    ),
-    blind(
-        transfer.transfer, "a rank on the CPU", one(transfer.transfer, [], fakes.CPU, P5), instance_type=P5
-    ),
+    faulty(transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"GPU 6 copies 120 GB/s to another GPU, 31 % {PEER}",
+        instance_type=P5),
+    blind(transfer.transfer, "seven of eight GPUs", one(transfer.transfer, [world(lambda: fakes.gpus(7))], fakes.GPU, P5),
+        instance_type=P5),
+    blind(transfer.transfer, "a rank on the CPU", one(transfer.transfer, [], fakes.CPU, P5), instance_type=P5),
     blind(transfer.transfer, "out of memory", links(patched(bit_patterns, "make", OUT_OF_MEMORY)), instance_type=P5),
-    blind(
-        transfer.transfer, "a clock that stands still", links(patched(transfer, "_timed", lambda *a: 0.0)),
-        instance_type=P5,
-    ),
+    blind(transfer.transfer, "a clock that stands still", links(patched(transfer, "_timed", lambda *a: 0.0)), instance_type=P5),
     blind(transfer.transfer, "the device is lost", links(patched(transfer, "_timed", LOST)), instance_type=P5),
     no_cuda(transfer.transfer),
-    blind(
-        transfer.transfer, "outside of torchrun", one(transfer.transfer, [], None, P5), instance_type=P5
-    ),
+    blind(transfer.transfer, "outside of torchrun", one(transfer.transfer, [], None, P5), instance_type=P5),
 ]  # fmt: skip
 
 

@@ -149,11 +149,14 @@ def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observ
         said = world_of_session(tmp_path)[f"ddp/{sabotage}"]
         return [
             Observation(
-                "training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0,
+                "training.ddp",
+                f"node-0/rank-{rank}",
+                Outcome.MEASURED,
+                1.0,
                 {**{name: value for name, value in metrics.items() if name != "fault"}, **(change or {})},
             )
             for rank, metrics in enumerate(said)
-        ]  # fmt: skip
+        ]
 
     return observe
 
@@ -197,83 +200,51 @@ HOLE = {"node-1": {"bandwidth_gbps": (4.0, None)}}
 CASES = (
     case(IDENTITY, Sort.HEALTHY, "an ordinary machine", at_root(IDENTITY, {})),
     case(IDENTITY, Sort.HEALTHY, "two alike", nodes(IDENTITY, {}, {}), nodes=2),
-    case(
-        IDENTITY, Sort.FAULTY, "a driver that was not rolled out everywhere",
+    case(IDENTITY, Sort.FAULTY, "a driver that was not rolled out everywhere",
         nodes(IDENTITY, *({f"{machine.NVIDIA}/version": DRIVER.format(v)} for v in ("570.86.15", "570.86.15", "550.54.14"))),
-        nodes=3, names="550.54.14", **OF_CONFIGURATION,
-    ),
-    case(
-        IDENTITY, Sort.FAULTY, "another processor",
-        nodes(IDENTITY, {}, {}, {"proc/cpuinfo": "model name : Other CPU\n"}),
-        nodes=3, level=Level.WARN, names="Other CPU", **OF_CONFIGURATION,
-    ),
+        nodes=3, names="550.54.14", **OF_CONFIGURATION),
+    case(IDENTITY, Sort.FAULTY, "another processor", nodes(IDENTITY, {}, {}, {"proc/cpuinfo": "model name : Other CPU\n"}), nodes=3,
+        level=Level.WARN, names="Other CPU", **OF_CONFIGURATION),
     *(
         case(IDENTITY, Sort.UNMEASURABLE, f"no {name}", at_root(IDENTITY, {}, without=name))
         for name in ("proc/sys/kernel/random/boot_id", "etc/os-release", "proc/cpuinfo")
     ),
     case(RESOURCES, Sort.HEALTHY, "an ordinary container", at_root(RESOURCES, {})),
-    case(
-        RESOURCES, Sort.FAULTY, "a cgroup with little memory left",
-        at_root(RESOURCES, LITTLE), names="memory_available_bytes", **OF_CONFIGURATION,
-    ),
-    case(
-        RESOURCES, Sort.FAULTY, "few processes allowed",
-        at_root(RESOURCES, {"proc/sys/kernel/pid_max": "200\n"}), names="pids_limit", **OF_CONFIGURATION,
-    ),
+    case(RESOURCES, Sort.FAULTY, "a cgroup with little memory left", at_root(RESOURCES, LITTLE), names="memory_available_bytes",
+        **OF_CONFIGURATION),
+    case(RESOURCES, Sort.FAULTY, "few processes allowed", at_root(RESOURCES, {"proc/sys/kernel/pid_max": "200\n"}),
+        names="pids_limit", **OF_CONFIGURATION),
     *(
         case(RESOURCES, Sort.UNMEASURABLE, f"no {name}", at_root(RESOURCES, {}, without=name))
         for name in ("proc/meminfo", "proc/vmstat", "proc/self/mountinfo")
     ),
-    case(
-        RESOURCES, Sort.UNMEASURABLE, "a table of words",
-        at_root(RESOURCES, {"proc/meminfo": "MemTotal: many kB\n"}),
-    ),
+    case(RESOURCES, Sort.UNMEASURABLE, "a table of words", at_root(RESOURCES, {"proc/meminfo": "MemTotal: many kB\n"})),
     case(CLOCK, Sort.HEALTHY, "synchronised", clock(SYNCHRONISED)),
-    case(
-        CLOCK, Sort.FAULTY, "it jumps",
-        clock(SYNCHRONISED, rate=1.5), names="wall_rate", **OF_CONFIGURATION,
-    ),
-    case(
-        CLOCK, Sort.FAULTY, "it was never set",
-        clock(SYNCHRONISED, year=1970), names="year", **OF_CONFIGURATION,
-    ),
+    case(CLOCK, Sort.FAULTY, "it jumps", clock(SYNCHRONISED, rate=1.5), names="wall_rate", **OF_CONFIGURATION),
+    case(CLOCK, Sort.FAULTY, "it was never set", clock(SYNCHRONISED, year=1970), names="year", **OF_CONFIGURATION),
     case(CLOCK, Sort.UNMEASURABLE, "not permitted", clock(PermissionError(1, "Operation not permitted"))),
     case(CLOCK, Sort.UNMEASURABLE, "no such call", clock(OSError(38, "Function not implemented"))),
     case(CLOCK, Sort.UNMEASURABLE, "NaN", clock(SYNCHRONISED, rate=float("nan"))),
     case(REACH, Sort.HEALTHY, "three nodes", among(REACH), nodes=3),
-    case(
-        REACH, Sort.FAULTY, "a node with other checks",
-        among(REACH, catalogue="other"), nodes=3, names="other_catalogues", **OF_CONFIGURATION,
-    ),
+    case(REACH, Sort.FAULTY, "a node with other checks", among(REACH, catalogue="other"), nodes=3, names="other_catalogues",
+        **OF_CONFIGURATION),
     case(REACH, Sort.UNMEASURABLE, "a node does not answer", among(REACH, silent=(2,)), nodes=3),
     case(REACH, Sort.FAULTY, "the rendezvous is closed", among(REACH, silent=(0,)), nodes=3, names="rendezvous", **OF_CONFIGURATION),
     case(PAIRS, Sort.HEALTHY, "three nodes", among(PAIRS), nodes=3),
-    case(
-        PAIRS, Sort.FAULTY, "everything is slow",
-        among(PAIRS, change=SLOW), nodes=3, names="0.01",     ),
+    case(PAIRS, Sort.FAULTY, "everything is slow", among(PAIRS, change=SLOW), nodes=3, names="0.01"),
     case(PAIRS, Sort.UNMEASURABLE, "nobody answers", among(PAIRS, silent=(0, 1, 2)), nodes=3),
     case(PAIRS, Sort.UNMEASURABLE, "one does not answer", among(PAIRS, silent=(2,)), nodes=3),
     case(PAIRS, Sort.UNMEASURABLE, "a pair without a figure", among(PAIRS, change=HOLE), nodes=3),
     case(SMOKE, Sort.HEALTHY, "it learns", smoke()),
-    case(
-        SMOKE, Sort.FAULTY, "the optimiser has no effect",
-        smoke(lambda: mock.patch.object(training_smoke, "LEARNING_RATE", 0.0)), names="loss_ratio", **OF_CONFIGURATION,
-    ),
-    case(
-        SMOKE, Sort.UNMEASURABLE, "the loss is not a number",
-        smoke(lambda: mock.patch.object(training_smoke, "_loss", return_value=float("nan"))),
-    ),
-    case(
-        SMOKE, Sort.UNMEASURABLE, "torch cannot be imported",
-        raising(SMOKE, ImportError("No module named 'torch'")),
-    ),
+    case(SMOKE, Sort.FAULTY, "the optimiser has no effect", smoke(lambda: mock.patch.object(training_smoke, "LEARNING_RATE", 0.0)),
+        names="loss_ratio", **OF_CONFIGURATION),
+    case(SMOKE, Sort.UNMEASURABLE, "the loss is not a number",
+        smoke(lambda: mock.patch.object(training_smoke, "_loss", return_value=float("nan")))),
+    case(SMOKE, Sort.UNMEASURABLE, "torch cannot be imported", raising(SMOKE, ImportError("No module named 'torch'"))),
     case(DDP, Sort.HEALTHY, "two ranks agree", together("healthy")),
     case(DDP, Sort.FAULTY, "gradients are not the average", together("doubled"), names="gradient_error"),
     case(DDP, Sort.FAULTY, "one rank's weights drift", together("drift"), names="weights_digest"),
-    case(
-        DDP, Sort.FAULTY, "nothing is learnt",
-        together("learning_rate_0"), names="loss_ratio", **OF_CONFIGURATION,
-    ),
+    case(DDP, Sort.FAULTY, "nothing is learnt", together("learning_rate_0"), names="loss_ratio", **OF_CONFIGURATION),
     case(DDP, Sort.UNMEASURABLE, "no process group", without_group),
     case(DDP, Sort.UNMEASURABLE, "no digest on one rank", together("healthy", {"weights_digest": ()})),
 )  # fmt: skip

@@ -70,10 +70,7 @@ def watched(
 def told(
     name: str, heard: str = "Listening for violations.\n", part: float = 1.0
 ) -> Callable[[Path], Sequence[Observation]]:
-    return run(
-        policy.policy,
-        [Reply(text_of(name), "--get", part=part), Reply(heard, "--reg", seconds=60)],
-    )
+    return run(policy.policy, [Reply(text_of(name), "--get", part=part), Reply(heard, "--reg", seconds=60)])
 
 
 def _healthy(name: str, observe: Callable[[Path], Sequence[Observation]], check: str = "dcgm.diag") -> Case:
@@ -109,23 +106,10 @@ DIAG = [
     _faulty("dcgm 4 memory", diagnosed("diag_4_r2_memory_fail.json", FAILED), "GPU 5: memory: error 4"),
     _faulty("dcgm 4 exit code 0 all the same", diagnosed("diag_4_r2_memory_fail.json"), "GPU 5: memory"),
     _faulty("dcgm 4 nvlink down", diagnosed("diag_4_r2_nvlink.json", FAILED), "GPU 3: pcie: error 14"),
-    _faulty(
-        "dcgm 4 seven GPUs",
-        diagnosed("diag_4_r2_seven_gpus.json"),
-        "gpus_missing lacks 1 GPU in DCGM's results",
-    ),
-    _faulty(
-        "dcgm 3.3 row remap",
-        diagnosed("diag_33_r2_row_remap.json", FAILED),
-        "GPU 2: Page Retirement/Row Remap",
-    ),
-    _faulty(
-        "persistence mode off warns",
-        diagnosed("diag_4_r1_persistence.json", FAILED, 1),
-        "GPU 0: software: error 29",
-        CONFIGURATION,
-        WARN,
-    ),
+    _faulty("dcgm 4 seven GPUs", diagnosed("diag_4_r2_seven_gpus.json"), "gpus_missing lacks 1 GPU in DCGM's results"),
+    _faulty("dcgm 3.3 row remap", diagnosed("diag_33_r2_row_remap.json", FAILED), "GPU 2: Page Retirement/Row Remap"),
+    _faulty("persistence mode off warns", diagnosed("diag_4_r1_persistence.json", FAILED, 1), "GPU 0: software: error 29",
+        CONFIGURATION, WARN),
     _unmeasurable("a pass that could not allocate", diagnosed("diag_4_r2_alloc_pass.json")),
     _unmeasurable("aborted on all eight GPUs", diagnosed("diag_4_r2_aborted.json", FAILED)),
     _unmeasurable("the test itself broke", diagnosed("diag_4_r2_internal.json", FAILED)),
@@ -133,9 +117,7 @@ DIAG = [
     _unmeasurable("everything skipped", diagnosed("diag_4_r2_all_skip.json")),
     _unmeasurable("not run on one GPU", diagnosed("diag_4_r2_not_run.json")),
     _unmeasurable("a word that no version has", diagnosed("diag_4_r2_new_word.json")),
-    _unmeasurable(
-        "a version before 3.3", run(diag.diag, [Reply(text_of("diag_33_r2.json").replace("3.3.7", "3.1.8"))])
-    ),
+    _unmeasurable("a version before 3.3", run(diag.diag, [Reply(text_of("diag_33_r2.json").replace("3.3.7", "3.1.8"))])),
     _unmeasurable("a newer version", diagnosed("diag_5_r2.json")),
     _unmeasurable("level 1 where 2 was asked for", diagnosed("diag_4_r1.json")),
     _unmeasurable("level 2 where 3 was asked for", diagnosed("diag_33_r2.json", level=3)),
@@ -149,27 +131,18 @@ DIAG = [
     _unmeasurable("no host engine", run(diag.diag, [Reply(NO_ENGINE, code=235)])),
     _unmeasurable("killed", run(diag.diag, [Reply(text_of("diag_4_r2.json"), part=0.3, signal=9)])),
     _unmeasurable("hangs", run(diag.diag, [Reply(seconds=3600)], deadline_s=1.0)),
-    _unmeasurable(
-        "hangs after its output",
-        run(diag.diag, [Reply(text_of("diag_4_r2.json"), seconds=3600)], deadline_s=1.0),
-    ),
+    _unmeasurable("hangs after its output", run(diag.diag, [Reply(text_of("diag_4_r2.json"), seconds=3600)], deadline_s=1.0)),
     _unmeasurable("not installed", run(diag.diag, None)),
-]
+]  # fmt: skip
 HEALTH = [
     _healthy("nothing wrong", watched("health_ok.json"), "dcgm.health"),
     _healthy("GPUs at their power limit", watched("health_power.json"), "dcgm.health"),
     _faulty("nvlink", watched("health_nvlink.json"), "GPU 2: NVLINK system", check="dcgm.health"),
-    _faulty(
-        "seven GPUs",
-        watched("health_ok.json", discovery="discovery_seven.txt"),
-        "gpus_missing lacks 1 GPU in DCGM's results",
-        check="dcgm.health",
-    ),
+    _faulty("seven GPUs", watched("health_ok.json", discovery="discovery_seven.txt"), "gpus_missing lacks 1 GPU in DCGM's results",
+        check="dcgm.health"),
     _faulty("driver", watched("health_driver.json"), "GPU 0: Driver", CONFIGURATION, check="dcgm.health"),
     _faulty("thermal", watched("health_thermal.json"), "GPU 6: Thermal", level=WARN, check="dcgm.health"),
-    _unmeasurable(
-        "nobody watches memory", watched("health_ok.json", "watches_no_memory.json"), "dcgm.health"
-    ),
+    _unmeasurable("nobody watches memory", watched("health_ok.json", "watches_no_memory.json"), "dcgm.health"),
     _unmeasurable("the watches were not set", watched("health_ok.json", age_s=None), "dcgm.health"),
     _unmeasurable("read as soon as they were set", watched("health_ok.json", age_s=2.0), "dcgm.health"),
     _unmeasurable("a report that contradicts itself", watched("health_contradiction.json"), "dcgm.health"),
@@ -177,26 +150,18 @@ HEALTH = [
     _unmeasurable("diag output instead", watched("diag_4_r2.json"), "dcgm.health"),
     _unmeasurable("no host engine", run(health.health, [Reply(NO_ENGINE, code=235)]), "dcgm.health"),
     _unmeasurable("not installed", run(health.health, None), "dcgm.health"),
-]
+]  # fmt: skip
 POLICY = [
     _healthy("nothing is set", told("policy_none.json"), "dcgm.policy"),
     _healthy("set, and not violated", told("policy_set.json"), "dcgm.policy"),
-    _faulty(
-        "violated",
-        told("policy_set.json", text_of("violations.txt")),
-        "XID error 63",
-        level=WARN,
-        check="dcgm.policy",
-    ),
-    _faulty(
-        "it would reset GPUs", told("policy_reset.json"), "Reset GPU", CONFIGURATION, WARN, "dcgm.policy"
-    ),
+    _faulty("violated", told("policy_set.json", text_of("violations.txt")), "XID error 63", level=WARN, check="dcgm.policy"),
+    _faulty("it would reset GPUs", told("policy_reset.json"), "Reset GPU", CONFIGURATION, WARN, "dcgm.policy"),
     _unmeasurable("nobody could listen", told("policy_set.json", "Error: Cannot register\n"), "dcgm.policy"),
     _unmeasurable("cut", told("policy_set.json", part=0.5), "dcgm.policy"),
     _unmeasurable("garbage", run(policy.policy, [Reply("{}")]), "dcgm.policy"),
     _unmeasurable("no host engine", run(policy.policy, [Reply(NO_ENGINE, code=235)]), "dcgm.policy"),
     _unmeasurable("not installed", run(policy.policy, None), "dcgm.policy"),
-]
+]  # fmt: skip
 CASES: list[Case] = [*DIAG, *HEALTH, *POLICY]
 P5 = "p5.48xlarge"
 JSON_SAYS_TWICE = {
@@ -239,14 +204,7 @@ RECORDINGS: list[Recording] = [
     _recorded("health_ok.json", Level.PASS),
     _recorded("health_nvlink.json", Level.FAIL),
     _recorded("health_thermal.json", Level.WARN),
-    _recorded(
-        "policy_none.json",
-        Level.PASS,
-        "",
-        {
-            r"^Policy information$": "words around the document",
-            r"^\*\*\*\* Non-homogenous": "it is printed always",
-        },
-    ),
+    _recorded("policy_none.json", Level.PASS, "",
+        {r"^Policy information$": "words around the document", r"^\*\*\*\* Non-homogenous": "it is printed always"}),
     _recorded("policy_reset.json", Level.WARN),
-]
+]  # fmt: skip

@@ -78,47 +78,18 @@ DEVICES = [
     _devices(HEALTHY, "one endpoint a device", info(FOUR, Reply(LEGACY))),
     _devices(HEALTHY, "two endpoints a device", info("p5en.48xlarge", Reply(P5EN)), "p5en.48xlarge"),
     _devices(HEALTHY, "three endpoints a device", info("p6-b200.48xlarge", Reply(B200)), "p6-b200.48xlarge"),
-    _devices(
-        FAULTY, "none, 1.x", info(FOUR, Reply(stderr=NONE_1, code=61)), names="No data available", **CONFIG
-    ),
-    _devices(
-        FAULTY, "none, 2.x", info(FOUR, Reply(stderr=NONE_2, code=61)), names="No data available", **CONFIG
-    ),
-    _devices(
-        FAULTY,
-        "one of four is missing",
-        info(FOUR, Reply(endpoints(DEVICES4[:3]))),
-        names="rdm_domains number of EFA devices is 3, but the instance type has 4",
-        **CONFIG,
-    ),
-    _devices(
-        FAULTY,
-        "as many endpoints as devices, for half of them",
-        info("p5en.48xlarge", Reply(HALF)),
-        "p5en.48xlarge",
-        names="rdm_domains number of EFA devices is 8, but the instance type has 16",
-        **CONFIG,
-    ),
-    _devices(
-        FAULTY,
-        "a port is down",
-        info(FOUR, Reply(LEGACY), states={"rdmap32s27": "1: DOWN"}),
-        names="port_states rdmap32s27 has a port that is not active (state 1)",
-    ),
-    _devices(
-        FAULTY,
-        "one device is not in the container",
-        info(FOUR, Reply(endpoints(DEVICES4[:3])), tree=DEVICES4),
-        names="unoffered",
-        **CONFIG,
-    ),
-    _devices(
-        FAULTY,
-        "tcp was looked at",
-        info(FOUR, Reply(recording("fi_info_tcp.txt")), tree=(), provider="tcp"),
-        names="provider provider of libfabric is tcp, it must be efa",
-        **CONFIG,
-    ),
+    _devices(FAULTY, "none, 1.x", info(FOUR, Reply(stderr=NONE_1, code=61)), names="No data available", **CONFIG),
+    _devices(FAULTY, "none, 2.x", info(FOUR, Reply(stderr=NONE_2, code=61)), names="No data available", **CONFIG),
+    _devices(FAULTY, "one of four is missing", info(FOUR, Reply(endpoints(DEVICES4[:3]))),
+        names="rdm_domains number of EFA devices is 3, but the instance type has 4", **CONFIG),
+    _devices(FAULTY, "as many endpoints as devices, for half of them", info("p5en.48xlarge", Reply(HALF)), "p5en.48xlarge",
+        names="rdm_domains number of EFA devices is 8, but the instance type has 16", **CONFIG),
+    _devices(FAULTY, "a port is down", info(FOUR, Reply(LEGACY), states={"rdmap32s27": "1: DOWN"}),
+        names="port_states rdmap32s27 has a port that is not active (state 1)"),
+    _devices(FAULTY, "one device is not in the container", info(FOUR, Reply(endpoints(DEVICES4[:3])), tree=DEVICES4),
+        names="unoffered", **CONFIG),
+    _devices(FAULTY, "tcp was looked at", info(FOUR, Reply(recording("fi_info_tcp.txt")), tree=(), provider="tcp"),
+        names="provider provider of libfabric is tcp, it must be efa", **CONFIG),
     _devices(UNMEASURABLE, "not installed", info(FOUR, None)),
     _devices(UNMEASURABLE, "hangs", info(FOUR, Reply(LEGACY, seconds=3600), timeout_s=2.0)),
     _devices(UNMEASURABLE, "cut", info(FOUR, Reply(LEGACY, part=0.7))),
@@ -127,15 +98,10 @@ DEVICES = [
     _devices(UNMEASURABLE, "died", info(FOUR, Reply(LEGACY, signal=11))),
     _devices(UNMEASURABLE, "exit code 1", info(FOUR, Reply(LEGACY, code=1))),
     _devices(UNMEASURABLE, "the kernel's side cannot be seen", info(FOUR, Reply(LEGACY), tree=())),
-    _devices(
-        UNMEASURABLE, "a port's state is garbage", info(FOUR, Reply(LEGACY), states={"rdmap16s27": "?"})
-    ),
-    _devices(
-        UNMEASURABLE,
-        "one device printed in part",
-        info(FOUR, Reply(endpoints(DEVICES4[:3]) + endpoints(DEVICES4[3:], blocks=1))),
-    ),
-]
+    _devices(UNMEASURABLE, "a port's state is garbage", info(FOUR, Reply(LEGACY), states={"rdmap16s27": "?"})),
+    _devices(UNMEASURABLE, "one device printed in part",
+        info(FOUR, Reply(endpoints(DEVICES4[:3]) + endpoints(DEVICES4[3:], blocks=1)))),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- efa.plugin
 
@@ -185,52 +151,20 @@ def _plugin(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 PLUGIN = [
     _plugin(HEALTHY, "the file of 1.14 and later", installed("aws-ofi-nccl 1.16.2-aws")),
     _plugin(HEALTHY, "the file's old name", installed("aws-ofi-nccl 1.13.2", file="libnccl-net.so")),
-    _plugin(
-        FAULTY,
-        "absent",
-        installed(None),
-        names="plugin_numbers has version 0.0.0 of the NCCL plugin (absent)",
-        **CONFIG,
-    ),
-    _plugin(
-        FAULTY,
-        "stale",
-        installed("aws-ofi-nccl 1.4.0"),
-        level=Level.WARN,
-        names="has version 1.4.0 of the NCCL plugin",
-        **CONFIG,
-    ),
-    _plugin(
-        FAULTY,
-        "no installer",
-        installed("aws-ofi-nccl 1.16.2", None),
-        level=Level.WARN,
-        names="installer_number",
-        **CONFIG,
-    ),
-    _plugin(
-        FAULTY,
-        "two versions of libfabric",
-        installed("aws-ofi-nccl 1.16.2", second="1.18.1"),
-        nodes=2,
-        names="libfabric differs",
-        **CONFIG,
-    ),
+    _plugin(FAULTY, "absent", installed(None), names="plugin_numbers has version 0.0.0 of the NCCL plugin (absent)", **CONFIG),
+    _plugin(FAULTY, "stale", installed("aws-ofi-nccl 1.4.0"), level=Level.WARN, names="has version 1.4.0 of the NCCL plugin",
+        **CONFIG),
+    _plugin(FAULTY, "no installer", installed("aws-ofi-nccl 1.16.2", None), level=Level.WARN, names="installer_number", **CONFIG),
+    _plugin(FAULTY, "two versions of libfabric", installed("aws-ofi-nccl 1.16.2", second="1.18.1"), nodes=2,
+        names="libfabric differs", **CONFIG),
     _plugin(UNMEASURABLE, "fi_info is not installed", installed("aws-ofi-nccl 1.16.2", missing=True)),
     _plugin(UNMEASURABLE, "a file without a version", installed("something else")),
     _plugin(UNMEASURABLE, "an installer that names none", installed("aws-ofi-nccl 1.16.2", "garbage")),
     _plugin(UNMEASURABLE, "no version printed", installed("aws-ofi-nccl 1.16.2", reply=Reply("libfab"))),
-    _plugin(
-        UNMEASURABLE,
-        "hangs",
-        installed("aws-ofi-nccl 1.16.2", reply=Reply("libfabric: 1.22.0\n", seconds=3600), timeout_s=1.0),
-    ),
-    _plugin(
-        UNMEASURABLE,
-        "exit code 1",
-        installed("aws-ofi-nccl 1.16.2", reply=Reply("libfabric: 1.22.0\n", code=1)),
-    ),
-]
+    _plugin(UNMEASURABLE, "hangs",
+        installed("aws-ofi-nccl 1.16.2", reply=Reply("libfabric: 1.22.0\n", seconds=3600), timeout_s=1.0)),
+    _plugin(UNMEASURABLE, "exit code 1", installed("aws-ofi-nccl 1.16.2", reply=Reply("libfabric: 1.22.0\n", code=1))),
+]  # fmt: skip
 
 CASES = [*DEVICES, *PLUGIN]
 

@@ -71,25 +71,12 @@ FIRST = DEVICES4[0]
 LOOPBACK = [
     _loop(HEALTHY, "one device", looped()),
     _loop(HEALTHY, "four devices side by side", looped(names=DEVICES4)),
-    _loop(
-        FAULTY,
-        "one device of two hangs",
-        looped({FIRST: "hang"}, DEVICES4[:2], each_s=2.0),
-        names=f"{FIRST}: fi_pingpong did not finish within",
-    ),
-    _loop(
-        FAULTY,
-        "one device of two fails",
-        looped({FIRST: "refuse"}, DEVICES4[:2]),
-        names=f"{FIRST}: exit code 1",
-    ),
-    _loop(
-        FAULTY, "messages are lost", looped({FIRST: "acks"}), names=f"{FIRST} left 1 message unacknowledged"
-    ),
+    _loop(FAULTY, "one device of two hangs", looped({FIRST: "hang"}, DEVICES4[:2], each_s=2.0),
+        names=f"{FIRST}: fi_pingpong did not finish within"),
+    _loop(FAULTY, "one device of two fails", looped({FIRST: "refuse"}, DEVICES4[:2]), names=f"{FIRST}: exit code 1"),
+    _loop(FAULTY, "messages are lost", looped({FIRST: "acks"}), names=f"{FIRST} left 1 message unacknowledged"),
     _loop(FAULTY, "no device can be opened", looped({FIRST: "gone"}), names="No data available", **CONFIG),
-    _loop(
-        FAULTY, "every device hangs", looped({FIRST: "hang"}, each_s=1.5), names="security group", **CONFIG
-    ),
+    _loop(FAULTY, "every device hangs", looped({FIRST: "hang"}, each_s=1.5), names="security group", **CONFIG),
     _loop(FAULTY, "error 4126", looped({FIRST: "4126"}), names="4126", **CONFIG),
     _loop(UNMEASURABLE, "fi_info is not installed", looped(missing="fi_info")),
     _loop(UNMEASURABLE, "fi_pingpong is not installed", looped(missing="fi_pingpong")),
@@ -98,7 +85,7 @@ LOOPBACK = [
     _loop(UNMEASURABLE, "the table is garbage", looped({FIRST: "garbage"})),
     _loop(UNMEASURABLE, "shared memory carried it", looped({FIRST: "shm"})),
     _loop(UNMEASURABLE, "the device does not count", looped(counted={})),
-]
+]  # fmt: skip
 
 # ---------------------------------------------------------------- efa.pingpong
 
@@ -163,22 +150,12 @@ def _ring(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 
 PINGPONG = [
     _ring(HEALTHY, "two nodes, two devices", ringed()),
-    _ring(
-        FAULTY,
-        "a pair hangs",
-        ringed({FIRST: "hang"}, each_s=1.5),
-        names=f"node-0 -> node-1 ({FIRST}-rdm): fi_pingpong did not finish within",
-        **CONFIG,
-    ),
+    _ring(FAULTY, "a pair hangs", ringed({FIRST: "hang"}, each_s=1.5),
+        names=f"node-0 -> node-1 ({FIRST}-rdm): fi_pingpong did not finish within", **CONFIG),
     _ring(FAULTY, "error 4126", ringed({FIRST: "4126"}), names="node-1 -> node-0", **CONFIG),
     _ring(FAULTY, "messages are lost", ringed({DEVICES4[1]: "acks"}), names="acks_missing", **CONFIG),
-    _ring(
-        FAULTY,
-        "one device fails and another's table is cut",
-        ringed({FIRST: "refuse", DEVICES4[1]: "cut"}),
-        names="Cannot allocate memory",
-        **CONFIG,
-    ),
+    _ring(FAULTY, "one device fails and another's table is cut", ringed({FIRST: "refuse", DEVICES4[1]: "cut"}),
+        names="Cannot allocate memory", **CONFIG),
     _ring(UNMEASURABLE, "the neighbour offers no server", ringed(alone=True)),
     _ring(UNMEASURABLE, "the neighbour cannot serve", ringed(alone=True, note='{"error": "fi_getinfo -61"}')),
     _ring(UNMEASURABLE, "the neighbour says nonsense", ringed(alone=True, note='{"a": "b"}')),
@@ -186,7 +163,7 @@ PINGPONG = [
     _ring(UNMEASURABLE, "the table is cut", ringed({FIRST: "cut"})),
     _ring(UNMEASURABLE, "the table of a datagram endpoint", ringed({FIRST: "short"})),
     _ring(UNMEASURABLE, "the table is garbage", ringed({FIRST: "garbage"})),
-]
+]  # fmt: skip
 
 # ---------------------------------------------------------------- efa.counters
 
@@ -228,25 +205,11 @@ OLD = {key: value for key, value in COUNTERS.items() if "retrans" not in key}
 COUNTED = [
     _count(HEALTHY, "traffic alone", counted(SENT)),
     _count(HEALTHY, "a few retransmissions", counted({**SENT, "retrans_pkts": 40})),
-    _count(
-        FAULTY,
-        "drops",
-        counted({**SENT, "rx_drops": 500}),
-        names="rx_drops rdmap144s27 dropped 500 received packets",
-    ),
-    _count(
-        FAULTY,
-        "a few drops",
-        counted({**SENT, "rx_drops": 1}),
-        level=Level.WARN,
-        names="rx_drops rdmap144s27 dropped 1 received packet",
-    ),
-    _count(
-        FAULTY,
-        "failed requests",
-        counted({**SENT, "rdma_write_wr_err": 101}),
-        names="error_events rdmap144s27 reported 101 errors while the checks ran",
-    ),
+    _count(FAULTY, "drops", counted({**SENT, "rx_drops": 500}), names="rx_drops rdmap144s27 dropped 500 received packets"),
+    _count(FAULTY, "a few drops", counted({**SENT, "rx_drops": 1}), level=Level.WARN,
+        names="rx_drops rdmap144s27 dropped 1 received packet"),
+    _count(FAULTY, "failed requests", counted({**SENT, "rdma_write_wr_err": 101}),
+        names="error_events rdmap144s27 reported 101 errors while the checks ran"),
     _count(FAULTY, "a peer that does not answer", counted({**SENT, "unresponsive_remote_events": 150})),
     _count(FAULTY, "retransmissions", counted({**SENT, "retrans_pkts": 5000}), level=Level.WARN, **CONFIG),
     _count(FAULTY, "a device was lost", counted(SENT, lost=("rdmap32s27",)), names="rdmap32s27: gone"),
@@ -258,6 +221,6 @@ COUNTED = [
     _count(UNMEASURABLE, "no counters at all", counted({}, start={})),
     _count(UNMEASURABLE, "the counters vanished", counted({}, end={})),
     _count(UNMEASURABLE, "a driver that does not count it all", counted(SENT, start=OLD)),
-]
+]  # fmt: skip
 
 CASES = [*LOOPBACK, *PINGPONG, *COUNTED]

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from checks.explain.reading import Kind
 from checks.model import Level
-from checks.probes.gpu import state
+from checks.probes.gpu.state import (
+    ecc,
+    fabric,
+    memory,
+    modes,
+    power,
+    processes,
+    recovery_action,
+    row_remap,
+    utilisation,
+)
 from tests.corpus.case import Case, Recording
 from tests.corpus.gpu_machines import (
     A100,
@@ -26,45 +36,37 @@ from tests.corpus.gpu_machines import (
 )
 
 NODE_CHECKS = {
-    state.memory: "nvmlDeviceGetMemoryInfo_v2",
-    state.utilisation: "nvmlDeviceGetUtilizationRates",
-    state.processes: "nvmlDeviceGetComputeRunningProcesses",
-    state.modes: "nvmlDeviceGetComputeMode",
-    state.power: "nvmlDeviceGetEnforcedPowerLimit",
-    state.fabric: "nvmlDeviceGetGpuFabricInfo",
-    state.ecc: "nvmlDeviceGetSramEccErrorStatus",
-    state.row_remap: "nvmlDeviceGetRemappedRows",
-    state.recovery_action: "field:230",
+    memory: "nvmlDeviceGetMemoryInfo_v2",
+    utilisation: "nvmlDeviceGetUtilizationRates",
+    processes: "nvmlDeviceGetComputeRunningProcesses",
+    modes: "nvmlDeviceGetComputeMode",
+    power: "nvmlDeviceGetEnforcedPowerLimit",
+    fabric: "nvmlDeviceGetGpuFabricInfo",
+    ecc: "nvmlDeviceGetSramEccErrorStatus",
+    row_remap: "nvmlDeviceGetRemappedRows",
+    recovery_action: "field:230",
 }
 
 
 def _every() -> Iterator[Case]:
     """What every check of a node's GPUs must make of a whole node, and of one that cannot be asked."""
     for check, call in NODE_CHECKS.items():
-        yield healthy(check, "8 x H100", node(check))
+        yield healthy(check, "8 x H100", {})
         yield blind(check, "no pynvml", without_pynvml(check))
-        yield blind(check, "no NVML library", node(check, told={"node/nvmlInit": error(MISSING)}))
-        yield blind(check, "NVML does not start", node(check, told={"node/nvmlInit": error(999)}))
+        yield blind(check, "no NVML library", {"node/nvmlInit": error(MISSING)})
+        yield blind(check, "NVML does not start", {"node/nvmlInit": error(999)})
         yield blind(check, "NVML lists no GPU", node(check, gpus=0))
         yield blind(check, "NVML lists 7 of 8", node(check, gpus=7))
-        yield blind(check, "one GPU is lost", node(check, told={"3/*": error(LOST)}))
-        yield blind(check, "not permitted", node(check, told={f"*/{call}": error(DENIED)}))
-        yield blind(check, "not supported here", node(check, told={f"*/{call}": error(UNSUPPORTED)}))
-        yield blind(check, "driver too old", node(check, told={f"6/{call}": error(OLD)}))
-        yield blind(check, "deprecated by driver 595", node(check, told={f"6/{call}": error(26)}))
-    for check in (
-        state.memory,
-        state.utilisation,
-        state.processes,
-        state.power,
-        state.ecc,
-        state.row_remap,
-        state.recovery_action,
-    ):
-        yield healthy(check, "8 x B200", node(check, "B200"), B200)
-        yield healthy(check, "4 x T4", node(check, "T4"), T4)
-        yield healthy(check, "8 x A100", node(check, "A100"), A100)
-    yield blind(state.ecc, "the driver hangs", hanging(state.ecc))
+        yield blind(check, "one GPU is lost", {"3/*": error(LOST)})
+        yield blind(check, "not permitted", {f"*/{call}": error(DENIED)})
+        yield blind(check, "not supported here", {f"*/{call}": error(UNSUPPORTED)})
+        yield blind(check, "driver too old", {f"6/{call}": error(OLD)})
+        yield blind(check, "deprecated by driver 595", {f"6/{call}": error(26)})
+    for check in (memory, utilisation, processes, power, ecc, row_remap, recovery_action):
+        yield healthy(check, "8 x B200", {}, B200)
+        yield healthy(check, "4 x T4", {}, T4)
+        yield healthy(check, "8 x A100", {}, A100)
+    yield blind(ecc, "the driver hangs", hanging(ecc))
 
 
 CASES = list(_every())
@@ -100,31 +102,14 @@ CAPTURED_IRRELEVANT = {
     r"<total>0 MiB<|<used>0 MiB<": "memory that is protected from the host: it has none",
     r"<session_count>|<average_(fps|latency)>": "encoding and copying of pictures",
     r"<remapped_row_\w+_inactive>": "rows that an earlier remapping set aside",
-}
+}  # fmt: skip
 T4_IRRELEVANT = {r"<gpu_temp_(max|slow)_threshold>": "the greatest operating temperature is less"}
 RECORDINGS = [
-    Recording(
-        "gpu/h100_healthy.xml",
-        Kind.NVIDIA_SMI,
-        Level.PASS,
-        "p5.4xlarge",
-        irrelevant={**IRRELEVANT, **H100_IRRELEVANT},
-    ),
-    Recording(
-        "gpu/h100_580_captured.xml",
-        Kind.NVIDIA_SMI,
-        Level.PASS,
-        "p5.4xlarge",
-        irrelevant={**IRRELEVANT, **H100_IRRELEVANT, **CAPTURED_IRRELEVANT},
-    ),
-    Recording(
-        "gpu/t4_healthy.xml",
-        Kind.NVIDIA_SMI,
-        Level.PASS,
-        "g4dn.xlarge",
-        irrelevant={**IRRELEVANT, **T4_IRRELEVANT},
-    ),
+    Recording("gpu/h100_healthy.xml", Kind.NVIDIA_SMI, Level.PASS, "p5.4xlarge", irrelevant={**IRRELEVANT, **H100_IRRELEVANT}),
+    Recording("gpu/h100_580_captured.xml", Kind.NVIDIA_SMI, Level.PASS, "p5.4xlarge",
+        irrelevant={**IRRELEVANT, **H100_IRRELEVANT, **CAPTURED_IRRELEVANT}),
+    Recording("gpu/t4_healthy.xml", Kind.NVIDIA_SMI, Level.PASS, "g4dn.xlarge", irrelevant={**IRRELEVANT, **T4_IRRELEVANT}),
     Recording("gpu/a10g_xorg.xml", Kind.NVIDIA_SMI, Level.WARN, "g5.xlarge"),
     Recording("gpu/h100_faults.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.48xlarge"),
     Recording("gpu/h100_reset_required.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.4xlarge"),
-]
+]  # fmt: skip

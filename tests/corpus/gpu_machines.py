@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from checks.check import Check, RankPlace
-from checks.model import Cause, Level, Observation
+from checks.model import Cause, Level, Observation, Scope
 from checks.probes.gpu import inventory as found
 from checks.probes.gpu import inventory_child, under_load
 from checks.probes.gpu.nvlink import nvlink
@@ -233,25 +233,39 @@ def hanging(check: Check) -> Observe:
     return observe
 
 
-def healthy(check: Check, name: str, observe: Observe, kind: str = "p5.48xlarge", nodes: int = 1) -> Case:
-    return Case(check.name, Sort.HEALTHY, name, observe, kind, nodes)
+MODELS = {kind: model for model, kind in TYPES.items()}
+
+
+def seen(check: Check, made: Told | Observe, kind: str) -> Observe:
+    """What NVML answers on a machine of this type, to the check of a node or of the rank of one GPU; or what is there already."""
+    if callable(made):
+        return made
+    model = MODELS[kind]
+    if check.scope is Scope.NODE:
+        return node(check, model, told=made)
+    return rank(check, model, number=1 if model == "T4" else 5, told=made)
+
+
+def healthy(check: Check, name: str, made: Told | Observe, kind: str = "p5.48xlarge", nodes: int = 1) -> Case:
+    return Case(check.name, Sort.HEALTHY, name, seen(check, made, kind), kind, nodes)
 
 
 def faulty(
     check: Check,
     name: str,
-    observe: Observe,
+    made: Told | Observe,
     names: str,
     level: Level = Level.FAIL,
     cause: Cause = Cause.HARDWARE,
     kind: str = "p5.48xlarge",
     nodes: int = 1,
 ) -> Case:
+    observe = seen(check, made, kind)
     return Case(check.name, Sort.FAULTY, name, observe, kind, nodes, level=level, cause=cause, names=names)
 
 
-def blind(check: Check, name: str, observe: Observe, kind: str = "p5.48xlarge") -> Case:
-    return Case(check.name, Sort.UNMEASURABLE, name, observe, kind)
+def blind(check: Check, name: str, made: Told | Observe, kind: str = "p5.48xlarge") -> Case:
+    return Case(check.name, Sort.UNMEASURABLE, name, seen(check, made, kind), kind)
 
 
 WARN = Level.WARN

@@ -131,67 +131,28 @@ def _lint_faults() -> list[Case]:
 MOUNTS, LINT = mounts.responsive.name, environment.environment_lint.name
 CASES = [
     Case(MOUNTS, Sort.HEALTHY, "this machine's own root", mounted(ROOT + PROC, real=True)),
-    Case(
-        MOUNTS,
-        Sort.HEALTHY,
-        "a file server that answers",
-        mounted(ROOT + line("/fsx", "lustre", "10.0.5.6@tcp:/abc")),
-    ),
-    Case(
-        MOUNTS,
-        Sort.HEALTHY,
-        "an image, read-only by nature",
-        mounted(ROOT + line("/snap/core", "squashfs", "/dev/loop0", "7:0", "ro")),
-    ),
-    Case(
-        MOUNTS,
-        Sort.HEALTHY,
-        "a user's own FUSE mount",
-        mounted(ROOT + line("/home/a/closed", "fuse.sshfs", "b:/")),
-    ),
+    Case(MOUNTS, Sort.HEALTHY, "a file server that answers", mounted(ROOT + line("/fsx", "lustre", "10.0.5.6@tcp:/abc"))),
+    Case(MOUNTS, Sort.HEALTHY, "an image, read-only by nature",
+        mounted(ROOT + line("/snap/core", "squashfs", "/dev/loop0", "7:0", "ro"))),
+    Case(MOUNTS, Sort.HEALTHY, "a user's own FUSE mount", mounted(ROOT + line("/home/a/closed", "fuse.sshfs", "b:/"))),
     Case(MOUNTS, Sort.HEALTHY, "without GPUs", mounted(ROOT), instance_type="cpu"),
     *(
         Case(MOUNTS, Sort.FAULTY, name, mounted(made), cause=CONFIGURATION, names=names)
         for name, made, names in (
-            (
-                "a file server that hangs",
-                ROOT + line("/hung"),
-                "hung /hung (nfs4, 10.0.4.2:/data) does not answer",
-            ),
+            ("a file server that hangs", ROOT + line("/hung"), "hung /hung (nfs4, 10.0.4.2:/data) does not answer"),
             ("one hangs, one answers", ROOT + line("/hung") + line("/fsx", device="0:53"), "/hung (nfs4"),
             ("an unknown filesystem that hangs", ROOT + line("/hung", "newfs", "srv"), "/hung (newfs"),
-            (
-                "a stale handle",
-                ROOT + line("/stale"),
-                "failing /stale (nfs4, 10.0.4.2:/data) fails or is stale",
-            ),
-            (
-                "an I/O error",
-                ROOT + line("/broken", "ext4", "/dev/sdb", "8:16"),
-                "failing /broken (ext4, /dev/sdb) fails or is stale",
-            ),
-            (
-                "the disk turned read-only",
-                ROOT.replace("ext4 /dev/nvme0n1p1 rw", "ext4 /dev/nvme0n1p1 ro"),
-                "read_only / (ext4, /dev/nvme0n1p1) has become read-only",
-            ),
-            (
-                "read-only by its own word",
-                ROOT + line("/flipped", "xfs", "/dev/sdc", "8:32"),
-                "read_only /flipped (xfs, /dev/sdc) has become read-only",
-            ),
+            ("a stale handle", ROOT + line("/stale"), "failing /stale (nfs4, 10.0.4.2:/data) fails or is stale"),
+            ("an I/O error", ROOT + line("/broken", "ext4", "/dev/sdb", "8:16"),
+                "failing /broken (ext4, /dev/sdb) fails or is stale"),
+            ("the disk turned read-only", ROOT.replace("ext4 /dev/nvme0n1p1 rw", "ext4 /dev/nvme0n1p1 ro"),
+                "read_only / (ext4, /dev/nvme0n1p1) has become read-only"),
+            ("read-only by its own word", ROOT + line("/flipped", "xfs", "/dev/sdc", "8:32"),
+                "read_only /flipped (xfs, /dev/sdc) has become read-only"),
             ("/ itself hangs", ROOT.replace(" / / ", " / /hung/../ "), "hung"),
         )
     ),
-    Case(
-        MOUNTS,
-        Sort.FAULTY,
-        "a slow one",
-        mounted(ROOT + line("/slow")),
-        level=Level.WARN,
-        cause=CONFIGURATION,
-        names="slowest_s",
-    ),
+    Case(MOUNTS, Sort.FAULTY, "a slow one", mounted(ROOT + line("/slow")), level=Level.WARN, cause=CONFIGURATION, names="slowest_s"),
     *(
         Case(MOUNTS, Sort.UNMEASURABLE, name, mounted(made))
         for name, made in (
@@ -205,54 +166,17 @@ CASES = [
         )
     ),
     Case(LINT, Sort.HEALTHY, "nothing is set", linted({})),
-    Case(
-        LINT,
-        Sort.HEALTHY,
-        "what does no harm",
-        linted({"NCCL_DEBUG": "INFO", "FI_PROVIDER": "efa", "NCCL_P2P_DISABLE": "0"}),
-    ),
+    Case(LINT, Sort.HEALTHY, "what does no harm", linted({"NCCL_DEBUG": "INFO", "FI_PROVIDER": "efa", "NCCL_P2P_DISABLE": "0"})),
     Case(LINT, Sort.HEALTHY, "without GPUs", linted({"FI_EFA_FORK_SAFE": "0"}, "cpu", 1, limit=1024)),
     Case(LINT, Sort.HEALTHY, "on Trainium", linted({"FI_PROVIDER": "efa"}, "trn1.32xlarge")),
-    Case(
-        LINT,
-        Sort.HEALTHY,
-        "one GPU shares with nobody",
-        linted({"NCCL_P2P_DISABLE": "1"}, "p3.2xlarge", limit=1024),
-    ),
+    Case(LINT, Sort.HEALTHY, "one GPU shares with nobody", linted({"NCCL_P2P_DISABLE": "1"}, "p3.2xlarge", limit=1024)),
     *_lint_faults(),
-    Case(
-        LINT,
-        Sort.FAULTY,
-        "in nccl.conf",
-        linted({}, conf="# tuned\nNCCL_P2P_DISABLE = 1 # why\n"),
-        cause=CONFIGURATION,
-        names="NCCL_P2P_DISABLE=1",
-    ),
-    Case(
-        LINT,
-        Sort.FAULTY,
-        "memlock",
-        linted({}, limit=64 << 10),
-        cause=CONFIGURATION,
-        names="the memlock limit is 64 KiB",
-    ),
-    Case(
-        LINT,
-        Sort.FAULTY,
-        "files",
-        linted({}, "p4d.24xlarge", limit=1024),
-        level=Level.WARN,
-        cause=CONFIGURATION,
-        names="the limit of open files is 1024",
-    ),
+    Case(LINT, Sort.FAULTY, "in nccl.conf", linted({}, conf="# tuned\nNCCL_P2P_DISABLE = 1 # why\n"), cause=CONFIGURATION,
+        names="NCCL_P2P_DISABLE=1"),
+    Case(LINT, Sort.FAULTY, "memlock", linted({}, limit=64 << 10), cause=CONFIGURATION, names="the memlock limit is 64 KiB"),
+    Case(LINT, Sort.FAULTY, "files", linted({}, "p4d.24xlarge", limit=1024), level=Level.WARN, cause=CONFIGURATION,
+        names="the limit of open files is 1024"),
     Case(LINT, Sort.UNMEASURABLE, "no /dev/shm", linted({}, shm="/nowhere/shm")),
-    Case(
-        LINT, Sort.UNMEASURABLE, "a file of NCCL's that cannot be read", linted({"NCCL_CONF_FILE": "/proc"})
-    ),
-    Case(
-        LINT,
-        Sort.UNMEASURABLE,
-        "a file of NCCL's that is not there",
-        linted({"NCCL_CONF_FILE": "/nowhere/nccl.conf"}),
-    ),
-]
+    Case(LINT, Sort.UNMEASURABLE, "a file of NCCL's that cannot be read", linted({"NCCL_CONF_FILE": "/proc"})),
+    Case(LINT, Sort.UNMEASURABLE, "a file of NCCL's that is not there", linted({"NCCL_CONF_FILE": "/nowhere/nccl.conf"})),
+]  # fmt: skip

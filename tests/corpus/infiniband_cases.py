@@ -61,29 +61,20 @@ PORTS = [
     _port(HEALTHY, "without interfaces", seen([replace(one, mtu="") for one in adapters()])),
     _port(FAULTY, "a port is down", seen(with_first(DOWN)), names="mlx5_0:1 is not active (state 1)"),
     _port(FAULTY, "its physical link is down", seen(with_first(DOWN)), names="mlx5_0:1 has no physical link (state 3)"),
-    _port(FAULTY, "no subnet manager", seen(with_first(Adapter("mlx5_0", state="2: INIT"))), names="mlx5_0:1 is not active (state 2)"),
-    _port(
-        FAULTY, "half the rate", seen(with_first(Adapter("mlx5_0", rate="200 Gb/sec (2X NDR)"))),
-        names="mlx5_0:1: rate is 200 Gbit/s, but the instance type has 400",
-    ),
+    _port(FAULTY, "no subnet manager", seen(with_first(Adapter("mlx5_0", state="2: INIT"))),
+        names="mlx5_0:1 is not active (state 2)"),
+    _port(FAULTY, "half the rate", seen(with_first(Adapter("mlx5_0", rate="200 Gb/sec (2X NDR)"))),
+        names="mlx5_0:1: rate is 200 Gbit/s, but the instance type has 400"),
     _port(FAULTY, "a down port beside one of management", seen([*with_first(DOWN), MANAGEMENT]), names="mlx5_0:1 is not"),
     _port(FAULTY, "an adapter is missing", seen(adapters(7)), names="ports_missing lacks 1 port of InfiniBand or RoCE"),
-    _port(
-        FAULTY, "one node has another firmware", seen(adapters(), with_first(Adapter("mlx5_0", firmware="28.36.0010"))),
-        level=WARN, cause=CONFIGURATION, names="28.36.0010",
-    ),
-    _port(
-        FAULTY, "one node has another MTU", seen(adapters(), [replace(one, mtu="4092") for one in adapters()]),
-        level=WARN, cause=CONFIGURATION, names="MTU",
-    ),
-    _port(
-        FAULTY, "one node is set to RoCE", seen(adapters(), [replace(one, link_layer="Ethernet") for one in adapters()]),
-        cause=CONFIGURATION, names="link layer",
-    ),
-    _port(
-        FAULTY, "faster than declared", seen([replace(one, rate="800 Gb/sec (4X XDR)") for one in adapters()]),
-        level=WARN, cause=CONFIGURATION, names="mlx5_0:1: rate is 800 Gbit/s",
-    ),
+    _port(FAULTY, "one node has another firmware", seen(adapters(), with_first(Adapter("mlx5_0", firmware="28.36.0010"))),
+        level=WARN, cause=CONFIGURATION, names="28.36.0010"),
+    _port(FAULTY, "one node has another MTU", seen(adapters(), [replace(one, mtu="4092") for one in adapters()]), level=WARN,
+        cause=CONFIGURATION, names="MTU"),
+    _port(FAULTY, "one node is set to RoCE", seen(adapters(), [replace(one, link_layer="Ethernet") for one in adapters()]),
+        cause=CONFIGURATION, names="link layer"),
+    _port(FAULTY, "faster than declared", seen([replace(one, rate="800 Gb/sec (4X XDR)") for one in adapters()]), level=WARN,
+        cause=CONFIGURATION, names="mlx5_0:1: rate is 800 Gbit/s"),
     _port(UNMEASURABLE, "no device at all", seen([])),
     _port(UNMEASURABLE, "EFA alone", seen([RDMA])),
     _port(UNMEASURABLE, "a state that cannot be read", seen(with_first(Adapter("mlx5_0", state="")))),
@@ -138,13 +129,23 @@ def _count(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 
 
 WHOLE = {
-    "symbol_error": 101, "link_error_recovery": 11, "link_downed": 1, "port_rcv_errors": 101, "local_ack_timeout_err": 101,
-}  # fmt: skip
+    "symbol_error": 101,
+    "link_error_recovery": 11,
+    "link_downed": 1,
+    "port_rcv_errors": 101,
+    "local_ack_timeout_err": 101,
+}
 FEW = {
-    "symbol_error": 1, "link_error_recovery": 1, "port_rcv_errors": 1, "port_rcv_remote_physical_errors": 1,
-    "local_link_integrity_errors": 1, "excessive_buffer_overrun_errors": 1, "port_xmit_discards": 1001, "local_ack_timeout_err": 1,
+    "symbol_error": 1,
+    "link_error_recovery": 1,
+    "port_rcv_errors": 1,
+    "port_rcv_remote_physical_errors": 1,
+    "local_link_integrity_errors": 1,
+    "excessive_buffer_overrun_errors": 1,
+    "port_xmit_discards": 1001,
+    "local_ack_timeout_err": 1,
     "out_of_sequence": 1001,
-}  # fmt: skip
+}
 CAUSES = dict.fromkeys(
     ("excessive_buffer_overrun_errors", "port_xmit_discards", "local_ack_timeout_err", "out_of_sequence"),
     CONFIGURATION,
@@ -159,16 +160,12 @@ COUNTED = [
         for name, grown in WHOLE.items()
     ),
     *(
-        _count(
-            FAULTY, f"{name} grew a little", counted({name: grown}), level=WARN,
-            cause=CAUSES.get(name, Cause.HARDWARE), names="mlx5_3:1",
-        )
+        _count(FAULTY, f"{name} grew a little", counted({name: grown}), level=WARN, cause=CAUSES.get(name, Cause.HARDWARE),
+            names="mlx5_3:1")
         for name, grown in FEW.items()
     ),
-    _count(
-        FAULTY, "a counter reached its highest value", counted(start={"symbol_error": 65000}, end={"symbol_error": 65535}),
-        names="mlx5_3:1 had 535 symbol errors",
-    ),
+    _count(FAULTY, "a counter reached its highest value", counted(start={"symbol_error": 65000}, end={"symbol_error": 65535}),
+        names="mlx5_3:1 had 535 symbol errors"),
     _count(FAULTY, "an adapter was lost", counted(lost=("mlx5_3",)), names="mlx5_3:1: gone"),
     *(_count(UNMEASURABLE, f"{name} is missing", counted(start={name: None})) for name in EVERY),
     *(_count(UNMEASURABLE, f"{name} went backwards", counted(start={name: 9}, end={name: 2})) for name in EVERY),
@@ -201,9 +198,7 @@ def of_ports() -> Iterator[Case]:
         return transported(sort, f"infiniband_{name}", logged(text, NDR, 2), names, NDR, **of)
 
     yield case(Sort.HEALTHY, "of_nccl", efa(over_ports))
-    yield case(
-        Sort.HEALTHY, "of_hpcx", efa(lambda text: over_ports(text, network="IBext_v9", way="IBext_v9"))
-    )
+    yield case(Sort.HEALTHY, "of_hpcx", efa(lambda text: over_ports(text, network="IBext_v9", way="IBext_v9")))  # fmt: skip
     yield case(Sort.HEALTHY, "roce", efa(lambda text: over_ports(text).replace("/IB ", "/RoCE ")))
     yield case(Sort.FAULTY, "socket_fallback", other("log_socket.txt"), "carries 4 channels")
     yield case(Sort.FAULTY, "libfabric_over_tcp", other("log_tcp_provider.txt"), "carries 4 channels")

@@ -90,15 +90,11 @@ def _healthy(check: Check) -> list[Case]:
         Case(check.name, Sort.HEALTHY, "a quiet log", told(check)),
         Case(check.name, Sort.HEALTHY, "a quiet ring", text_of(check, lambda: kmsg_form(()))),
         Case(check.name, Sort.HEALTHY, "no ring, a quiet journal", _journal(check)),
-        Case(
-            check.name,
-            Sort.HEALTHY,
-            "a program quotes a fault",
-            text_of(check, lambda: journal_form(()) + journal_form([OFF_BUS, SXID_FATAL], who="app[7]")),
-        ),
+        Case(check.name, Sort.HEALTHY, "a program quotes a fault",
+            text_of(check, lambda: journal_form(()) + journal_form([OFF_BUS, SXID_FATAL], who="app[7]"))),
         Case(check.name, Sort.HEALTHY, "on a node without GPUs", told(check), instance_type="cpu"),
         Case(check.name, Sort.HEALTHY, "on a Trainium node", told(check), instance_type="trn1.32xlarge"),
-    ]
+    ]  # fmt: skip
 
 
 def _journal(check: Check) -> Observe:
@@ -155,55 +151,22 @@ WARN = Level.WARN
 CONFIGURATION = Cause.CONFIGURATION
 CASES = [
     *(case for check in CHECKS for case in (*_healthy(check), *_unmeasurable(check))),
-    Case(
-        xid.name,
-        Sort.HEALTHY,
-        "a row was remapped",
-        told(xid, xid_line(63, ", Row Remapper: new row marked")),
-    ),
+    Case(xid.name, Sort.HEALTHY, "a row was remapped", told(xid, xid_line(63, ", Row Remapper: new row marked"))),
     *(faulty(xid, f"Xid {code}", xid_line(code), names="GPU at 0000:ca:00.0") for code in ACT),
     faulty(xid, "an Xid without a tail", xid_line(79, ""), names="0000:ca:00.0"),
     faulty(xid, "8-digit domain", OFF_BUS.replace("0000:ca:00", "00000000:CA:00.0"), names="0000:ca:00.0"),
-    faulty(
-        xid,
-        "off the bus without an Xid",
-        "NVRM: The NVIDIA GPU 0000:b3:00.0",
-        "NVRM: fallen off the bus and is not responding to commands.",
-        names="0000:b3:00.0",
-    ),
-    faulty(
-        xid,
-        "154 asks for a reset",
-        xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
-        names="GPU Reset Required",
-    ),
-    faulty(
-        xid,
-        "a fatal NVLink fault",
-        xid_line(149, ", NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x0)"),
-        names="149",
-    ),
-    faulty(
-        xid,
-        "an NVLink fault that it survived",
-        xid_line(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"),
-        level=WARN,
-        names="145",
-    ),
-    faulty(
-        xid, "contained memory error", xid_line(94, ", Contained: CE User Channel"), level=WARN, names="94"
-    ),
+    faulty(xid, "off the bus without an Xid", "NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "NVRM: fallen off the bus and is not responding to commands.", names="0000:b3:00.0"),
+    faulty(xid, "154 asks for a reset", xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
+        names="GPU Reset Required"),
+    faulty(xid, "a fatal NVLink fault", xid_line(149, ", NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x0)"), names="149"),
+    faulty(xid, "an NVLink fault that it survived", xid_line(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"), level=WARN,
+        names="145"),
+    faulty(xid, "contained memory error", xid_line(94, ", Contained: CE User Channel"), level=WARN, names="94"),
     faulty(xid, "a code that nobody knows", xid_line(999), level=WARN, names="999"),
     faulty(xid, "a code without an action", xid_line(167, ""), level=WARN, names="167"),
     *(
-        faulty(
-            xid,
-            f"a program's Xid {code}",
-            xid_line(code),
-            level=WARN,
-            cause=Cause.APPLICATION,
-            names="python3",
-        )
+        faulty(xid, f"a program's Xid {code}", xid_line(code), level=WARN, cause=Cause.APPLICATION, names="python3")
         for code in (13, 31, 43, 45)
     ),
     *(
@@ -227,47 +190,20 @@ CASES = [
         )
     ),
     faulty(sxid, "a fatal SXid", SXID_FATAL, names="Link 41"),
-    faulty(
-        sxid,
-        "an SXid of three lines",
-        SXID_FATAL,
+    faulty(sxid, "an SXid of three lines", SXID_FATAL,
         "nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 20034, Severity 1 Engine instance 41 Sub-engine instance 00",
         "nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 20034, Data {0x50610002, 0x10100030}",
-        names="fatal has 1 fatal NVSwitch error (SXid) in the kernel log",
-    ),
-    faulty(
-        sxid,
-        "no word, but a fatal code",
-        "nvidia-nvswitch0: SXid (PCI:0004:00:00.0): 26006, SOE HALTED",
-        names="26006",
-    ),
-    faulty(
-        sxid,
-        "an SXid that is not fatal",
-        "nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error (First)",
-        level=WARN,
-        names="12028",
-    ),
-    Case(
-        sxid.name,
-        Sort.UNMEASURABLE,
-        "an SXid that says nothing",
-        told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:00:00.0): xyz"),
-    ),
-    Case(
-        sxid.name,
-        Sort.HEALTHY,
-        "a bit that was corrected",
-        told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 11012, Non-fatal, Link 3 ingress ECC limit"),
-    ),
-    Case(
-        hardware.name,
-        Sort.FAULTY,
-        "announced in /var/log/messages only",
-        lambda tmp_path: _beside_a_quiet_ring(tmp_path),
-        names="fallen off the bus",
-    ),
-]
+        names="fatal has 1 fatal NVSwitch error (SXid) in the kernel log"),
+    faulty(sxid, "no word, but a fatal code", "nvidia-nvswitch0: SXid (PCI:0004:00:00.0): 26006, SOE HALTED", names="26006"),
+    faulty(sxid, "an SXid that is not fatal",
+        "nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error (First)", level=WARN,
+        names="12028"),
+    Case(sxid.name, Sort.UNMEASURABLE, "an SXid that says nothing", told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:00:00.0): xyz")),
+    Case(sxid.name, Sort.HEALTHY, "a bit that was corrected",
+        told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 11012, Non-fatal, Link 3 ingress ECC limit")),
+    Case(hardware.name, Sort.FAULTY, "announced in /var/log/messages only", lambda tmp_path: _beside_a_quiet_ring(tmp_path),
+        names="fallen off the bus"),
+]  # fmt: skip
 
 
 def _beside_a_quiet_ring(tmp_path: Path) -> Sequence[Observation]:
@@ -296,17 +232,12 @@ RECORDINGS = [
     Recording("kernel/kmsg_nvlink5.txt", Kind.KERNEL_LOG, Level.FAIL, "p6-b200.48xlarge"),
     Recording("kernel/dmesg_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
     Recording("kernel/dmesg_off_bus.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
-    Recording(
-        "kernel/dmesg_xid_31_captured.txt",
-        Kind.KERNEL_LOG,
-        Level.WARN,
-        "p5.4xlarge",
-        irrelevant={r": 31, pid=": "the last line: nothing after it shows that it is missing"},
-    ),
+    Recording("kernel/dmesg_xid_31_captured.txt", Kind.KERNEL_LOG, Level.WARN, "p5.4xlarge",
+        irrelevant={r": 31, pid=": "the last line: nothing after it shows that it is missing"}),
     Recording("kernel/dmesg_ctime_gsp.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/dmesg_iso_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
     Recording("kernel/journal_no_hostname.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/dmesg_iso_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p4d.24xlarge", irrelevant=PLAIN),
     Recording("kernel/journal_memory.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/messages_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
-]
+]  # fmt: skip

@@ -96,100 +96,43 @@ CASES = [
         )
     ),
     *(
-        Case(
-            check.name,
-            Sort.FAULTY,
-            f"30 hours ago, and nothing since: {message}",
-            _old(check, message),
-            names=name,
-        )
+        Case(check.name, Sort.FAULTY, f"30 hours ago, and nothing since: {message}", _old(check, message), names=name)
         for check, message, name in (
             (xid, xid_line(79), "last seen 30 h before the check"),
             (xid, ASKS_FOR_A_RESET, "GPU Reset Required"),
             (sxid, SXID_FATAL, "older than 24 h"),
             (hardware, OFF_BUS, "older than 24 h"),
             (hardware, "EDAC MC0: 1 UE memory read error on CPU#0 DIMM#0", "older than 24 h"),
-            (
-                hardware,
-                "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 9: ac00004000010091",
-                "older than 24 h",
-            ),
+            (hardware, "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 9: ac00004000010091", "older than 24 h"),
         )
     ),
     *(
-        Case(
-            check.name,
-            Sort.HEALTHY,
-            f"30 hours ago, and nobody's fault today: {messages[0]}",
-            _old(check, *messages),
-        )
+        Case(check.name, Sort.HEALTHY, f"30 hours ago, and nobody's fault today: {messages[0]}", _old(check, *messages))
         for check, messages in (
             (xid, (xid_line(31),)),
             (xid, (xid_line(94, ", Contained: CE User Channel"),)),
             (xid, (ASKS_FOR_A_RESET, WITHDRAWN)),
-            (
-                sxid,
-                (
-                    "nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error",
-                ),
-            ),
+            (sxid, ("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error",)),
             (hardware, ("Out of memory: Killed process 4242 (python) total-vm:8123456kB",)),
             (hardware, ("INFO: task python3:31337 blocked for more than 120 seconds.",)),
             (hardware, ("nfs: server 10.0.4.2 not responding, still trying",)),
         )
     ),
-    faulty(
-        xid,
-        "an NVLink fault that its line calls harmless",
-        xid_line(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000082 0x00000040 0x0)"),
-        names="Decode row 15",
-    ),
+    faulty(xid, "an NVLink fault that its line calls harmless",
+        xid_line(145, ", RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000082 0x00000040 0x0)"), names="Decode row 15"),
     faulty(xid, "a link that is not seated", xid_line(74, _link("0x10000")), names="register 1 bit 16"),
-    faulty(
-        xid,
-        "a link's bit that may be ignored",
-        xid_line(74, _link("0x1")),
-        level=WARN,
-        names="can be ignored",
-    ),
-    faulty(
-        xid,
-        "a link that follows an NVSwitch's fault",
-        SXID_FATAL,
-        xid_line(74, _link("0x100000")),
-        level=WARN,
-        names="follows from an SXid",
-    ),
-    faulty(
-        xid,
-        "a GPU that was reset since",
-        "NVRM: GPU at PCI:0000:ca:00: GPU-7d1be7a0-1111-4222-8333-944455566677",
-        xid_line(119),
-        "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: true",
-        level=WARN,
-        names="the GPU was reset afterwards",
-    ),
-    faulty(
-        xid,
-        "a demand of the driver's that was withdrawn",
+    faulty(xid, "a link's bit that may be ignored", xid_line(74, _link("0x1")), level=WARN, names="can be ignored"),
+    faulty(xid, "a link that follows an NVSwitch's fault", SXID_FATAL, xid_line(74, _link("0x100000")), level=WARN,
+        names="follows from an SXid"),
+    faulty(xid, "a GPU that was reset since", "NVRM: GPU at PCI:0000:ca:00: GPU-7d1be7a0-1111-4222-8333-944455566677", xid_line(119),
+        "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: true", level=WARN,
+        names="the GPU was reset afterwards"),
+    faulty(xid, "a demand of the driver's that was withdrawn",
         xid_line(154, ", GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
-        xid_line(154, ", GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"),
-        level=WARN,
-        names="no longer demands an action",
-    ),
-    faulty(
-        xid,
-        "a reset that failed",
-        "NVRM: GPU at PCI:0000:ca:00: GPU-7d1be7a0-1111-4222-8333-944455566677",
-        xid_line(119),
-        "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: false",
-        names="reset of the GPU",
-    ),
-    faulty(
-        xid,
-        "a double bit error and its row",
-        xid_line(48),
-        xid_line(63, ", Row Remapper: New row marked"),
-        names="Xid 63 was seen too: drain the GPU",
-    ),
-]
+        xid_line(154, ", GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"), level=WARN,
+        names="no longer demands an action"),
+    faulty(xid, "a reset that failed", "NVRM: GPU at PCI:0000:ca:00: GPU-7d1be7a0-1111-4222-8333-944455566677", xid_line(119),
+        "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: false", names="reset of the GPU"),
+    faulty(xid, "a double bit error and its row", xid_line(48), xid_line(63, ", Row Remapper: New row marked"),
+        names="Xid 63 was seen too: drain the GPU"),
+]  # fmt: skip

@@ -52,10 +52,7 @@ def log_as_own(name: str, process: str) -> str:
 
 
 def logged(
-    text: Callable[[], str],
-    instance_type: str = "p5.4xlarge",
-    nodes: int = 2,
-    file: str = "nccl.%h.%p.log",
+    text: Callable[[], str], instance_type: str = "p5.4xlarge", nodes: int = 2, file: str = "nccl.%h.%p.log"
 ) -> Observe:
     """The check over this log of its process."""
 
@@ -119,12 +116,8 @@ def of_transport() -> Iterator[Case]:
     shm = other("log_shm.txt", "ip-10-1-8-9:703")
     yield case(Sort.HEALTHY, "efa", logged(efa()))
     yield case(Sort.HEALTHY, "nvlink", logged(nvlink, "p5.48xlarge", 1), kind="p5.48xlarge")
-    yield case(
-        Sort.HEALTHY,
-        "nvlink_between_nodes",
-        logged(efa(mnnvl), "p6e-gb200.36xlarge", 2),
-        kind="p6e-gb200.36xlarge",
-    )
+    gb200 = "p6e-gb200.36xlarge"
+    yield case(Sort.HEALTHY, "nvlink_between_nodes", logged(efa(mnnvl), gb200, 2), kind=gb200)
     tcp = logged(other("log_socket.txt"), "g5.xlarge", 2)
     yield case(Sort.HEALTHY, "tcp_without_efa", tcp, kind="g5.xlarge")
     yield case(Sort.FAULTY, "socket_fallback", logged(other("log_socket.txt")), "carries 4 channels")
@@ -132,28 +125,14 @@ def of_transport() -> Iterator[Case]:
     yield case(Sort.FAULTY, "no_gpudirect", logged(other("log_no_gpudirect.txt")), "GPUDirect switched off")
     some = efa(lambda text: text.replace("/GDRDMA", "", 1))
     yield case(Sort.FAULTY, "gpudirect_on_some", logged(some), "1 channel without GPUD", level=Level.WARN)
-    yield case(
-        Sort.FAULTY, "shared_memory", logged(shm, "p5.48xlarge", 1), "without NVLink", kind="p5.48xlarge"
-    )
+    yield case(Sort.FAULTY, "shared_memory", logged(shm, "p5.48xlarge", 1), "without NVLink", kind="p5.48xlarge")  # fmt: skip
     few = efa(lambda text: text.replace("found 1 nics", "found 15 nics"))
-    yield case(
-        Sort.FAULTY,
-        "nics_missing",
-        logged(few, "p5en.48xlarge", 2),
-        "does not use 1 netw",
-        kind="p5en.48xlarge",
-    )
+    yield case(Sort.FAULTY, "nics_missing", logged(few, "p5en.48xlarge", 2), "does not use 1 netw", kind="p5en.48xlarge")  # fmt: skip
     yield case(Sort.FAULTY, "versions_drift", drifted, "2.26.2")
     warned = efa(lambda text: text.replace("NCCL INFO Connected", "misc/socket.cc:9 NCCL WARN Connected", 1))
     yield case(Sort.FAULTY, "warned", logged(warned), "has 1 warning", level=Level.WARN)
     socket = other("log_socket.txt")
-    yield case(
-        Sort.FAULTY,
-        "sockets_on_a_t4",
-        logged(socket, "g4dn.metal", 2),
-        "carries 4 channels",
-        kind="g4dn.metal",
-    )
+    yield case(Sort.FAULTY, "sockets_on_a_t4", logged(socket, "g4dn.metal", 2), "carries 4 channels", kind="g4dn.metal")  # fmt: skip
 
 
 def of_untold_transport() -> Iterator[Case]:
@@ -164,9 +143,7 @@ def of_untold_transport() -> Iterator[Case]:
     yield case(Sort.UNMEASURABLE, "empty", logged(lambda: ""))
     yield case(Sort.UNMEASURABLE, "garbage", logged(lambda: "\x00\x01 NCCL \n" * 40))
     yield case(Sort.UNMEASURABLE, "another_process", logged(lambda: recorded("log_efa.txt")))
-    yield case(
-        Sort.UNMEASURABLE, "cut_in_init", logged(efa(without("Init COMPLETE|Destroy|Connected|via NET")))
-    )
+    yield case(Sort.UNMEASURABLE, "cut_in_init", logged(efa(without("Init COMPLETE|Destroy|Connected|via NET"))))  # fmt: skip
     yield case(Sort.UNMEASURABLE, "no_channels", logged(efa(without(" via "))))
     yield case(Sort.UNMEASURABLE, "level_warn", logged(efa(without("INFO"))))
     yield case(Sort.UNMEASURABLE, "no_way_out", logged(nvlink, "p5.48xlarge", 2), kind="p5.48xlarge")
@@ -238,12 +215,8 @@ def of_tests() -> Iterator[Case]:
     for name in ("all_reduce_2.16.txt", "all_reduce_2.17.txt"):
         yield case(Sort.HEALTHY, name, printed(name))
     known = {"cause": Cause.CONFIGURATION, "names": "value (441.6 GB/s)"}
-    yield case(
-        Sort.FAULTY,
-        "an_a100_that_is_declared_as_a_p5",
-        printed(a100),
-        **{**known, "names": "50 % of the expected"},
-    )
+    half_rate = {**known, "names": "50 % of the expected"}
+    yield case(Sort.FAULTY, "an_a100_that_is_declared_as_a_p5", printed(a100), **half_rate)
     yield case(Sort.FAULTY, "half_of_the_known_rate", at_rate(125.0), **known)
     yield case(Sort.FAULTY, "a_sixth_below_the_known_rate", at_rate(217.0), **known, level=Level.WARN)
     above = {"cause": Cause.EVIDENCE, "names": "the measurement is wrong"}
@@ -254,12 +227,8 @@ def of_tests() -> Iterator[Case]:
     yield case(Sort.FAULTY, "wrong_old_exit_0", printed(wrong), "results (3 rows out of bounds)")
     yield case(Sort.FAULTY, "wrong_without_footer", printed(wrong, without("Avg bus")), "(1,572,871")
     failed = r"values : 0 OK", "values : 2 FAILED"
-    yield case(
-        Sort.FAULTY,
-        "footer_alone",
-        printed("all_reduce_2.11.txt", lambda text: re.sub(*failed, text)),
-        "results (2 rows out of bounds)",
-    )
+    yield case(Sort.FAULTY, "footer_alone", printed("all_reduce_2.11.txt", lambda text: re.sub(*failed, text)),
+        "results (2 rows out of bounds)")  # fmt: skip
     other = {"cause": Cause.CONFIGURATION}
     crawl = "crawls_2.16.txt"
     yield case(Sort.FAULTY, "crawls", printed(crawl), "busbw_in_place_gbps rea", **other)
@@ -295,27 +264,15 @@ def unmeasurable() -> dict[str, Observe]:
         "nan": printed(sound, lambda text: re.sub(r"(-1 +\S+ +)\S+", r"\1nan", text, count=1)),
         "exit_3": printed(sound, code=3),
         "cuda_failure": told(
-            Reply(
-                stderr="node-a: Test CUDA failure common.cu:1304 'CUDA-capable device(s) is/are busy'\n",
-                code=2,
-            )
-        ),
-        "fewer_gpus_than_asked": told(
-            Reply("Invalid number of GPUs: 8 requested but only 4 were found.\n", code=1)
-        ),
+            Reply(stderr="node-a: Test CUDA failure common.cu:1304 'CUDA-capable device(s) is/are busy'\n", code=2)),
+        "fewer_gpus_than_asked": told(Reply("Invalid number of GPUs: 8 requested but only 4 were found.\n", code=1)),
         "unverified": printed("unverified_2.16.txt"),
-        "nccl_warned": printed(
-            sound, lambda text: text + "node-a:1:1 [0] socket.c:4 NCCL WARN Accept failed\n"
-        ),
+        "nccl_warned": printed(sound, lambda text: text + "node-a:1:1 [0] socket.c:4 NCCL WARN Accept failed\n"),
         "one_gpu_a_node": in_one_gpu,
-    }
+    }  # fmt: skip
 
 
-CASES: list[Case] = [
-    *of_transport(),
-    *of_untold_transport(),
-    *of_tests(),
-]
+CASES: list[Case] = [*of_transport(), *of_untold_transport(), *of_tests()]
 
 COMMON = {
     r"^(?:\S+:)?\s*#?\s*$": "an empty line",
@@ -324,7 +281,7 @@ COMMON = {
     r"out-of-place": "a heading: the columns are told by their names",
     r"\(elements\)": "the columns' units, which never change",
     r"nThread": "without it the footer's average tells that every row is there, and the bandwidths how many ranks",
-}
+}  # fmt: skip
 # The header of each rank, and what was asked for, is told by the rest: sizes by the rows, ranks by the bandwidths.
 LOGGED = {
     r"SOURCE": "the recording's own header",
@@ -333,7 +290,7 @@ LOGGED = {
     r"Init START": "its completion is there",
     r"nNodes|Channel \d+/\d+ : +\d+ |coll channels|Connected all rings": "the communicator's shape, which the channels show",
     r"Destroy COMPLETE": "a job that goes on is healthy so far, which is said",
-}
+}  # fmt: skip
 NVLINK = {
     r"SOURCE": "the recording's own header",
     r"NCCL version": "a version, of which no rule speaks here",
@@ -356,19 +313,9 @@ RECORDINGS = [
     printed_by("alltoall_2.11.txt", Level.PASS, irrelevant=COMMON),
     printed_by("all_reduce_2.16.txt", Level.PASS, instance_type="p5.48xlarge", irrelevant=COMMON),
     printed_by("all_reduce_2.17.txt", Level.PASS, irrelevant={**COMMON, **VERSION}),
-    printed_by(
-        "sendrecv_2.17.txt",
-        Level.PASS,
-        irrelevant={**COMMON, **VERSION},
-    ),
+    printed_by("sendrecv_2.17.txt", Level.PASS, irrelevant={**COMMON, **VERSION}),
     printed_by("sendrecv_2.17.txt", Level.WARN, instance_type="p5e.48xlarge"),  # nothing is known of its rate
-    printed_by(
-        "two_nodes_2.17.txt",
-        Level.PASS,
-        instance_type="p5en.48xlarge",
-        nodes=2,
-        irrelevant={**COMMON, **VERSION},
-    ),
+    printed_by("two_nodes_2.17.txt", Level.PASS, instance_type="p5en.48xlarge", nodes=2, irrelevant={**COMMON, **VERSION}),
     printed_by("two_nodes_2.17.txt", Level.FAIL),
     printed_by("socket_fallback_2.17.txt", Level.FAIL, instance_type="p6-b300.48xlarge", nodes=2),
     printed_by("slow_network_2.17.txt", Level.FAIL, instance_type="p6-b300.48xlarge", nodes=2),
@@ -381,4 +328,4 @@ RECORDINGS = [
     Recording("nccl/log_tcp_provider.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
     Recording("nccl/log_no_gpudirect.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
     Recording("nccl/log_shm.txt", Kind.NCCL_LOG, Level.FAIL, "p5.48xlarge", 1),
-]
+]  # fmt: skip

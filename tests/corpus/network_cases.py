@@ -144,49 +144,22 @@ def swallower(name: str) -> AbstractContextManager[int]:
 MTU = [
     _mtu(HEALTHY, "two peers", probed(echoing, echoing)),
     _mtu(HEALTHY, "jumbo frames everywhere", found([JUMBO], [JUMBO])),
-    _mtu(
-        FAULTY,
-        "large packets vanish",
-        probed(swallower),
-        cause=CONFIG,
-        names="loses packets of full size (from node-0 to node-1)",
-    ),
-    _mtu(
-        FAULTY,
-        "they vanish towards one of two",
-        probed(echoing, swallower),
-        cause=CONFIG,
-        names="loses packets of full size (from node-0 to node-2)",
-    ),
-    _mtu(
-        FAULTY,
-        "the path is narrower",
-        found([Row("ok", 9001, 1500)], [JUMBO]),
-        cause=CONFIG,
-        level=WARN,
-        names="carries packets that are smaller by 7,501 bytes than the interfaces allow (from node-0 to peer-0)",
-    ),
-    _mtu(
-        FAULTY,
-        "one node of three with plain frames",
-        found([JUMBO], [PLAIN], [JUMBO]),
-        cause=CONFIG,
-        names="interface_mtu_bytes MTU of the interface is 1500, but on 2 of 3 it is 9001",
-    ),
-    _mtu(
-        FAULTY,
-        "no jumbo frames",
-        found([PLAIN], [PLAIN]),
-        cause=CONFIG,
-        level=WARN,
-        names="interface_mtu_bytes has an interface with an MTU of 1,500 bytes",
-    ),
+    _mtu(FAULTY, "large packets vanish", probed(swallower), cause=CONFIG,
+        names="loses packets of full size (from node-0 to node-1)"),
+    _mtu(FAULTY, "they vanish towards one of two", probed(echoing, swallower), cause=CONFIG,
+        names="loses packets of full size (from node-0 to node-2)"),
+    _mtu(FAULTY, "the path is narrower", found([Row("ok", 9001, 1500)], [JUMBO]), cause=CONFIG, level=WARN,
+        names="carries packets that are smaller by 7,501 bytes than the interfaces allow (from node-0 to peer-0)"),
+    _mtu(FAULTY, "one node of three with plain frames", found([JUMBO], [PLAIN], [JUMBO]), cause=CONFIG,
+        names="interface_mtu_bytes MTU of the interface is 1500, but on 2 of 3 it is 9001"),
+    _mtu(FAULTY, "no jumbo frames", found([PLAIN], [PLAIN]), cause=CONFIG, level=WARN,
+        names="interface_mtu_bytes has an interface with an MTU of 1,500 bytes"),
     _mtu(UNMEASURABLE, "nobody listens", probed(nobody)),
     _mtu(UNMEASURABLE, "one of two does not listen", probed(echoing, nobody)),
     _mtu(UNMEASURABLE, "a peer that says nothing", probed(lambda name: behaving(silent, name))),
     _mtu(UNMEASURABLE, "a peer that is something else", probed(lambda name: behaving(rude, name))),
     _mtu(UNMEASURABLE, "a kernel without tcp_info", probed(echoing, info=b"\0" * 20 + b"\x40")),
-]
+]  # fmt: skip
 
 # ---------------------------------------------------------------- network.names
 
@@ -232,52 +205,21 @@ def _names(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 SHARED = (MEMBERS[0], replace(MEMBERS[1], address="10.0.0.11"))
 NAMES = [
     _names(HEALTHY, "both ways", resolved(GOOD)),
-    _names(
-        FAULTY,
-        "torch's own question about an address is not answered",
-        resolved(GOOD, hangs="::ffff:10.0.0.12"),
-        level=WARN,
-        names="mapped_s",
-    ),
+    _names(FAULTY, "torch's own question about an address is not answered", resolved(GOOD, hangs="::ffff:10.0.0.12"), level=WARN,
+        names="mapped_s"),
     _names(HEALTHY, "addresses without names", resolved({k: v for k, v in GOOD.items() if k[0] == "a"})),
-    _names(
-        FAULTY,
-        "a name that leads elsewhere",
-        resolved({**GOOD, "algo-2": ["10.0.0.99"]}),
-        names="resolves to 10.0.0.99",
-    ),
-    _names(
-        FAULTY,
-        "the own name leads to 127.0.1.1",
-        resolved({**GOOD, "algo-1": ["127.0.1.1"]}),
-        names="127.0.1.1",
-    ),
-    _names(
-        FAULTY,
-        "two members with one address",
-        resolved({**GOOD, "algo-2": ["10.0.0.11"]}, SHARED),
-        names="shared_addresses has 2 peers with an address that another one has, too",
-    ),
-    _names(
-        FAULTY,
-        "a name that does not exist",
-        resolved({**GOOD, "algo-2": socket.EAI_NONAME}),
-        level=WARN,
-        names="algo-2 10.0.0.12: the name does not exist",
-    ),
-    _names(
-        FAULTY,
-        "a stale reverse entry",
-        resolved({**GOOD, "ip-10-0-0-12.internal": ["10.0.0.77"]}),
-        level=WARN,
-        names="which resolves to 10.0.0.77",
-    ),
+    _names(FAULTY, "a name that leads elsewhere", resolved({**GOOD, "algo-2": ["10.0.0.99"]}), names="resolves to 10.0.0.99"),
+    _names(FAULTY, "the own name leads to 127.0.1.1", resolved({**GOOD, "algo-1": ["127.0.1.1"]}), names="127.0.1.1"),
+    _names(FAULTY, "two members with one address", resolved({**GOOD, "algo-2": ["10.0.0.11"]}, SHARED),
+        names="shared_addresses has 2 peers with an address that another one has, too"),
+    _names(FAULTY, "a name that does not exist", resolved({**GOOD, "algo-2": socket.EAI_NONAME}), level=WARN,
+        names="algo-2 10.0.0.12: the name does not exist"),
+    _names(FAULTY, "a stale reverse entry", resolved({**GOOD, "ip-10-0-0-12.internal": ["10.0.0.77"]}), level=WARN,
+        names="which resolves to 10.0.0.77"),
     _names(UNMEASURABLE, "the resolver cannot be reached", resolved({**GOOD, "algo-1": socket.EAI_AGAIN})),
-    _names(
-        UNMEASURABLE, "the reverse zone cannot be reached", resolved({**GOOD, "10.0.0.12": socket.EAI_FAIL})
-    ),
+    _names(UNMEASURABLE, "the reverse zone cannot be reached", resolved({**GOOD, "10.0.0.12": socket.EAI_FAIL})),
     _names(UNMEASURABLE, "the resolver hangs", resolved(GOOD, hangs="algo-2")),
-]
+]  # fmt: skip
 
 # ---------------------------------------------------------------- network.counters
 
@@ -333,47 +275,23 @@ def _counters(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 
 COUNTED = [
     _counters(HEALTHY, "nothing but traffic", counted({"rx_bytes": 5000, "tx_bytes": 5000})),
-    _counters(
-        HEALTHY,
-        "a few drops, fewer connections left",
-        counted({"rx_dropped": 3}, more={"conntrack_allowance_available": -40}),
-    ),
+    _counters(HEALTHY, "a few drops, fewer connections left",
+        counted({"rx_dropped": 3}, more={"conntrack_allowance_available": -40})),
     _counters(HEALTHY, "no EC2 declared", counted({}, driver={}, kind="cpu"), instance_type="cpu"),
-    _counters(
-        FAULTY,
-        "received with errors",
-        counted({"rx_errors": 2}),
-        cause=Cause.HARDWARE,
-        names="rx_errors ens32 has 2 errors on reception",
-    ),
-    _counters(
-        FAULTY,
-        "sent with errors",
-        counted({"tx_errors": 1}),
-        cause=Cause.HARDWARE,
-        names="tx_errors ens32 has 1 error on transmission",
-    ),
-    _counters(
-        FAULTY,
-        "drops",
-        counted({"rx_dropped": 2000}),
-        names="rx_dropped ens32 dropped 2,000 received packets",
-    ),
-    _counters(
-        FAULTY,
-        "the bandwidth allowance is exceeded",
-        counted({}, more={"bw_in_allowance_exceeded": 9}),
-        names="bw_in_allowance_exceeded 70 -> 79",
-    ),
+    _counters(FAULTY, "received with errors", counted({"rx_errors": 2}), cause=Cause.HARDWARE,
+        names="rx_errors ens32 has 2 errors on reception"),
+    _counters(FAULTY, "sent with errors", counted({"tx_errors": 1}), cause=Cause.HARDWARE,
+        names="tx_errors ens32 has 1 error on transmission"),
+    _counters(FAULTY, "drops", counted({"rx_dropped": 2000}), names="rx_dropped ens32 dropped 2,000 received packets"),
+    _counters(FAULTY, "the bandwidth allowance is exceeded", counted({}, more={"bw_in_allowance_exceeded": 9}),
+        names="bw_in_allowance_exceeded 70 -> 79"),
     _counters(UNMEASURABLE, "no first look", counted(looked=False)),
     _counters(UNMEASURABLE, "a counter went backwards", counted({"rx_errors": -1})),
-    _counters(
-        UNMEASURABLE, "an allowance counter went backwards", counted(more={"bw_in_allowance_exceeded": -70})
-    ),
+    _counters(UNMEASURABLE, "an allowance counter went backwards", counted(more={"bw_in_allowance_exceeded": -70})),
     _counters(UNMEASURABLE, "the interface is gone", counted(last=dev({}, "ens99"))),
     _counters(UNMEASURABLE, "the text is cut", counted(last=dev({})[:-9])),
     _counters(UNMEASURABLE, "the text is empty", counted(last="")),
     _counters(UNMEASURABLE, "another driver on a type with ENA", counted(driver={})),
-]
+]  # fmt: skip
 
 CASES = [*MTU, *NAMES, *COUNTED]

@@ -17,9 +17,13 @@ RATE = {COLLECTIVE: 1.0, NCCL: 45.0}
 PER_NODE = {COLLECTIVE: 1, NCCL: 8}
 KIND = {COLLECTIVE: "cpu", NCCL: "p5.48xlarge"}
 VAIN = {
-    "failures": "no answer within 4 s", "bandwidth_gbps": None, "latency_us": None, "slowest_us": None,
-    "wrong_elements": None, "retransmits": None,
-}  # fmt: skip
+    "failures": "no answer within 4 s",
+    "bandwidth_gbps": None,
+    "latency_us": None,
+    "slowest_us": None,
+    "wrong_elements": None,
+    "retransmits": None,
+}
 NEVER = {**VAIN, "failures": "not run: the check's time was used up"}
 
 
@@ -60,35 +64,19 @@ def of_check(name: str) -> Iterator[Case]:
     slow = rate / 20
     whole: dict[str, Any] = {"cause": Cause.CONFIGURATION}
     yield case(Sort.HEALTHY, "all alike", lambda a, b: {})
-    yield case(
-        Sort.FAULTY, "a slow node", on_node(2, bandwidth_gbps=slow), names="is slow to and from its peers"
-    )
+    yield case(Sort.FAULTY, "a slow node", on_node(2, bandwidth_gbps=slow), names="is slow to and from its peers")  # fmt: skip
     yield case(Sort.FAULTY, "a slow link", on_link(bandwidth_gbps=slow), names="<->node-2  is slow")
     yield case(Sort.FAULTY, "a dead link", on_link(**VAIN), names="no answer within 4 s")
     corrupt: dict[str, float | int | str | None] = {"wrong_elements": 1, "failures": "1 wrong elements"}
-    yield case(
-        Sort.FAULTY,
-        "one sends wrong data",
-        lambda a, b: corrupt if b // per == 3 else {},
-        names="delivers wrong data to its peers",
-    )
-    yield case(
-        Sort.FAULTY, "one pauses", on_node(1, slowest_us=1.1e5), names="pauses for long to and from its peers"
-    )
+    yield case(Sort.FAULTY, "one sends wrong data", lambda a, b: corrupt if b // per == 3 else {},
+        names="delivers wrong data to its peers")  # fmt: skip
+    yield case(Sort.FAULTY, "one pauses", on_node(1, slowest_us=1.1e5), names="pauses for long to and from its peers")  # fmt: skip
     late = on_node(1, latency_us=50_000.0)
-    yield case(
-        Sort.FAULTY, "one answers late", late, names="answers late to and from its peers", level=Level.WARN
-    )
-    yield case(
-        Sort.FAULTY, "all slow", lambda a, b: {"bandwidth_gbps": rate / 1000}, names="as a whole", **whole
-    )
-    yield case(
-        Sort.FAULTY, "half of them slow", on_node(0, 1, bandwidth_gbps=slow), names="as a whole", **whole
-    )
+    yield case(Sort.FAULTY, "one answers late", late, names="answers late to and from its peers", level=Level.WARN)  # fmt: skip
+    yield case(Sort.FAULTY, "all slow", lambda a, b: {"bandwidth_gbps": rate / 1000}, names="as a whole", **whole)  # fmt: skip
+    yield case(Sort.FAULTY, "half of them slow", on_node(0, 1, bandwidth_gbps=slow), names="as a whole", **whole)  # fmt: skip
     yield case(Sort.UNMEASURABLE, "one is silent", lambda a, b: VAIN if per in (a, b) else {}, silent=(per,))
-    yield case(
-        Sort.UNMEASURABLE, "one pair was never measured", lambda a, b: NEVER if {a, b} == {0, per} else {}
-    )
+    yield case(Sort.UNMEASURABLE, "one pair was never measured", lambda a, b: NEVER if {a, b} == {0, per} else {})  # fmt: skip
     yield case(Sort.UNMEASURABLE, "nothing has a number", lambda a, b: NEVER)
     yield Case(name, Sort.UNMEASURABLE, "met nobody", lambda _: errored(name), KIND[name], NODES)
 

@@ -68,31 +68,12 @@ def _stress_cases(check: Check, well: str, wrong: str, named: str) -> list[Case]
     }
     return [
         Case(check.name, Sort.HEALTHY, "well", stressed(check, [Reply(text(well), asked="--verify")])),
-        Case(
-            check.name,
-            Sort.HEALTHY,
-            "on stderr, by an older version",
-            stressed(check, [Reply(stderr=_older(text(well)))]),
-        ),
-        Case(
-            check.name, Sort.HEALTHY, "well, deep", stressed(check, [Reply(text(well))]), profile=Profile.DEEP
-        ),
-        Case(
-            check.name,
-            Sort.HEALTHY,
-            "well, without GPUs",
-            stressed(check, [Reply(text(well))]),
-            instance_type="cpu",
-        ),
-        Case(
-            check.name,
-            Sort.FAULTY,
-            "wrong results",
-            stressed(check, [Reply(text(wrong), code=2)]),
-            names=named,
-        ),
+        Case(check.name, Sort.HEALTHY, "on stderr, by an older version", stressed(check, [Reply(stderr=_older(text(well)))])),
+        Case(check.name, Sort.HEALTHY, "well, deep", stressed(check, [Reply(text(well))]), profile=Profile.DEEP),
+        Case(check.name, Sort.HEALTHY, "well, without GPUs", stressed(check, [Reply(text(well))]), instance_type="cpu"),
+        Case(check.name, Sort.FAULTY, "wrong results", stressed(check, [Reply(text(wrong), code=2)]), names=named),
         *(Case(check.name, Sort.UNMEASURABLE, name, observe) for name, observe in mute.items()),
-    ]
+    ]  # fmt: skip
 
 
 def _older(said: str) -> str:
@@ -145,9 +126,7 @@ DISK_MUTE = {
     "nothing is printed": on_disk(Reply()),
     "no JSON": on_disk(Reply("fio: unrecognized option\n", code=1)),
     "another JSON": on_disk(Reply('{"jobs": []}')),
-    "NaN": on_disk(
-        Reply(text("fio_sequential.json").replace('"io_bytes" : ', '"io_bytes": ').replace("33554432", "NaN"))
-    ),
+    "NaN": on_disk(Reply(text("fio_sequential.json").replace('"io_bytes" : ', '"io_bytes": ').replace("33554432", "NaN"))),
     "it fails without an error": on_disk(replace(WELL, code=1)),
     "the disk is full": on_disk(Reply(text("fio_full.txt"), code=1)),
     "not permitted": on_disk(_with_error(13)),
@@ -156,74 +135,36 @@ DISK_MUTE = {
     "nothing was read in random order": on_disk(WELL, _changed("fio_random.json", "read", io_bytes=0)),
     "the second run hangs": on_disk(WELL, Reply(seconds=3600), deadline_s=3.0),
     "no room": on_disk(WELL, free_bytes=1 << 20),
-}
+}  # fmt: skip
 
 CPU, MEMORY, DISK = stress.cpu_stress.name, stress.memory_stress.name, disk.disk_io.name
 CASES = [
     *_stress_cases(stress.cpu_stress, "stress_cpu.txt", "stress_cpu_wrong.txt", "matrix product error"),
     *_stress_cases(stress.memory_stress, "stress_vm.txt", "stress_vm_wrong.txt", "3 bit errors"),
-    Case(
-        CPU,
-        Sort.FAULTY,
-        "slower than its peers",
-        _slow_among_peers,
-        nodes=NODES,
-        level=Level.WARN,
-        names="node-2",
-    ),
-    Case(
-        CPU,
-        Sort.FAULTY,
-        "others use the CPUs",
-        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("3.98", "1.10"))]),
-        level=Level.WARN,
-        cause=CONFIGURATION,
-        names="cpu_share",
-    ),
-    Case(
-        CPU,
-        Sort.UNMEASURABLE,
-        "fewer workers than CPUs",
-        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("hogs: 2 cpu", "hogs: 1 cpu"))]),
-    ),
+    Case(CPU, Sort.FAULTY, "slower than its peers", _slow_among_peers, nodes=NODES, level=Level.WARN, names="node-2"),
+    Case(CPU, Sort.FAULTY, "others use the CPUs",
+        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("3.98", "1.10"))]), level=Level.WARN, cause=CONFIGURATION,
+        names="cpu_share"),
+    Case(CPU, Sort.UNMEASURABLE, "fewer workers than CPUs",
+        stressed(stress.cpu_stress, [Reply(text("stress_cpu.txt").replace("hogs: 2 cpu", "hogs: 1 cpu"))])),
     *(
         Case(MEMORY, Sort.FAULTY, name, stressed(stress.memory_stress, [reply]), names="bit errors")
         for name, reply in (
             ("wrong, and metrics are printed", Reply(BIT_ERRORS + text("stress_vm.txt"), code=2)),
-            (
-                "wrong, on stderr, by an older version",
-                Reply(stderr=_older(BIT_ERRORS + text("stress_vm.txt")), code=2),
-            ),
+            ("wrong, on stderr, by an older version", Reply(stderr=_older(BIT_ERRORS + text("stress_vm.txt")), code=2)),
             ("wrong, and it ends well all the same", Reply(BIT_ERRORS + text("stress_vm.txt"))),
         )
     ),
     Case(DISK, Sort.HEALTHY, "well", on_disk(WELL)),
     Case(DISK, Sort.HEALTHY, "other lines before the JSON", on_disk(Reply(f"fio: notice\n{WELL.stdout}"))),
     Case(DISK, Sort.HEALTHY, "without GPUs", on_disk(WELL), instance_type="cpu"),
-    Case(
-        DISK,
-        Sort.FAULTY,
-        "wrong checksums",
-        on_disk(Reply(text("fio_corrupt.txt"), stderr="crc32c: verify failed", code=1)),
-        names="corrupt",
-    ),
+    Case(DISK, Sort.FAULTY, "wrong checksums", on_disk(Reply(text("fio_corrupt.txt"), stderr="crc32c: verify failed", code=1)),
+        names="corrupt"),
     Case(DISK, Sort.FAULTY, "I/O errors", on_disk(_with_error(5)), names="io_errors"),
     Case(DISK, Sort.FAULTY, "I/O errors in random order", on_disk(WELL, _with_error(5)), names="io_errors"),
-    Case(
-        DISK,
-        Sort.FAULTY,
-        "slow writes",
-        on_disk(_changed("fio_sequential.json", "write", bw_bytes=20e6)),
-        cause=CONFIGURATION,
-        names="write_gbps",
-    ),
-    Case(
-        DISK,
-        Sort.FAULTY,
-        "few random reads",
-        on_disk(WELL, _changed("fio_random.json", "read", iops=40.0)),
-        cause=CONFIGURATION,
-        names="random_read_iops",
-    ),
+    Case(DISK, Sort.FAULTY, "slow writes", on_disk(_changed("fio_sequential.json", "write", bw_bytes=20e6)), cause=CONFIGURATION,
+        names="write_gbps"),
+    Case(DISK, Sort.FAULTY, "few random reads", on_disk(WELL, _changed("fio_random.json", "read", iops=40.0)), cause=CONFIGURATION,
+        names="random_read_iops"),
     *(Case(DISK, Sort.UNMEASURABLE, name, observe) for name, observe in DISK_MUTE.items()),
-]
+]  # fmt: skip

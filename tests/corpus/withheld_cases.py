@@ -193,40 +193,23 @@ def _of_nvml() -> Iterator[Case]:
     yield case(FAULTY, "Xid 48 after others", nvml((0, 13), (3, 48)), "GPU 3")
     yield case(FAULTY, "Xid 13 of a program", nvml((1, 13)), "GPU 1", level=WARN, cause=APPLICATION)
     yield case(FAULTY, "a code of no table", nvml((4, 999)), "Xid 999", level=WARN)
-    yield case(
-        FAULTY, "a GPU that is lost", nvml(told={"node/nvmlEventSetWait_v2": error(LOST)}), "GPU is lost"
-    )
+    yield case(FAULTY, "a GPU that is lost", nvml(told={"node/nvmlEventSetWait_v2": error(LOST)}), "GPU is lost")  # fmt: skip
     yield case(BLIND, "an Xid whose line is withheld", nvml((6, 154)))
-    yield case(
-        BLIND, "a GPU that is not registered", nvml(told={"7/nvmlDeviceRegisterEvents": error(DENIED)})
-    )
+    yield case(BLIND, "a GPU that is not registered", nvml(told={"7/nvmlDeviceRegisterEvents": error(DENIED)}))  # fmt: skip
     yield case(BLIND, "seven of eight GPUs", nvml(gpus=7))
     yield case(BLIND, "no event set", nvml(told={"node/nvmlEventSetCreate": error(DENIED)}))
     yield case(BLIND, "no NVML", nvml(told={"node/nvmlInit": error(MISSING)}))
     yield case(BLIND, "a watch that died", nvml(dies=True))
     case, action = _cases(ENDS), "field:230"
     yield case(HEALTHY, "eight at both ends", ends({}))
-    yield case(
-        BLIND, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)})
-    )
+    yield case(BLIND, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)}))  # fmt: skip
     yield case(FAULTY, "one is gone at the end", ends({}, {}, (8, 7)), "lacks 1 GPU at the end of the checks")
-    yield case(
-        FAULTY,
-        "one is lost at the end",
-        ends({}, {"5/*": error(LOST)}),
-        "lacks 1 GPU at the end of the checks",
-    )
-    yield case(
-        FAULTY, "one was missing at the start", ends({}, {}, (7, 8)), "lacks 1 GPU at the start of the checks"
-    )
+    yield case(FAULTY, "one is lost at the end", ends({}, {"5/*": error(LOST)}), "lacks 1 GPU at the end of the checks")  # fmt: skip
+    yield case(FAULTY, "one was missing at the start", ends({}, {}, (7, 8)), "lacks 1 GPU at the start of the checks")  # fmt: skip
     yield case(FAULTY, "the driver asks for a reset at the end", ends({}, {f"2/{action}": 1}), "GPU 2")
     yield case(FAULTY, "the driver asked for a restart at the start", ends({f"4/{action}": 2}), "GPU 4")
-    yield case(
-        FAULTY,
-        "another GPU in its place",
-        ends({}, {"3/nvmlDeviceGetUUID": "GPU-other"}),
-        "exchanged has 2 UUIDs in only one of two looks at its GPUs",
-    )
+    yield case(FAULTY, "another GPU in its place", ends({}, {"3/nvmlDeviceGetUUID": "GPU-other"}),
+        "exchanged has 2 UUIDs in only one of two looks at its GPUs")  # fmt: skip
     yield case(BLIND, "no first look", ends(None))
     yield case(BLIND, "an action that is refused", ends({}, {f"1/{action}": error(DENIED)}))
     yield case(BLIND, "no NVML at the end", ends({}, {"node/nvmlInit": error(MISSING)}))
@@ -260,13 +243,8 @@ def _of_sysfs() -> Iterator[Case]:
     yield case(FAULTY, "a request that failed", counted(nonfatal), "0000:10:1c.0")
     yield case(FAULTY, "memory that was not corrected", counted({f"{memory}/ue_count": "1\n"}), "mc0")
     yield case(FAULTY, "many corrected errors", counted({f"{memory}/ce_count": "500\n"}), "mc0", level=WARN)
-    yield case(
-        FAULTY,
-        "fatal before the run",
-        counted({port: "2\n"}, {port: "2\n"}),
-        "fatal_before had 2 fatal PCIe errors before the checks",
-        level=WARN,
-    )
+    yield case(FAULTY, "fatal before the run", counted({port: "2\n"}, {port: "2\n"}),
+        "fatal_before had 2 fatal PCIe errors before the checks", level=WARN)  # fmt: skip
     yield case(FAULTY, "a device that is gone", counted(away), "0000:10:1c.0")
     yield case(BLIND, "a counter that went back", counted({f"{memory}/ce_count": "2\n"}))
     yield case(BLIND, "a counter that is no number", counted({f"{memory}/ue_count": "many\n"}))

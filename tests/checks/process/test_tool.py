@@ -16,7 +16,7 @@ from tests.fakes.tools import Reply, install, on_path
 def test_what_a_program_says_and_how_it_ended(tmp_path: Path) -> None:
     """Both streams and the exit code; a failure is data, not an exception."""
     install(tmp_path, "dcgmi", [Reply("found 8 GPUs\n", asked="discovery", stderr="warning\n", code=226)])
-    with on_path(tmp_path):
+    with on_path(tmp_path, processes=True):
         said = tool.run(("dcgmi", "discovery", "-l"), 10.0)
 
     assert (said.code, said.stdout, said.stderr, said.whole) == (226, "found 8 GPUs\n", "warning\n", True)
@@ -26,7 +26,7 @@ def test_what_a_program_says_and_how_it_ended(tmp_path: Path) -> None:
 def test_a_program_that_is_missing_has_a_remedy(tmp_path: Path) -> None:
     """No traceback, no shell's 127: its name and what to do."""
     with (
-        on_path(tmp_path, alone=True),
+        on_path(tmp_path, alone=True, processes=True),
         pytest.raises(tool.ToolMissing, match=r"no-such-tool is not installed.*Install"),
     ):
         tool.run(("no-such-tool",), 1.0)
