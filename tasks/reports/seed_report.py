@@ -17,7 +17,7 @@ from checks.explain.reading import Broken, ExplainError, Kind, Part, Reading, Re
 from checks.explain.registry import claimed_by
 from checks.explain.registry import read as read_output
 from checks.model import Value
-from checks.probes.efa.fi_pingpong import DATAGRAM, HEADER, parse
+from checks.probes.efa.libfabric import DATAGRAM, HEADER, parse
 from checks.value_types import DecodeError
 
 TOOL = "sagemaker-training-jobs-cluster-health-check"

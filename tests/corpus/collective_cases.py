@@ -15,6 +15,7 @@ from checks.check import Check, RankPlace
 from checks.documents.decode import decode
 from checks.model import Cause, Declared, Level, Observation, Value
 from checks.probes.collectives import collectives
+from tests.checks.worlds import world_of_session
 from tests.corpus.case import Case, Sort, context, observed
 from tests.fakes import nccl_world
 
@@ -44,7 +45,7 @@ def world(name: str, sabotage: str, change: Mapping[str, object] | None = None) 
     """The two ranks' observations of a collective; `change` replaces metrics."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = [decode(Observation, row) for row in nccl_world.observations(tmp_path, name, sabotage)]
+        rows = [decode(Observation, row) for row in world_of_session(tmp_path)[f"{name}/{sabotage}"]]
         return [replace(row, metrics={**row.metrics, **(change or {})}) for row in rows]  # type: ignore[dict-item]
 
     return observe

@@ -80,11 +80,11 @@ BANDWIDTH = memory_bandwidth.memory_bandwidth
 MEMORY = [
     healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
     healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
-    faulty(BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _untouched)]), "wrong_words"),
+    faulty(BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "timed", _untouched)]), "wrong_words"),
     faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
     faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]),
         "reads back other data than it wrote to memory (2"),
-    faulty(BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _slow)]), "copy_gbps",
+    faulty(BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "timed", _slow)]), "copy_gbps",
         cause=Cause.CONFIGURATION),
     faulty(BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
         f"rank-5 copy_gbps copies 2,465 GB/s in memory, 85 % {PEER}", instance_type=P5),
@@ -117,7 +117,7 @@ MEMORY = [
         instance_type=P5,
     ),
     blind(BANDWIDTH, "a clock that stands still",
-        one(BANDWIDTH, [patched(memory_bandwidth, "_timed", lambda run, name: run() or 0.0)])),
+        one(BANDWIDTH, [patched(memory_bandwidth, "timed", lambda run, name: run() or 0.0)])),
     no_cuda(BANDWIDTH),
     without_place(BANDWIDTH),
 ]  # fmt: skip

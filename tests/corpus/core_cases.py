@@ -22,6 +22,7 @@ from tests.checks.proc_trees import PROC, memory_v2, tree, v2
 from tests.checks.worlds import world_of_session
 from tests.corpus.case import Case, Sort, context, observed
 from tests.exchanges import access
+from tests.fakes import compute as fakes
 
 Observe = Callable[[Path], Sequence[Observation]]
 RANK = RankPlace(0, 0, 1, "cpu")
@@ -134,7 +135,7 @@ def smoke(break_it: Callable[[], Any] | None = None) -> Observe:
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         made = context(training_smoke.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
-        with ExitStack() as stack:
+        with fakes.one_thread(), ExitStack() as stack:
             if break_it is not None:
                 stack.enter_context(break_it())
             return observed(training_smoke.smoke, made, "node-0/rank-0")

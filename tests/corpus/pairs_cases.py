@@ -17,13 +17,9 @@ RATE = {COLLECTIVE: 1.0, NCCL: 45.0}
 PER_NODE = {COLLECTIVE: 1, NCCL: 8}
 KIND = {COLLECTIVE: "cpu", NCCL: "p5.48xlarge"}
 VAIN = {
-    "failures": "no answer within 4 s",
-    "bandwidth_gbps": None,
-    "latency_us": None,
-    "slowest_us": None,
-    "wrong_elements": None,
-    "retransmits": None,
-}
+    "failures": "no answer within 4 s", "bandwidth_gbps": None, "latency_us": None, "slowest_us": None,
+    "wrong_elements": None, "retransmits": None,
+}  # fmt: skip
 NEVER = {**VAIN, "failures": "not run: the check's time was used up"}
 
 

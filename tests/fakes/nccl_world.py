@@ -1,27 +1,18 @@
 """A world of two real ranks (gloo over loopback) whose clock is simulated: what NVIDIA's GPUs would take.
 
-The data really travels, and results are really compared; only the time of a run is that of a link of `gbps`. As a script
-this is one rank, and imports nothing of `tests`.
+The data really travels, and results are really compared; only the time of a run is that of a link of `gbps`. The ranks are those of
+tests/checks/worlds.py.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).parents[2]
 RANKS = 2
-WORLD_S = 100.0
 LATENCY_S = 2e-7
 OPTIONS = {"min_bytes": 1024.0, "max_bytes": 65536.0, "budget_s": 2.0}
 # The function of torch.distributed that each collective calls.
@@ -39,54 +30,11 @@ CHECKS = {
 SABOTAGES = ("healthy", "slow", "doubled", "one_element", "swapped", "nothing", "nan", "raises", "two_groups")
 
 
-def observations(tmp_path: Path, name: str, sabotage: str) -> list[dict[str, Any]]:
-    """What each rank's check observed, as a report holds it; one world a test session, whoever asks first."""
-    root = next((p for p in tmp_path.parents if re.fullmatch(r"pytest-\d+", p.name)), tmp_path.parent)
-    kept = root / "nccl_world.json"
-    with open(root / "nccl_world.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            kept.write_text(json.dumps(_run(root)))
-    rows: list[dict[str, Any]] = json.loads(kept.read_text())[f"{name}/{sabotage}"]
-    return rows
-
-
-def _run(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
-    store = folder / f"nccl_world.{os.getpid()}.store"
-    started = [
-        subprocess.Popen(
-            (sys.executable, "-W", "ignore", __file__, str(store), str(rank)),
-            env=env,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
-    try:
-        outputs = [process.communicate(timeout=WORLD_S)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    said = [json.loads(output.splitlines()[-1]) for output in outputs]
-    return {key: [of_rank[key] for of_rank in said] for key in said[0]}
-
-
-def main(argv: Sequence[str]) -> None:
-    import torch.distributed as dist
-
-    store, rank = argv[0], int(argv[1])
-    dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=20)
-    )
-    found = {
+def observed(rank: int) -> dict[str, Any]:
+    """What this rank's checks observed in each world, as a report holds it."""
+    return {
         f"{name}/{sabotage}": _observed(name, sabotage, rank) for name in CHECKS for sabotage in SABOTAGES
     }
-    print(json.dumps(found))
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def _observed(name: str, sabotage: str, rank: int) -> Any:
@@ -195,6 +143,3 @@ CHANGES: dict[str, Callable[[Any], None]] = {
     "swapped": _swap,
     "nan": _nan,
 }
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

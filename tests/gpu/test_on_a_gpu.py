@@ -15,7 +15,7 @@ from checks import catalog
 from checks.check import Check, Measurement, RankPlace, fault_of
 from checks.facts.rooflines import peak_of
 from checks.model import Declared, Profile, Value
-from checks.probes.compute import device, known_products, sdc
+from checks.probes.compute import device, sdc
 from tests.corpus.case import context
 from tests.late import Late
 
@@ -114,7 +114,7 @@ def test_words_arrive_over_every_link(tmp_path: Path) -> None:
 def test_exact_products_have_the_bytes_of_the_host(tmp_path: Path) -> None:
     """Nothing wrong in any precision or pattern; a GPU's digest is a CPU's."""
     metrics = run("compute.sdc", tmp_path, seconds=5.0)
-    known = next(known_products.all_known(256, 1))
+    known = next(sdc.all_known(256, 1))
     digests = {sdc.run(known, device.FP32, where, 0.0).digest for where in (GPU, "cpu")}
 
     assert set(numbers(metrics["wrong_elements"])) == {0.0}

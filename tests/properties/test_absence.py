@@ -21,7 +21,6 @@ from tests.properties.spoils import (
     Document,
     is_named,
     skipped,
-    without,
     without_subjects,
 )
 
@@ -168,17 +167,3 @@ def test_a_declaration_that_was_edited_is_never_the_better_one(case: Case, log: 
 
     assert says_so(now)
     assert now.level.rank >= was.level.rank
-
-
-def test_each_way_of_losing_changes_a_report() -> None:
-    """A way that changes nothing would show nothing."""
-    check = {"subjects": ["a"], "outcomes": ["MEASURED"], "skips": [None], "metrics": {"m": [1]}}
-    for spoil in ROW_SPOILS:
-        after = _copied(check)
-        spoil(after, 0)
-        assert after != check, spoil.__name__
-    for name, change in {**VALUE_SPOILS, **RULED_SPOILS}.items():
-        assert change([1, 2]) != [1, 2], name
-    shorter = _copied(check)
-    without(shorter, 0)
-    assert [] == shorter["subjects"] == shorter["metrics"]["m"]

@@ -10,7 +10,7 @@ import pytest
 
 from checks.explain.registry import claimed_by
 from checks.model import Answer
-from checks.probes.collectives import nccl_tests_text as nccl_text
+from checks.probes.collectives import nccl_tests as nccl_text
 from checks.probes.collectives import operations
 from tests.corpus import dcgm_cases
 from tests.corpus.case import Case, Sort

@@ -104,19 +104,10 @@ def _any_gpu(own: int) -> list[Fault]:
     reasons = "nvmlDeviceGetCurrentClocksEventReasons"
     return [
         Fault("a lost GPU", "gpu.inventory", NODE, ("gpu.inventory", "gpu.utilisation", *GPU_NODE), lost),
-        _nvml(
-            own, "an uncorrected ECC error", "gpu.ecc", "nvmlDeviceGetMemoryErrorCounter:1:0:2", 3, GPU_NODE
-        ),
-        _nvml(
-            own,
-            "a row cannot be remapped",
-            "gpu.row_remap",
-            "nvmlDeviceGetRemappedRows",
-            [0, 1, 0, 1],
-            GPU_NODE,
-        ),
+        _nvml(own, "an uncorrected ECC error", "gpu.ecc", "nvmlDeviceGetMemoryErrorCounter:1:0:2", 3, GPU_NODE),
+        _nvml(own, "a row cannot be remapped", "gpu.row_remap", "nvmlDeviceGetRemappedRows", [0, 1, 0, 1], GPU_NODE),
         _nvml(own, "a thermal slowdown", "gpu.clocks", reasons, hot, GPU_RANK, True),
-    ]
+    ]  # fmt: skip
 
 
 def _gemm(own: int) -> list[Fault]:
@@ -146,45 +137,15 @@ def _trainium() -> tuple[Fault, ...]:
     dram, sram = counter.format(3, "mem_ecc_uncorrected"), counter.format(9, "sram_ecc_uncorrected")
     refused = Faults(tools={"efa": {"rdmap80s0": "refuse"}})
     return (
-        Fault(
-            "a Neuron device is missing",
-            "neuron.devices",
-            NODE,
-            NEURON,
-            Faults(tools={"ls": "ls_trn1_fifteen.json"}),
-        ),
-        Fault(
-            "a Neuron link is down",
-            "neuron.devices",
-            NODE,
-            NEURON,
-            Faults(tools={"ls": "ls_trn1_link_down.json"}),
-        ),
-        Fault(
-            "somebody holds a Neuron device",
-            "neuron.devices",
-            NODE,
-            NEURON,
-            Faults(tools={"ls": "ls_trn1_busy.json"}),
-        ),
-        Fault(
-            "an uncorrected error of a Neuron device's memory",
-            "neuron.ecc",
-            "device 3",
-            NEURON,
-            Faults(files={dram: "2\n"}),
-        ),
-        Fault(
-            "an uncorrected error of a Neuron device's SRAM",
-            "neuron.ecc",
-            "device 9",
-            NEURON,
-            Faults(files={sram: "1\n"}),
-        ),
+        Fault("a Neuron device is missing", "neuron.devices", NODE, NEURON, Faults(tools={"ls": "ls_trn1_fifteen.json"})),
+        Fault("a Neuron link is down", "neuron.devices", NODE, NEURON, Faults(tools={"ls": "ls_trn1_link_down.json"})),
+        Fault("somebody holds a Neuron device", "neuron.devices", NODE, NEURON, Faults(tools={"ls": "ls_trn1_busy.json"})),
+        Fault("an uncorrected error of a Neuron device's memory", "neuron.ecc", "device 3", NEURON, Faults(files={dram: "2\n"})),
+        Fault("an uncorrected error of a Neuron device's SRAM", "neuron.ecc", "device 9", NEURON, Faults(files={sram: "1\n"})),
         Fault("an EFA device is missing", "efa.devices", NODE, EFA[:1], Faults(tools={"efa_missing": 1})),
         Fault("an EFA device carries nothing", "efa.loopback", "rdmap80s0", EFA, refused),
         *_cpu()[:3],
-    )
+    )  # fmt: skip
 
 
 def _cpu() -> tuple[Fault, ...]:
@@ -197,39 +158,10 @@ def _cpu() -> tuple[Fault, ...]:
         Fault("a wrong sum of all ranks", "collective.all_reduce", NODE, GLOO, torch(all_reduce_wrong=1)),
         Fault("wrong parts of all ranks", "collective.all_gather", NODE, GLOO, torch(all_gather_wrong=1)),
         Fault("products at a thousandth of the rate", "compute.gemm", NODE, COMPUTE, torch(fp32_share=0.001)),
-        Fault(
-            "memory at a hundredth of the rate",
-            "compute.memory_bandwidth",
-            NODE,
-            COMPUTE,
-            torch(copy_share=0.01),
-        ),
-        Fault(
-            "collectives at a thirtieth of the rate",
-            "collective.all_reduce",
-            "cluster",
-            GLOO,
-            torch(all_share=0.035),
-        ),
-        Fault(
-            "wrong words between two ranks",
-            "collective.pairs",
-            NODE,
-            ("collective.pairs",),
-            torch(message_wrong=4),
-        ),
-        Fault(
-            "a training whose loss is not a number",
-            "training.step",
-            NODE,
-            COMPUTE,
-            torch(product_wrong=1, nan=1),
-        ),
-        Fault(
-            "an interface that is not there",
-            "environment.lint",
-            NODE,
-            ("environment.lint",),
-            Faults(environment={"GLOO_SOCKET_IFNAME": "nosuch0"}),
-        ),
-    )
+        Fault("memory at a hundredth of the rate", "compute.memory_bandwidth", NODE, COMPUTE, torch(copy_share=0.01)),
+        Fault("collectives at a thirtieth of the rate", "collective.all_reduce", "cluster", GLOO, torch(all_share=0.035)),
+        Fault("wrong words between two ranks", "collective.pairs", NODE, ("collective.pairs",), torch(message_wrong=4)),
+        Fault("a training whose loss is not a number", "training.step", NODE, COMPUTE, torch(product_wrong=1, nan=1)),
+        Fault("an interface that is not there", "environment.lint", NODE, ("environment.lint",),
+            Faults(environment={"GLOO_SOCKET_IFNAME": "nosuch0"})),
+    )  # fmt: skip

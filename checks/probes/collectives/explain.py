@@ -10,7 +10,7 @@ from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, 
 from checks.explain.unread_lines import lines_matching
 from checks.facts.instances import Instance
 from checks.model import Value
-from checks.probes.collectives import nccl_log, nccl_tests_result, nccl_tests_text
+from checks.probes.collectives import nccl_log, nccl_tests, nccl_tests_result
 from checks.probes.collectives.nccl_log import Line, Log
 from checks.probes.collectives.nccl_tests_result import Run, faults
 from checks.probes.collectives.transport import crosses, evidence, measured, other_networks
@@ -51,7 +51,7 @@ _TRAINING = re.compile(
 def detect(text_: str) -> bool:
     """Whether this is the output of nccl-tests, or a log of NCCL."""
     return (
-        nccl_tests_text.recognised(text_)
+        nccl_tests.recognised(text_)
         or any(True for _ in nccl_log.lines_of(text_))
         or _WATCHDOG.search(text_) is not None
     )
@@ -65,8 +65,8 @@ HEADER = "Give the output from its header on: the lines that begin with # and na
 def read(text_: str, asked: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
     found = nccl_log.read(text_)
-    if nccl_tests_text.recognised(text_):
-        runs = nccl_tests_text.read(text_)
+    if nccl_tests.recognised(text_):
+        runs = nccl_tests.read(text_)
         if not any(run.rows for run in runs) and ROW.search(text_):
             raise Broken(
                 "the output of nccl-tests has rows of results, but the header that names their columns is missing",
@@ -79,7 +79,7 @@ def read(text_: str, asked: ReadOptions) -> Reading:
             )
             raise Broken(f"the output of nccl-tests has no row of results: {why}")
         made = _of_runs(tuple(run for run in runs if run.rows), found, asked)
-        return replace(made, understood=nccl_tests_text.understood(text_) | nccl_log.understood(text_))
+        return replace(made, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
     told = (found.begun, found.channels, found.networks, found.warnings, found.versions, found.errors)
     if any(told) or _WATCHDOG.search(text_):
         made = _of_log(found, text_, asked)
@@ -99,10 +99,8 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions) -> Reading:
     parts = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
     instance, nodes = asked.instance, _nodes(runs, asked)
     logged = bool(found.channels)
-    if logged:
+    if logged or (found.chosen and nodes > 1):
         parts.append(_transport(found, instance, nodes))
-    elif found.chosen and nodes > 1:
-        parts.append(_chosen(found, instance, nodes))
     parts += _errors(found)
     if nodes > 1:
         carried, why = _network(runs, instance, nodes)
@@ -197,35 +195,28 @@ def _about_log(found: Log, nodes: int) -> Iterator[str]:
 
 
 def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
+    """What the lines of channels say; where the log has none, what those say in which NCCL chose its network."""
     metrics = measured(found, instance, nodes)
-    if len(found.versions) == 1:
+    if found.channels and len(found.versions) == 1:
         metrics["nccl_version"] = found.versions[0]
     shown = _each([channel.line for channel in found.channels])
-    network = _each([channel.line for channel in found.channels if channel.kind == "NET"])
+    over_network = [channel for channel in found.channels if channel.kind == "NET"]
+    network = _each([channel.line for channel in over_network])
     lines = {
         "channels": shown,
-        "fallback_channels": network or shown,
-        "unproven_channels": network or shown,
-        "unjudged_channels": network or shown,
+        **dict.fromkeys(("fallback_channels", "unproven_channels", "unjudged_channels"), network or shown),
         "gpudirect_off": network,
-        "without_gpudirect": _each([c.line for c in found.channels if c.kind == "NET" and not c.gpudirect]),
-        "without_nvlink": _each([c.line for c in found.channels if c.kind == "SHM"]),
+        "without_gpudirect": _each([channel.line for channel in over_network if not channel.gpudirect]),
+        "without_nvlink": _each([channel.line for channel in found.channels if channel.kind == "SHM"]),
         "nics_missing": _each(found.chosen),
         "warnings": _each(found.warnings),
     }
+    if not found.channels:
+        other = other_networks(found, instance)
+        fallback: dict[str, Value] = {"fallback_channels": len(other)} if other else {}
+        metrics = {**{name: metrics[name] for name in ("nics_missing", "warnings")}, **fallback}
+        lines["fallback_channels"] = _each(other)
     return Part("nccl.transport", metrics, lines, evidence(found))
-
-
-def _chosen(found: Log, instance: Instance | None, nodes: int) -> Part:
-    """What the lines in which NCCL chose its network say, where the log has no line about a channel."""
-    metrics = measured(found, instance, nodes)
-    kept = {name: metrics[name] for name in ("nics_missing", "warnings")}
-    other = other_networks(found, instance)
-    lines = {"fallback_channels": _each(other), "nics_missing": _each(found.chosen)}
-    fallback = {"fallback_channels": len(other)} if other else {}
-    return Part(
-        "nccl.transport", {**kept, **fallback}, {**lines, "warnings": _each(found.warnings)}, evidence(found)
-    )
 
 
 def _carrier(found: Log) -> str:

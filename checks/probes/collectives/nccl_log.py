@@ -39,7 +39,6 @@ _IB_PORT = re.compile(r"\[\d+\]\S+:\d+/")
 _PROVIDER = re.compile(
     r"NET/OFI Selected [Pp]rovider is ([^\s,]+)(?:, fabric is (\S+))? \(found (\d+) nics\)"
 )
-_PLUGIN = re.compile(r"aws-ofi-nccl (\d+\.\d+\.\d+\S*)")
 _CHANNEL = re.compile(
     r"(?:Channel|Ring) (\d+(?:/\d+)? : \d+\[[^]]*\] -> \d+\[[^]]*\]) (?:\[(send|receive)\] )?via (\S.*)$"
 )
@@ -58,7 +57,6 @@ _PEER = re.compile(
     r"(?:Peer host id: (?!N/A)|Peer EFA addr: |[Pp]eer (?=[\w.:-]+<)|(?:from|to) (?=[\w.:-]+<))([^\s<,;)]+(?:<\d+>)?)"
 )
 _SHAPE = re.compile(r"comm 0x[0-9a-f]+ rank \d+ nRanks (\d+) nNodes (\d+) localRanks (\d+)")
-_NVLS = re.compile(r"NVLS multicast support is available|Connected NVLS tree")
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class Channel:
 
     kind: str
     way: str
-    nic: str
     gpudirect: bool
     line: Line
     end: str = ""
@@ -104,7 +101,6 @@ class Log:
     networks: tuple[str, ...]
     providers: Mapping[str, str]
     nics: tuple[int, ...]
-    plugins: tuple[str, ...]
     channels: tuple[Channel, ...]
     warnings: tuple[Line, ...]
     begun: int
@@ -114,7 +110,6 @@ class Log:
     ranks: int
     nodes: int
     processes: int
-    nvls: bool
     chosen: tuple[Line, ...]
     errors: tuple[Line, ...] = ()
 
@@ -137,49 +132,40 @@ def read(text: str, process: str = "") -> Log:
     """Everything in the log, of one process ("host:pid") or of all."""
     lines = [line for line in lines_of(text) if process in ("", line.process)]
     said = [line for line in lines if line.level == "INFO"]
-    chosen = [(line.process, m) for line in said if (m := _PROVIDER.search(line.said))]
-    ports = [_IB.search(line.said) for line in said]
-    began = {(line.process, m[1], m[2]) for line in said if (m := _BEGAN.search(line.said))}
-    ups = {(line.process, m[1], m[2]): int(m[3]) for line in said if (m := _DONE.search(line.said))}
-    done = set(ups)
-    ended = {(line.process, m[1], m[2]) for line in said if (m := _ENDED.search(line.said))}
-    sizes = [int(m[3]) for line in said if (m := _BEGAN.search(line.said) or _DONE.search(line.said))]
-    shapes = [m for line in said if (m := _SHAPE.search(line.said))]
-    largest = max([*sizes, *(int(m[1]) for m in shapes)], default=0)
+    providers, ports, shapes = (_hits(pattern, said) for pattern in (_PROVIDER, _IB, _SHAPE))
+    began, done, ended = (
+        {(line.process, hit[1], hit[2]): int(hit[3]) for line, hit in _hits(pattern, said)}
+        for pattern in (_BEGAN, _DONE, _ENDED)
+    )
+    largest = max([*began.values(), *done.values(), *(int(hit[1]) for _, hit in shapes)], default=0)
+    nics = [*(int(hit[3]) for _, hit in providers), *(len(_IB_PORT.findall(hit[1])) for _, hit in ports)]
     return Log(
         versions=_all(_VERSION, [*said, *_bare_version(text)]),
         networks=_all(_NETWORK, said),
-        providers={process: m[1] for process, m in chosen},
-        nics=tuple(dict.fromkeys([*(int(m[3]) for _, m in chosen), *(_ports(m[1]) for m in ports if m)])),
-        plugins=_all(_PLUGIN, said),
-        channels=tuple(channel for line in said if (channel := _channel(line))),
+        providers={line.process: hit[1] for line, hit in providers},
+        nics=tuple(dict.fromkeys(nics)),
+        channels=tuple(_channel(line, hit) for line, hit in _hits(_CHANNEL, said)),
         warnings=tuple(line for line in lines if line.level == "WARN"),
         errors=tuple(line for line in lines if _ERROR.search(line.said)),
-        begun=len(began | done),
-        unfinished=len(began - done),
+        begun=len({*began, *done}),
+        unfinished=len(began.keys() - done),
         ended=len(ended),
-        up=len({rank for (_, _, rank), size in ups.items() if size == largest}),
+        up=len({rank for (_, _, rank), size in done.items() if size == largest}),
         ranks=largest,
-        nodes=max((int(m[2]) for m in shapes), default=0),
+        nodes=max((int(hit[2]) for _, hit in shapes), default=0),
         processes=len({line.process for line in lines}),
-        nvls=any(_NVLS.search(line.said) for line in said),
-        chosen=tuple(
-            line
-            for line in said
-            if _NETWORK.search(line.said) or _PROVIDER.search(line.said) or _IB.search(line.said)
-        ),
+        chosen=tuple(line for line in said if chosen_by(line)),
     )
+
+
+def _hits(pattern: re.Pattern[str], lines: Sequence[Line]) -> list[tuple[Line, re.Match[str]]]:
+    return [(line, hit) for line in lines if (hit := pattern.search(line.said))]
 
 
 def peer_of(line: Line) -> str:
     """The peer that an error names, or ""."""
     found = _PEER.search(line.said)
     return found[1] if found else ""
-
-
-def _ports(said: str) -> int:
-    """How many ports of InfiniBand or RoCE the line names, as "[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE"."""
-    return len(_IB_PORT.findall(said))
 
 
 def _bare_version(text: str) -> list[Line]:
@@ -197,18 +183,13 @@ def chosen_by(line: Line) -> str:
 
 
 def _all(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
-    found = (pattern.search(line.said) for line in lines)
-    return tuple(dict.fromkeys(match[1].strip() for match in found if match))
+    return tuple(dict.fromkeys(hit[1].strip() for _, hit in _hits(pattern, lines)))
 
 
-def _channel(line: Line) -> Channel | None:
-    match = _CHANNEL.search(line.said)
-    if not match:
-        return None
-    kind, _, rest = match[3].partition("/")
+def _channel(line: Line, hit: re.Match[str]) -> Channel:
+    kind, _, rest = hit[3].partition("/")
     way, _, more = rest.partition("/")
-    nic = re.match(r"\d+", more)
-    return Channel(kind, way, nic[0] if nic else "", "GDRDMA" in more, line, match[2] or "", match[1])
+    return Channel(kind, way, "GDRDMA" in more, line, hit[2] or "", hit[1])
 
 
 MOST_BYTES = 1 << 26

@@ -6,7 +6,7 @@ the footer's average is that of the rows. That average is used for nothing else,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checks.model import Value
@@ -54,7 +54,6 @@ class Plan:
     by_factor: bool
     threads: int
     gpus: int
-    validated: bool
 
     def sizes(self) -> int:
         """How many rows must follow."""
@@ -75,7 +74,6 @@ class RankLine:
     rank: int
     pid: int
     host: str
-    device: str
 
 
 @dataclass(frozen=True)
@@ -89,23 +87,51 @@ class Footer:
     line: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """One run. `errors` are lines in which the program or NCCL reports a failure; `odd` are lines that cannot be read.
-    `float_error`: output of versions before 2.13, whose error column is a rounding error and not a verdict.
+    """One run, as far as its lines were read. `errors` are lines in which the program or NCCL reports a failure; `odd` are lines that
+    cannot be read. `commanded` is the program that a command line above it starts; `bounds` and `average` are the footer's lines.
     """
 
-    program: str
-    version: str
-    plan: Plan | None
-    ranks: tuple[RankLine, ...]
-    rows: tuple[Row, ...]
-    footer: Footer | None
-    concluded: bool
-    errors: tuple[str, ...] = ()
-    odd: tuple[str, ...] = ()
-    float_error: bool = False
-    lines: Mapping[str, str] = field(default_factory=dict)
+    program: str = ""
+    commanded: str = ""
+    version: str = ""
+    plan: Plan | None = None
+    columns: tuple[str, ...] = ()
+    began: bool = False
+    ended: bool = False
+    bounds: tuple[int, bool, str] | None = None
+    average: tuple[float, bool] | None = None
+    ranks: list[RankLine] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
+    lines: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        """Whether a line that begins a run now begins another one."""
+        return bool(self.rows or self.average or self.ended)
+
+    @property
+    def footer(self) -> Footer | None:
+        """Both lines at the end; None if one of them is missing."""
+        if not self.bounds or not self.average:
+            return None
+        count, passed, line = self.bounds
+        return Footer(count, passed, *self.average, line)
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the output is not known to stop early: from 2.17.0 on it marks its start and its end, from 2.17.4 on it names its
+        version.
+        """
+        return (self.began and self.ended) or not (self.began or self.ended or self.version)
+
+    @property
+    def float_error(self) -> bool:
+        """Whether the error column is a rounding error and not a verdict, as before 2.13."""
+        return "error" in self.columns
 
     @property
     def failed(self) -> bool:

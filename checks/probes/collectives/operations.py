@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
     from torch.distributed import ProcessGroup
 
 P, Q = 1021, 127
@@ -121,22 +118,10 @@ class Kind:
         return max(self.sends(ranks), self.gets(ranks))
 
 
-def _one(ranks: int) -> int:
-    return 1
-
-
-def _each(ranks: int) -> int:
-    return ranks
-
-
 def _all_reduce(own: Tensor, result: Tensor, world: World) -> None:
     import torch.distributed as dist
 
     dist.all_reduce(own, group=world.group)
-
-
-def _summed(world: World, count: int, round_: int) -> Tensor:
-    return summed(world.ranks, count, round_, world.device)
 
 
 def _all_gather(own: Tensor, result: Tensor, world: World) -> None:
@@ -151,19 +136,11 @@ def _all_gather(own: Tensor, result: Tensor, world: World) -> None:
         dist.all_gather(list(result.view(world.ranks, -1)), own, group=world.group)
 
 
-def _gathered(world: World, count: int, round_: int) -> Tensor:
-    return gathered(world.ranks, count, round_, world.device)
-
-
 def _reduce_scatter(own: Tensor, result: Tensor, world: World) -> None:
     import torch.distributed as dist
 
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     scatter(result, own, group=world.group)
-
-
-def _scattered(world: World, count: int, round_: int) -> Tensor:
-    return summed(world.ranks, count, round_, world.device, world.rank * count)
 
 
 def _alltoall(own: Tensor, result: Tensor, world: World) -> None:
@@ -193,27 +170,31 @@ def _sendrecv(own: Tensor, result: Tensor, world: World) -> None:
         request.wait()
 
 
-def _from_before(world: World, count: int, round_: int) -> Tensor:
-    return sent((world.rank - 1) % world.ranks, count, round_, world.device)
-
-
-def _twice_others(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
-
-
 def _others(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
-def _unity(ranks: int) -> float:
-    return 1.0
-
-
-ALL_REDUCE = Kind("all_reduce", _all_reduce, _summed, _one, _one, _twice_others, in_place=True)
-ALL_GATHER = Kind("all_gather", _all_gather, _gathered, _one, _each, _others)
-REDUCE_SCATTER = Kind("reduce_scatter", _reduce_scatter, _scattered, _each, _one, _others)
-ALLTOALL = Kind("alltoall", _alltoall, _exchanged, _each, _each, _others)
-SENDRECV = Kind("sendrecv", _sendrecv, _from_before, _one, _one, _unity)
+ALL_REDUCE = Kind(
+    "all_reduce", _all_reduce, lambda world, count, round_: summed(world.ranks, count, round_, world.device),
+    sends=lambda ranks: 1, gets=lambda ranks: 1, factor=lambda ranks: 2 * _others(ranks), in_place=True,
+)  # fmt: skip
+ALL_GATHER = Kind(
+    "all_gather", _all_gather, lambda world, count, round_: gathered(world.ranks, count, round_, world.device),
+    sends=lambda ranks: 1, gets=lambda ranks: ranks, factor=_others,
+)  # fmt: skip
+REDUCE_SCATTER = Kind(
+    "reduce_scatter", _reduce_scatter,
+    lambda world, count, round_: summed(world.ranks, count, round_, world.device, world.rank * count),
+    sends=lambda ranks: ranks, gets=lambda ranks: 1, factor=_others,
+)  # fmt: skip
+ALLTOALL = Kind(
+    "alltoall", _alltoall, _exchanged, sends=lambda ranks: ranks, gets=lambda ranks: ranks, factor=_others,
+)  # fmt: skip
+SENDRECV = Kind(
+    "sendrecv", _sendrecv,
+    lambda world, count, round_: sent((world.rank - 1) % world.ranks, count, round_, world.device),
+    sends=lambda ranks: 1, gets=lambda ranks: 1, factor=lambda ranks: 1.0,
+)  # fmt: skip
 # In the order in which nccl.tests runs the programs.
 KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, SENDRECV)
 FACTORS: Mapping[str, Callable[[int], float]] = {kind.name: kind.factor for kind in KINDS}

@@ -118,12 +118,12 @@ def whole_world(context: Context) -> World:
     place = context.place
     if place is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
+    if place.world_size > operations.MOST_RANKS:
+        raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact: use fewer ranks")
     if dist.get_world_size() != place.world_size or dist.get_rank() != place.rank:
         raise CheckError(
             f"the process group has {dist.get_world_size()} ranks, but {place.world_size} were started"
         )
-    if place.world_size > operations.MOST_RANKS:
-        raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact: use fewer ranks")
     return World(place.rank, place.world_size, place.device)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -115,6 +116,16 @@ def wait(device: str) -> None:
         import torch
 
         torch.cuda.synchronize(device)
+
+
+def timed(run: Callable[[], object], device: str, times: int = 1) -> float:
+    """The mean seconds of so many runs in a row."""
+    wait(device)
+    begun = time.perf_counter()
+    for _ in range(times):
+        run()
+    wait(device)
+    return (time.perf_counter() - begun) / times
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import wait
+from checks.probes.compute.device import timed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,7 +103,7 @@ def copies(count: int, device: str, seconds: float) -> MemoryRuns:
     while len(score.seconds) < LEAST_REPEATS or time.monotonic() < end:
         source.bitwise_not_()
         flipped = not flipped
-        score.seconds.append(_timed(once, device))
+        score.seconds.append(timed(once, device))
         score.wrong += bit_patterns.unequal(target, source)
     score.bursts = _bursts(once, device)
     for polarity in (flipped, not flipped):  # a stuck bit shows in only one of them
@@ -129,24 +129,14 @@ def triads(count: int, device: str, seconds: float) -> MemoryRuns:
     total.fill_(-1.0)
     end = time.monotonic() + seconds
     while len(score.seconds) < LEAST_REPEATS or time.monotonic() < end:
-        score.seconds.append(_timed(once, device))
+        score.seconds.append(timed(once, device))
     score.bursts = _bursts(once, device)
     score.wrong += _wrong_sums(total)
     return score
 
 
-def _timed(run: Callable[[], None], device: str, times: int = 1) -> float:
-    """The mean seconds of so many runs in a row."""
-    wait(device)
-    begun = time.perf_counter()
-    for _ in range(times):
-        run()
-    wait(device)
-    return (time.perf_counter() - begun) / times
-
-
 def _bursts(run: Callable[[], None], device: str) -> list[float]:
-    return [_timed(run, device, BURST) for _ in range(BURSTS)] if devices.is_cuda(device) else []
+    return [timed(run, device, BURST) for _ in range(BURSTS)] if devices.is_cuda(device) else []
 
 
 def _remainders(count: int, modulus: int, device: str) -> Tensor:

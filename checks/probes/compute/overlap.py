@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
+from checks.check import Context, Measurement, RankPlace, Turn, check
 from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.collectives import operations
+from checks.probes.collectives.sweep import whole_world
 from checks.probes.compute import device as devices
 from checks.probes.compute import gemm
-from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, timed, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,17 +72,8 @@ def overlap(context: Context) -> Measurement:
     of its products over that alone, is there too. `of_sequential` is the time of both at once over the sum of each
     alone: 1 means that nothing overlaps.
     """
-    import torch.distributed as dist
-
     place = devices.place_of(context, "compute.overlap")
-    if not dist.is_initialized():
-        raise CheckError("there is no process group. Run this check under torchrun.")
-    if place.world_size > operations.MOST_RANKS:
-        raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact")
-    if (dist.get_world_size(), dist.get_rank()) != (place.world_size, place.rank):
-        raise CheckError(
-            f"the process group has {dist.get_world_size()} ranks, but {place.world_size} were started"
-        )
+    whole_world(context)
     kind = "cuda" if is_cuda(place.device) else "cpu"
     with devices.released(place.device):
         return measure(
@@ -161,14 +153,7 @@ def _begin_sum(tensor: Tensor) -> Callable[[], object]:
 
 def _alone(device: str, run: Callable[[], object]) -> float:
     """The median time of one kind of work by itself."""
-    times = []
-    for _ in range(ALONE_ROUNDS):
-        wait(device)
-        begun = time.perf_counter()
-        run()
-        wait(device)
-        times.append(time.perf_counter() - begun)
-    return median(times)
+    return median(timed(run, device) for _ in range(ALONE_ROUNDS))
 
 
 def _agreed(products: float, place: RankPlace) -> int:

@@ -104,6 +104,7 @@ def measure(
     links = [reached[at] for at in range(len(targets))]
     access = [reachable(device, target) for target in targets]
     names = tuple(f"GPU {index}" for index in range(len(targets)))
+    ways = ("", "", *(", directly" if direct else ", through the host" for direct in access))
     own = targets.index(device) if device in targets else -1
     rates = between_gpus([link.gbps for link in links], access, own, in_part)
     return Measurement(
@@ -117,15 +118,12 @@ def measure(
             "peer_access": tuple(access),
         },
         "\n".join(
-            [
-                f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes",
-                f"host to GPU: {down.gbps:.2f} GB/s, {down.repeats} copies, {down.wrong} wrong words",
-                f"GPU to host: {up.gbps:.2f} GB/s, {up.repeats} copies, {up.wrong} wrong words",
-            ]
+            [f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes"]
             + [
-                f"to {name}: {link.gbps:.2f} GB/s, {link.repeats} copies, {link.wrong} wrong words, "
-                f"{'directly' if direct else 'through the host'}"
-                for name, link, direct in zip(names, links, access, strict=True)
+                f"{name}: {link.gbps:.2f} GB/s, {link.repeats} copies, {link.wrong} wrong words{way}"
+                for name, link, way in zip(
+                    (*HOST, *(f"to {name}" for name in names)), (down, up, *links), ways, strict=True
+                )
             ]
         ),
     )

@@ -10,7 +10,7 @@ from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, 
 from checks.explain.unread_lines import lines_matching
 from checks.model import Value
 from checks.probes.efa import fi_info
-from checks.probes.efa.fi_pingpong import HEADER, ROW, Table, parse
+from checks.probes.efa.libfabric import HEADER, ROW, Table, parse
 
 _BLOCK = re.compile(r"^\s*provider: \S+\s*$|^\s*(fabric|domain): \S|^\s*protocol: FI_PROTO_", re.M)
 _ENDPOINT = re.compile(r"^\s*(type: FI_EP_|protocol: FI_PROTO_)", re.M)

@@ -14,7 +14,7 @@ from checks.facts.instances import Instance
 from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.host.environment_rules import SHM, Fault, Harm, LintContext, lint, listed, parse_file
-from checks.probes.host.system import shared_memory
+from checks.probes.host.system import UNLIMITED, shared_memory, soft_limit
 
 INTERFACES = Path("/sys/class/net")
 FILE_VARIABLE = "NCCL_CONF_FILE"
@@ -22,7 +22,6 @@ PATHS = ("NCCL_TOPO_FILE", "NCCL_DEBUG_FILE")
 NONE = "none"
 STATUS, UID_MAP = Path("/proc/self/status"), Path("/proc/self/uid_map")
 CAP_IPC_LOCK = 14  # include/uapi/linux/capability.h
-UNLIMITED = 1 << 60
 
 
 @check(
@@ -87,8 +86,8 @@ def lint_context_of(context: Context, variables: Mapping[str, str]) -> LintConte
         interfaces=interfaces,
         kernel=kernel_version(platform.release()),
         shm_bytes=shm.f_blocks * shm.f_frsize,
-        memlock_bytes=UNLIMITED if may_lock(STATUS, UID_MAP) else _soft(resource.RLIMIT_MEMLOCK),
-        nofile=_soft(resource.RLIMIT_NOFILE),
+        memlock_bytes=UNLIMITED if may_lock(STATUS, UID_MAP) else soft_limit(resource.RLIMIT_MEMLOCK),
+        nofile=soft_limit(resource.RLIMIT_NOFILE),
         missing_paths=frozenset(
             value for name in PATHS if (value := variables.get(name)) and _missing(name, value)
         ),
@@ -141,8 +140,3 @@ def measured(
 def _missing(name: str, value: str) -> bool:
     path = Path(value)
     return not (path.parent if name == "NCCL_DEBUG_FILE" else path).exists()
-
-
-def _soft(limit: int) -> int:
-    soft, _ = resource.getrlimit(limit)
-    return UNLIMITED if soft == resource.RLIM_INFINITY else soft

@@ -221,49 +221,18 @@ KNOWN: tuple[Variable, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Family:
-    """Variables that may change what is measured, by the beginning of their names; those that are set are listed in a report.
-    `values`: whether their values may be shown.
-    """
-
-    begins: str
-    values: bool
-    why: str
-
-
-FAMILIES: tuple[Family, ...] = (
-    Family("PRELAUNCH_", False, "they configure this program; some hold tokens or paths of keys"),
-    Family("NCCL_", True, "they choose how NCCL connects GPUs and nodes, and where it writes its log"),
-    Family("GLOO_", True, "they choose the interface of PyTorch's collectives on CPUs"),
-    Family("OFI_NCCL_", True, "they choose how aws-ofi-nccl uses EFA"),
-    Family("FI_", True, "they choose libfabric's provider and devices"),
-    Family("RDMAV_", True, "they change how libibverbs handles fork and huge pages"),
-    Family(
-        "NVIDIA_", True, "they choose which GPUs and libraries a container gets, and how precise products are"
-    ),
-    Family("CUDA_", True, "they choose which GPUs a program sees, in which order, and how it waits for them"),
-    Family("CUBLAS_", True, "they choose how cuBLAS computes products"),
-    Family("PYTORCH_", True, "they change how PyTorch allocates memory and finds its devices"),
-    Family("TORCH_", True, "they change how PyTorch computes, and watches its collectives"),
-    Family("DCGM_", True, "they choose where DCGM is installed and what it tests"),
-    Family("__DCGM_", True, "DCGM's own switches for its tests"),
-    Family("NVML_", True, "they replace NVML with another library"),
-    Family("NEURON_", True, "they choose which Neuron cores a program sees, and how it compiles"),
-    Family("LD_PRELOAD", True, "its libraries replace functions of every program that is started"),
-)
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|URL|URI", re.IGNORECASE)
+# Variables that may change what is measured, by the beginning of their names; those that are set are listed in a report.
+FAMILIES = (
+    "PRELAUNCH_", "NCCL_", "GLOO_", "OFI_NCCL_", "FI_", "RDMAV_", "NVIDIA_", "CUDA_", "CUBLAS_", "PYTORCH_", "TORCH_", "DCGM_",
+    "__DCGM_", "NVML_", "NEURON_", "LD_PRELOAD",
+)  # fmt: skip
+_SECRET = re.compile(r"^PRELAUNCH_|KEY|TOKEN|SECRET|PASS|CRED|AUTH|URL|URI", re.IGNORECASE)
 
 
 def listed(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of FAMILIES that are set, by name; "" for a value that may be a secret."""
-    found = {}
-    for name in sorted(variables):
-        family = next((one for one in FAMILIES if name.startswith(one.begins)), None)
-        if family is not None:
-            shown = family.values and not _SECRET.search(name)
-            found[name] = _shown(variables[name]) if shown else ""
-    return found
+    named = (name for name in sorted(variables) if name.startswith(FAMILIES))
+    return {name: "" if _SECRET.search(name) else _shown(variables[name]) for name in named}
 
 
 # Bytes. A connection over shared memory takes about 10 MB; NVIDIA's guide wants at least 1 GiB for a container.
@@ -290,35 +259,27 @@ def parse_file(text: str) -> dict[str, str]:
 
 
 def _limits(world: LintContext) -> list[Fault]:
-    found = []
-    if world.gpus > 1 and world.shm_bytes < SHM_WARN:
-        harm = C if world.shm_bytes < SHM_FAIL else M
-        said = f"{SHM} has {world.shm_bytes >> 20} MiB"
-        found.append(
-            Fault(
-                said,
-                harm,
-                "NCCL and data loaders use it as shared memory: start the container with --shm-size=8g or more",
-            )
-        )
-    if world.efa and world.memlock_bytes < MEMLOCK:
-        said = f"the memlock limit is {world.memlock_bytes >> 10} KiB"
-        found.append(
-            Fault(
-                said,
-                C,
-                f"EFA cannot register memory: raise the limit of locked memory {_where('memlock=-1', 'LimitMEMLOCK=infinity')}",
-            )
-        )
-    if world.gpus > 1 and world.nofile < NOFILE:
-        found.append(
-            Fault(
-                f"the limit of open files is {world.nofile}",
-                M,
-                f"it is too low for many ranks and peers: raise it {_where('nofile=1048576', 'LimitNOFILE=1048576')}",
-            )
-        )
-    return found
+    shm, memlock = (
+        f"{SHM} has {world.shm_bytes >> 20} MiB",
+        f"the memlock limit is {world.memlock_bytes >> 10} KiB",
+    )
+    start = "NCCL and data loaders use it as shared memory: start the container with --shm-size=8g or more"
+    raise_it = f"EFA cannot register memory: raise the limit of locked memory {_where('memlock=-1', 'LimitMEMLOCK=infinity')}"
+    few = (
+        f"it is too low for many ranks and peers: raise it {_where('nofile=1048576', 'LimitNOFILE=1048576')}"
+    )
+    limits = (
+        (
+            world.gpus > 1 and world.shm_bytes < SHM_WARN,
+            Fault(shm, C if world.shm_bytes < SHM_FAIL else M, start),
+        ),
+        (world.efa and world.memlock_bytes < MEMLOCK, Fault(memlock, C, raise_it)),
+        (
+            world.gpus > 1 and world.nofile < NOFILE,
+            Fault(f"the limit of open files is {world.nofile}", M, few),
+        ),
+    )
+    return [fault for too_low, fault in limits if too_low]
 
 
 def _where(container: str, unit: str) -> str:

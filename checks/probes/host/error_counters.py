@@ -35,6 +35,7 @@ MEMORY = {
     "ue_count": FATAL,
     "ue_noinfo_count": FATAL,
 }
+FILES = {**AER, **MEMORY}
 OTHERS = "all other parts"
 MOST_PARTS = 64
 _TOTAL = re.compile(r"TOTAL_ERR_(?:COR|NONFATAL|FATAL) (\d{1,19})")
@@ -136,15 +137,15 @@ def compared(before: Mapping[str, object], after: Counters) -> Measurement:
         "parts_gone": len(gone),
     }
     said = [f"{name}: gone since the start of the run" for name in gone]
-    said += [f"{name}: {_changes(before.get(name), after[name])}" for name in shown]
+    said += [f"{name}: {growth.Growth(before.get(name), after[name]).changes()}" for name in shown]
     return Measurement(metrics, "\n".join(said) or "no counter changed")
 
 
 def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | None]:
     """The growth of one part's counters, by kind."""
-    both, kinds = growth.Growth(before, after), {**AER, **MEMORY}
+    both = growth.Growth(before, after)
     files = {**both.before, **after}
-    return {kind: both.of([file for file in files if kinds[file] == kind]) for kind in KINDS}
+    return {kind: both.of([file for file in files if FILES[file] == kind]) for kind in KINDS}
 
 
 def _sum(rows: Sequence[Mapping[str, int | None]], kind: str) -> int | None:
@@ -154,14 +155,4 @@ def _sum(rows: Sequence[Mapping[str, int | None]], kind: str) -> int | None:
 
 def _fatal(values: object) -> int:
     counters = values if isinstance(values, dict) else {}
-    kinds = {**AER, **MEMORY}
-    return sum(count for file, count in counters.items() if kinds.get(file) == FATAL and type(count) is int)
-
-
-def _changes(before: object, after: Mapping[str, int | None]) -> str:
-    earlier = before if isinstance(before, dict) else {}
-    changed = (file for file in after if earlier.get(file) != after[file] or after[file] is None)
-    return (
-        ", ".join(f"{file} {earlier.get(file)} -> {after[file]}" for file in changed)
-        or "a counter is missing"
-    )
+    return sum(count for file, count in counters.items() if FILES.get(file) == FATAL and type(count) is int)

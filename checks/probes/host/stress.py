@@ -26,7 +26,6 @@ from checks.probes.host import system
 from checks.process import tool
 from checks.process.cgroup import CgroupError, read_limits
 
-STRESSOR_FAILED = 2
 # How long a run may take beyond its seconds: to start, to free its memory, to write its metrics.
 SLACK_S = 20.0
 _METRICS = re.compile(

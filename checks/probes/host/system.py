@@ -163,8 +163,8 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
         "inodes_free_fraction": disk.f_favail / disk.f_files if disk.f_files else 1.0,
         "shm_bytes": shm.f_blocks * shm.f_frsize,
         "shm_free_bytes": shm.f_bavail * shm.f_frsize,
-        "memlock_bytes": _soft(resource.RLIMIT_MEMLOCK),
-        "nofile": _soft(resource.RLIMIT_NOFILE),
+        "memlock_bytes": soft_limit(resource.RLIMIT_MEMLOCK),
+        "nofile": soft_limit(resource.RLIMIT_NOFILE),
         "pids_limit": min(
             _pid_max(root), _users_processes(), UNLIMITED if limits.pids is None else limits.pids
         ),
@@ -326,14 +326,15 @@ def _space(folder: Path) -> os.statvfs_result:
         raise CheckError(f"the space of {folder} cannot be read: {error.strerror}") from error
 
 
-def _soft(limit: int) -> int:
+def soft_limit(limit: int) -> int:
+    """The soft limit of this process. UNLIMITED stands for none."""
     soft, _ = resource.getrlimit(limit)
     return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
 def _users_processes() -> int:
     """How many processes and threads this user may have; the limit does not bind root (RLIMIT_NPROC in getrlimit(2))."""
-    return UNLIMITED if os.getuid() == 0 else _soft(resource.RLIMIT_NPROC)
+    return UNLIMITED if os.getuid() == 0 else soft_limit(resource.RLIMIT_NPROC)
 
 
 def _pid_max(root: Path) -> int:

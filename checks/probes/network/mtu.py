@@ -15,7 +15,7 @@ from checks.exchange.exchange import PING_BYTES, ExchangeError, connection
 from checks.exchange.secret_key import Access
 from checks.model import Scope
 from checks.model_details import Contents
-from checks.probes.network.interfaces import interface_of, mtu_of
+from checks.probes.network.counters import interface_of, mtu_of
 from checks.roster import Member
 
 # struct tcp_info of linux/tcp.h: 8 bytes, then words of 32 bits.

@@ -1,16 +1,29 @@
-"""nccl.job: the ranks of the job that runs on this node, as NCCL's RAS sees them."""
+"""nccl.job: the ranks of the job that runs on this node, as NCCL's RAS sees them: which do not answer, and which stand still while
+others wait for them.
+
+A look is plain JSON, so that the next round of a watch can compare with it. `at` is a time of the machine's monotonic clock; "since"
+says when a rank was first seen as it still is.
+
+One look proves nothing about progress: counts differ in every busy job, and RAS says OK in a job that hangs (NCCL issue 1730).
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from checks.check import CheckError, Context, Measurement, check
-from checks.model import Part, Scope
+from checks.model import Part, Scope, Value
 from checks.probes.collectives.ras.client import Answer, EndedError, RasError, Reach, address_of, ask
-from checks.probes.collectives.ras.progress import METRICS, SILENT_S, followed, measured, nobody, unconfirmed
-from checks.probes.collectives.ras.report import ReportError, read
+from checks.probes.collectives.ras.report import (
+    MOST_NAMED,
+    Lag,
+    RasReport,
+    ReportError,
+    operations,
+    read,
+)
 
 ADDRESS, WHICH = "NCCL_RAS_ADDR", "PRELAUNCH_NCCL_RAS"
 NEVER = "never"
@@ -20,6 +33,16 @@ TIMEOUT_S = 15.0
 AGAIN_S = 0.5
 # What is left for the second question about a silent rank; RAS has routed around it by then and answers at once.
 QUICK_S = 1.0
+# A job's processes end within seconds of each other, and a collective operation is launched within milliseconds by all ranks: who
+# is still as it was after so long is not just a little later than the others. Judgement: a hang is found within two rounds of 15 s.
+SILENT_S, STILL_S = 3.0, 8.0
+NOBODY = "none"
+METRICS = (
+    "answered", "ranks", "communicators", "silent_ranks", "silent", "behind_ranks", "behind", "failed_ranks", "failed", "unchanged_s",
+)  # fmt: skip
+
+Look = Mapping[str, object]
+Entries = Mapping[str, Mapping[str, object]]
 
 
 def look(context: Context) -> Mapping[str, object]:
@@ -80,3 +103,151 @@ def _followed(before: Mapping[str, object] | None, answer: Answer) -> dict[str, 
     if answer.reach is not Reach.ANSWERED:
         return nobody(answer.reach, time.monotonic())
     return followed(before, read(answer.text), time.monotonic())
+
+
+def nobody(reach: Reach, at: float) -> dict[str, object]:
+    """The look at a node on which no job was asked."""
+    return {"at": at, "reach": reach.value, "silent": {}, "lags": {}}
+
+
+def followed(before: Look | None, found: RasReport, at: float) -> dict[str, object]:
+    """This look, with what the look before already had as it is now."""
+    was = before or {}
+    lags = _entries(was, "lags")
+    still_launched = was.get("launched") == found.launched
+    return {
+        "at": at,
+        "reach": Reach.ANSWERED.value,
+        "version": found.version,
+        "ranks": found.ranks,
+        "communicators": found.communicators,
+        "passing": found.passing,
+        "launched": found.launched,
+        "launched_since": _number(was, "launched_since", at) if still_launched else at,
+        "silent": {
+            label: {"dead": dead, "since": _since(_entries(was, "silent"), label, at)}
+            for label, dead in found.silent.items()
+        },
+        "lags": {
+            key: {**vars(lag), "since": _since(lags, key, at), "again": key in lags}
+            for key, lag in ((_key(lag), lag) for lag in found.lags)
+        },
+        "failed": dict(found.failed),
+    }
+
+
+def unconfirmed(look: Look) -> bool:
+    """Whether a rank is silent of which it is not known yet whether it stays so."""
+    at = _number(look, "at", 0.0)
+    return any(not _is_lost(one, at) for one in _entries(look, "silent").values())
+
+
+def measured(look: Look) -> Measurement:
+    """What the look shows. The lists hold one text "none" and one empty text where no rank is to be named."""
+    at = _number(look, "at", 0.0)
+    silent = {
+        label: f"does not answer{' and is considered dead' if one.get('dead') else ''}"
+        for label, one in _entries(look, "silent").items()
+        if _is_lost(one, at)
+    }
+    behind = dict(_behind(look, at))
+    errors = look.get("failed", {})
+    failed = {
+        str(label): f"reports NCCL's error {error!r}"
+        for label, error in (errors.items() if isinstance(errors, Mapping) else ())
+    }
+    answered = look.get("reach") == Reach.ANSWERED.value
+    metrics: dict[str, Value] = {
+        "answered": int(answered),
+        "ranks": int(_number(look, "ranks", 0)),
+        "communicators": int(_number(look, "communicators", 0)),
+        "unchanged_s": round(at - _number(look, "launched_since", at), 1),
+        **_listed("silent", silent),
+        **_listed("behind", behind),
+        **_listed("failed", failed),
+    }
+    return Measurement(metrics, "\n".join(_evidence(look, at)))
+
+
+def _behind(look: Look, at: float) -> Iterator[tuple[str, str]]:
+    """Each rank that stands still, by its label, with the operation in which it is farthest from the others."""
+    lags = sorted(_entries(look, "lags").values(), key=lambda one: -_number(one, "by", 0))
+    seen = set()
+    for one in lags:
+        still_s, label = at - _number(one, "since", at), str(one.get("label"))
+        if label in seen or not one.get("again") or still_s < STILL_S:
+            continue
+        seen.add(label)
+        still = ", and none of them has moved" if one.get("ahead") else " and has not moved"
+        others = " of the other ranks" if one.get("ahead") else " the other ranks"
+        yield label, f"is {_distance(one, others)}{still} for {still_s:.0f} s"
+
+
+def _distance(lag: Mapping[str, object], others: str = "") -> str:
+    by = operations(int(_number(lag, "by", 0)), str(lag.get("operation")))
+    return f"{'ahead' if lag.get('ahead') else 'behind'}{others} by {by}"
+
+
+NO_JOB = {
+    Reach.NOBODY: "no job on this node offers NCCL's RAS (nothing listens at its address)",
+    Reach.OFF: "PRELAUNCH_NCCL_RAS is never: no job is asked",
+    Reach.OTHER: "another program uses the port of NCCL's RAS: nothing is known of a job",
+    Reach.OLD: "a job offers the RAS of NCCL before 2.29.2, which is not asked, because asking it has ended jobs (NCCL issue 1762)",
+}
+
+
+def _evidence(look: Look, at: float) -> Iterator[str]:
+    reach = Reach(str(look.get("reach")))
+    if reach is not Reach.ANSWERED:
+        yield NO_JOB[reach]
+        return
+    yield (
+        f"NCCL {look.get('version')}: {look.get('ranks')} ranks, {look.get('communicators')} communicators, of which "
+        f"{look.get('passing')} are made or taken down at the moment"
+    )
+    unchanged_s = at - _number(look, "launched_since", at)
+    if unchanged_s > 0:
+        yield (
+            f"no rank has launched anything for {unchanged_s:.0f} s: the job is idle, or it hangs. RAS does not show whether "
+            "launched operations end (NCCL issue 1730)"
+        )
+    for one in _entries(look, "lags").values():
+        yield f"{one.get('label')}: {_distance(one)} in communicator {one.get('communicator')}"
+
+
+def _key(lag: Lag) -> str:
+    """Equal in two looks if the rank stands apart in the same operation and has launched nothing since, or if it is ahead, none of
+    those that it is compared with.
+    """
+    return f"{lag.communicator}|{lag.operation}|{lag.label}|{lag.ahead:d}|{lag.launched}|{lag.others if lag.ahead else ''}"
+
+
+def _since(before: Entries, key: str, at: float) -> float:
+    return _number(before[key], "since", at) if key in before else at
+
+
+def _is_lost(one: Mapping[str, object], at: float) -> bool:
+    return bool(one.get("dead")) or at - _number(one, "since", at) >= SILENT_S
+
+
+def _listed(name: str, found: Mapping[str, str]) -> dict[str, Value]:
+    if not found:
+        return {f"{name}_ranks": (NOBODY,), name: ("",)}
+    labels, said = [*found][:MOST_NAMED], [*found.values()][:MOST_NAMED]
+    if len(found) > MOST_NAMED:
+        more = len(found) - MOST_NAMED
+        labels.append("other ranks")
+        said.append(f"are like these: {more:,} more")
+    return {f"{name}_ranks": tuple(labels), name: tuple(said)}
+
+
+def _entries(look: Look, name: str) -> Entries:
+    found = look.get(name)
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(key): one for key, one in found.items() if isinstance(one, Mapping)}
+
+
+def _number(values: Mapping[str, object], name: str, otherwise: float) -> float:
+    found = values.get(name)
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else otherwise

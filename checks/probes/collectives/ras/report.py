@@ -6,10 +6,9 @@ Source: NVIDIA, NCCL user guide, "RAS" (2.24 to 2.32), and the JSON that NCCL wr
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from checks.documents.decode import parse_json
 from checks.value_types import DecodeError
@@ -47,39 +46,6 @@ class ReportError(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """A rank of the job: its number in its largest communicator, and where it runs, as RAS says it (hosts are IP addresses)."""
-
-    rank: int
-    host: str = ""
-    pid: int = UNKNOWN_PID
-    gpu: str = ""
-
-    @property
-    def label(self) -> str:
-        """Such as "rank 3 on 10.0.0.7 (GPU 3)"."""
-        if not self.host:
-            return f"rank {self.rank}"
-        return f"rank {self.rank} on {self.host}{f' (GPU {self.gpu})' if self.gpu else ''}"
-
-
-@dataclass(frozen=True)
-class Silent:
-    """A rank that RAS could not reach. `dead`: RAS has tried for 60 s and has given up."""
-
-    place: Place
-    dead: bool
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A rank that reports an error of NCCL."""
-
-    place: Place
-    error: str
-
-
-@dataclass(frozen=True)
 class Lag:
     """A rank that has launched `by` operations less than others of its communicator, or more where `ahead`.
 
@@ -88,7 +54,7 @@ class Lag:
 
     communicator: str
     operation: str
-    place: Place
+    label: str
     by: int
     ahead: bool
     launched: int
@@ -97,58 +63,26 @@ class Lag:
 
 @dataclass(frozen=True)
 class RasReport:
-    """One answer. `launched` counts all operations of all ranks; `passing` counts communicators that are made or taken down at the
-    moment, of which nothing is judged.
+    """One answer. A rank is named by its number in its largest communicator and by where it runs, as RAS gives it ("rank 3 on
+    10.0.0.7 (GPU 3)"; hosts are IP addresses). `launched` counts all operations of all ranks; `passing` counts communicators that are
+    made or taken down at the moment, of which nothing is judged. `silent` are the ranks that RAS could not reach, with whether it has
+    tried for 60 s and given up; `failed` those that report an error of NCCL, with the error.
     """
 
     version: str
     ranks: int
     communicators: int
-    launched: int = 0
-    passing: int = 0
-    silent: tuple[Silent, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    lags: tuple[Lag, ...] = ()
-
-
-@dataclass(frozen=True)
-class Counted:
-    """How often a rank has launched one operation, and how often anything."""
-
-    place: Place
-    count: int
-    total: int
-
-
-def lags_of(communicator: str, operation: str, ranks: Iterable[Counted]) -> Iterator[Lag]:
-    """The ranks that stand apart. Those that are behind, or if these are the majority, those that are ahead of them."""
-    counted = list(ranks)
-    counts = {one.count for one in counted}
-    if len(counts) < 2:
-        return
-    most = max(counts)
-    behind = [one for one in counted if one.count < most]
-    ahead = 2 * len(behind) > len(counted)
-    named = [one for one in counted if one.count == most] if ahead else behind
-    others = sum(one.total for one in behind) if ahead else 0
-    least = max(one.count for one in behind)
-    for one in named[:MOST_NAMED]:
-        by = most - (least if ahead else one.count)
-        yield Lag(communicator, operation, one.place, by, ahead, one.total, others)
+    launched: int
+    passing: int
+    silent: Mapping[str, bool]
+    failed: Mapping[str, str]
+    lags: tuple[Lag, ...]
 
 
 def operations(count: int, operation: str) -> str:
     """Such as "12 all-reduces"."""
     one, several = COLLECTIVES.get(operation, (operation, operation))
     return f"{count:,} {one if count == 1 else several}"
-
-
-class RankState(Enum):
-    """What a rank does in a communicator."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    ENDING = "ending"
 
 
 Owner = tuple[str, int, int]
@@ -158,20 +92,19 @@ Owner = tuple[str, int, int]
 class _Rank:
     number: int
     owner: Owner
-    state: RankState
+    started: bool
+    ending: bool
     result: int
     counts: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
 
 
 @dataclass(frozen=True)
 class _Missing:
+    """A rank that is not there. One that answers nevertheless has left its communicator, and is not silent."""
+
     number: int
     owner: Owner
-    unreachable: bool
+    left: bool
     dead: bool
 
 
@@ -184,11 +117,9 @@ class _Communicator:
 
     @property
     def passing(self) -> bool:
-        """Whether it is being made or taken down. One without ranks is not initialised yet (NCCL issue 2346), and a rank that answers
-        and is missing has left it.
-        """
-        left = any(not rank.unreachable and not rank.dead for rank in self.missing)
-        return left or not self.ranks or any(rank.state is not RankState.RUNNING for rank in self.ranks)
+        """Whether it is being made or taken down. One without ranks is not initialised yet (NCCL issue 2346)."""
+        left = any(rank.left for rank in self.missing)
+        return left or not self.ranks or any(rank.ending or not rank.started for rank in self.ranks)
 
 
 def read(text: str) -> RasReport:
@@ -207,68 +138,60 @@ def _report(value: Mapping[str, object]) -> RasReport:
     _text(value, "timestamp")
     _number(_object(value.get("ras")), "timeouts_count")
     known.sort(key=lambda one: -one.size)
-    places = _places(known)
-    totals: dict[Owner, int] = defaultdict(int)
+    labels: dict[Owner, str] = {}
+    totals: Counter[Owner] = Counter()
     for one in known:
+        numbered: list[_Rank | _Missing] = [*one.ranks, *one.missing]
+        for each in numbered:
+            labels.setdefault(each.owner, _label(each.number, each.owner))
         for rank in one.ranks:
-            totals[rank.owner] += rank.total
+            totals[rank.owner] += sum(rank.counts.values())
     judged = [one for one in known if not one.passing]
-    lags = [lag for one in judged for lag in _lags(one, places, totals)]
+    silent: dict[str, bool] = {}
+    for gone in (rank for one in judged for rank in one.missing):
+        silent.setdefault(labels[gone.owner], gone.dead)
+    failed: dict[str, str] = {}
+    for rank, error in (pair for one in known for pair in _failed(one)):
+        failed.setdefault(labels[rank.owner], error)
+    lags = [lag for one in judged for lag in _lags(one, labels, totals)]
     return RasReport(
         version=_text(value, "nccl_version"),
-        ranks=len(places),
+        ranks=len(labels),
         communicators=len(known),
-        launched=sum(totals.values()),
+        launched=totals.total(),
         passing=len(known) - len(judged),
-        silent=_silent(judged, places),
-        failed=_failed(known, places),
+        silent=silent,
+        failed=failed,
         lags=tuple(lags[:MOST_GAPS]),
     )
 
 
-def _places(found: Sequence[_Communicator]) -> dict[Owner, Place]:
-    """Each rank's place by its owner, with its number in its largest communicator."""
-    places: dict[Owner, Place] = {}
-    for one in found:
-        numbered = [
-            *((rank.number, rank.owner) for rank in one.ranks),
-            *((rank.number, rank.owner) for rank in one.missing),
-        ]
-        for number, owner in numbered:
-            host, pid, gpu = owner
-            known = pid != UNKNOWN_PID
-            places.setdefault(owner, Place(number, host, pid, str(gpu)) if known else Place(number))
-    return places
+def _label(number: int, owner: Owner) -> str:
+    host, pid, gpu = owner
+    return f"rank {number}" if pid == UNKNOWN_PID else f"rank {number} on {host} (GPU {gpu})"
 
 
-def _lags(one: _Communicator, places: Mapping[Owner, Place], totals: Mapping[Owner, int]) -> Iterator[Lag]:
+def _lags(one: _Communicator, labels: Mapping[Owner, str], totals: Mapping[Owner, int]) -> Iterator[Lag]:
+    """The ranks that stand apart. Those that are behind, or if these are the majority, those that are ahead of them."""
     for operation in COLLECTIVES:
-        counted = [
-            Counted(places[rank.owner], rank.counts[operation], totals[rank.owner])
-            for rank in one.ranks
-            if operation in rank.counts
-        ]
-        yield from lags_of(one.name, operation, counted)
+        counts = {rank.owner: rank.counts[operation] for rank in one.ranks if operation in rank.counts}
+        most = max(counts.values(), default=0)
+        behind = [owner for owner, count in counts.items() if count < most]
+        if not behind:
+            continue
+        ahead = 2 * len(behind) > len(counts)
+        named = [owner for owner in counts if (counts[owner] == most) is ahead]
+        others = sum(totals[owner] for owner in behind) if ahead else 0
+        nearest = max(counts[owner] for owner in behind)
+        for owner in named[:MOST_NAMED]:
+            by = most - (nearest if ahead else counts[owner])
+            yield Lag(one.name, operation, labels[owner], by, ahead, totals[owner], others)
 
 
-def _silent(judged: Sequence[_Communicator], places: Mapping[Owner, Place]) -> tuple[Silent, ...]:
-    """A rank that answers and has left its communicator is not silent."""
-    found: dict[Owner, Silent] = {}
-    for one in judged:
-        for rank in one.missing:
-            if rank.unreachable or rank.dead:
-                found.setdefault(rank.owner, Silent(places[rank.owner], rank.dead))
-    return tuple(found.values())
-
-
-def _failed(known: Sequence[_Communicator], places: Mapping[Owner, Place]) -> tuple[Failed, ...]:
-    found: dict[Owner, Failed] = {}
-    for one in known:
-        for rank in one.ranks:
-            if rank.result not in (SUCCESS, IN_PROGRESS) and rank.state is not RankState.ENDING:
-                said = RESULTS.get(rank.result, f"error {rank.result}")
-                found.setdefault(rank.owner, Failed(places[rank.owner], said))
-    return tuple(found.values())
+def _failed(one: _Communicator) -> Iterator[tuple[_Rank, str]]:
+    for rank in one.ranks:
+        if rank.result not in (SUCCESS, IN_PROGRESS) and not rank.ending:
+            yield rank, RESULTS.get(rank.result, f"error {rank.result}")
 
 
 def _communicator(value: Mapping[str, object]) -> _Communicator:
@@ -289,11 +212,11 @@ def _rank(value: Mapping[str, object], communicator: str) -> _Rank:
     counts = _object(value.get("collective_counts"))
     started, failed = _number(status, "init_state"), _number(status, "async_error")
     ending = [_flag(status, name) for name in ("finalize_called", "destroy_flag", "abort_flag")]
-    state = RankState.RUNNING if started == SUCCESS else RankState.STARTING
     return _Rank(
         _number(value, "rank"),
         _owner(value, communicator),
-        RankState.ENDING if any(ending) else state,
+        started == SUCCESS,
+        any(ending),
         started if started not in (SUCCESS, IN_PROGRESS) else failed,
         {name: _number(counts, name) for name in counts},
     )
@@ -302,7 +225,8 @@ def _rank(value: Mapping[str, object], communicator: str) -> _Rank:
 def _missing(value: Mapping[str, object], communicator: str) -> _Missing:
     status = _object(value.get("status"))
     unreachable, dead = _flag(status, "unresponsive"), _flag(status, "considered_dead")
-    return _Missing(_number(value, "rank"), _owner(value, communicator), unreachable, dead)
+    left = not unreachable and not dead
+    return _Missing(_number(value, "rank"), _owner(value, communicator), left, dead)
 
 
 def _owner(value: Mapping[str, object], communicator: str) -> Owner:

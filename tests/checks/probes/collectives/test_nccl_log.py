@@ -16,30 +16,30 @@ from tests.sample_reports import MADE_UP
 
 
 @pytest.mark.parametrize(
-    ("via", "kind", "way", "nic", "gpudirect"),
+    ("via", "kind", "way", "gpudirect"),
     [
-        ("[send] via NET/AWS Libfabric/1/GDRDMA", "NET", "AWS Libfabric", "1", True),
-        ("[receive] via NET/Libfabric/0/GDRDMA/Shared", "NET", "Libfabric", "0", True),
-        ("[send] via NET/Libfabric/3(5)/GDRDMA", "NET", "Libfabric", "3", True),
-        ("[send] via NET/IB/3/GDRDMA(PCI)", "NET", "IB", "3", True),
-        ("[send] via NET/AWS Libfabric/0", "NET", "AWS Libfabric", "0", False),
-        ("[send] via NET/Socket/0", "NET", "Socket", "0", False),
-        ("via P2P/CUMEM/read", "P2P", "CUMEM", "", False),
-        ("via P2P/MNNVL", "P2P", "MNNVL", "", False),
-        ("via P2P/direct pointer", "P2P", "direct pointer", "", False),
-        ("via SHM/direct/direct", "SHM", "direct", "", False),
+        ("[send] via NET/AWS Libfabric/1/GDRDMA", "NET", "AWS Libfabric", True),
+        ("[receive] via NET/Libfabric/0/GDRDMA/Shared", "NET", "Libfabric", True),
+        ("[send] via NET/Libfabric/3(5)/GDRDMA", "NET", "Libfabric", True),
+        ("[send] via NET/IB/3/GDRDMA(PCI)", "NET", "IB", True),
+        ("[send] via NET/AWS Libfabric/0", "NET", "AWS Libfabric", False),
+        ("[send] via NET/Socket/0", "NET", "Socket", False),
+        ("via P2P/CUMEM/read", "P2P", "CUMEM", False),
+        ("via P2P/MNNVL", "P2P", "MNNVL", False),
+        ("via P2P/direct pointer", "P2P", "direct pointer", False),
+        ("via SHM/direct/direct", "SHM", "direct", False),
     ],
 )
 @pytest.mark.parametrize(
     "head", ["Channel 00/0 : 7[7] -> 8[0]", "Channel 00 : 7[a01d0] -> 8[101c0]", "Ring 01 : 7[1] -> 8[1]"]
 )
 def test_a_channel_is_read_in_every_release_form(
-    head: str, via: str, kind: str, way: str, nic: str, gpudirect: bool
+    head: str, via: str, kind: str, way: str, gpudirect: bool
 ) -> None:
     """Of NCCL 2.4 to 2.28."""
     (channel,) = nccl_log.read(f"ip-10-1-8-3:194:710 [0] NCCL INFO {head} {via}\n").channels
 
-    assert (kind, way, nic, gpudirect) == (channel.kind, channel.way, channel.nic, channel.gpudirect)
+    assert (kind, way, gpudirect) == (channel.kind, channel.way, channel.gpudirect)
 
 
 @pytest.mark.parametrize("prefix", ["", "0: ", "[1,0]<stdout>:", "[2026-01-01 12:08:32] ", "[default0]:"])
@@ -83,14 +83,8 @@ def test_the_whole_log_has_both_ranks_up_and_ended() -> None:
     """On two nodes, whose files were put together."""
     said = nccl_log.read(recorded("log_efa.txt"))
 
-    assert (2, 2, 2, 0, 2, 2) == (
-        said.ranks,
-        said.up,
-        said.ended,
-        said.unfinished,
-        said.nodes,
-        said.processes,
-    )
+    assert (2, 2, 2, 0) == (said.ranks, said.up, said.ended, said.unfinished)
+    assert (2, 2) == (said.nodes, said.processes)
     assert ("2.27.5",) == said.versions
 
 
@@ -110,11 +104,6 @@ def test_a_warning_is_kept_with_its_line() -> None:
     (warning,) = nccl_log.read("x\ngpu-1:3:4 [0] misc/socket.cc:33 NCCL WARN Accept failed\n").warnings
 
     assert "2: Accept failed" == warning.shown
-
-
-def test_a_log_of_other_processes_says_nothing_of_ours() -> None:
-    """Several may write one file."""
-    assert 0 == nccl_log.read(recorded("log_efa.txt"), "ip-10-1-8-3:99").begun
 
 
 def test_nccl_is_told_to_log_what_is_needed(tmp_path: Path) -> None:
@@ -149,14 +138,8 @@ def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("chosen", "kept"),
-    [
-        ("/var/log/nccl.%p", True),
-        ("/var/log/nccl.log", False),
-        ("/dev/stdout", False),
-        ("/dev/stderr", False),
-        ("", False),
-    ],
-)
+    [("/var/log/nccl.%p", True), ("/var/log/nccl.log", False), ("/dev/stdout", False), ("/dev/stderr", False), ("", False)],
+)  # fmt: skip
 def test_a_users_own_file_is_read_and_a_terminal_is_not(chosen: str, kept: bool, tmp_path: Path) -> None:
     """What went to a terminal cannot be read back, nor what each rank of a node wrote over the others'."""
     assert kept is (chosen == nccl_log.environment({"NCCL_DEBUG_FILE": chosen}, tmp_path)["NCCL_DEBUG_FILE"])

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from checks.check import CheckError, RankPlace, fault_of
+from checks.check import CheckError
 from checks.facts import profile_options
 from checks.probes.compute import gemm
 from checks.probes.compute.device import BF16, FP16, FP32, TF32, Precision
-from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import context
 from tests.fakes import compute as fakes
 from tests.late import Late
 
@@ -51,24 +49,6 @@ def test_a_size_that_would_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(CheckError, match="too large"):
         gemm.measure("cpu", 64, seconds=0.0)
-
-
-def test_this_machine_multiplies_rightly() -> None:
-    """The check itself, as a rank runs it: nothing wrong, and all that it promises."""
-    result = gemm.gemm.body(context(options={"seconds": 0.05}, place=RankPlace(0, 0, 1, "cpu")))
-    metrics = dict(getattr(result, "metrics", {}))
-
-    assert fault_of(gemm.gemm, metrics) == ""
-    assert (metrics["wrong_elements"], metrics["wrong_checksums"]) == (0, 0)
-    assert metrics["repeats"] >= gemm.LEAST_REPEATS
-    assert verdicts("compute.gemm", metrics) == []
-
-
-def test_a_constant_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that always returns the same number is wrong everywhere."""
-    metrics = measured_with(monkeypatch, lambda healthy: lambda a, b: torch.full_like(a, 1234.0))
-
-    assert metrics["wrong_elements"] > 0.9 * 64 * 64 * gemm.LEAST_REPEATS
 
 
 def test_a_remembered_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,14 +91,6 @@ def test_bfloat16_is_compared_by_its_own_precision() -> None:
 
     assert gemm.wrong_elements(rounded, problem, gemm.TOLERANCE["bf16"]) == 0
     assert gemm.wrong_elements(flipped, problem, gemm.TOLERANCE["bf16"]) == 1
-
-
-@pytest.mark.parametrize(("gflops", "expected"), [(0.99, 1), (1.01, 0)])
-def test_the_floor_of_the_local_policy(gflops: float, expected: int) -> None:
-    """A rank below 1 GFLOP/s fails, and is named."""
-    metrics = {"wrong_elements": 0, "wrong_checksums": 0, "gflops": gflops}
-
-    assert [f.subject for f in findings("compute.gemm", metrics)] == ["node-0/rank-0"] * expected
 
 
 def test_a_gpu_is_timed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,22 +6,12 @@ from unittest import mock
 
 import pytest
 
-from checks.check import CheckError, fault_of
 from checks.probes.compute import device as devices
 from checks.probes.compute import memory_bandwidth
 from tests.late import Late
 
 torch = Late("torch")
 MIB = 1 << 20
-
-
-def test_this_machine_keeps_what_is_written() -> None:
-    """Nothing wrong, and all that the check promises."""
-    metrics = memory_bandwidth.measure("cpu", MIB, 0.0).metrics
-
-    assert fault_of(memory_bandwidth.memory_bandwidth, metrics) == ""
-    assert metrics["wrong_words"] == 0
-    assert metrics["repeats"] == 2 * memory_bandwidth.LEAST_REPEATS
 
 
 def test_rates_count_two_and_three_bytes() -> None:
@@ -31,7 +21,7 @@ def test_rates_count_two_and_three_bytes() -> None:
         run()  # type: ignore[operator]
         return 0.001
 
-    with mock.patch.object(memory_bandwidth, "_timed", timed):
+    with mock.patch.object(memory_bandwidth, "timed", timed):
         metrics = memory_bandwidth.measure("cpu", MIB, 0.0).metrics
 
     assert metrics["copy_gbps"] == pytest.approx(2 * MIB / 1e6)
@@ -61,23 +51,14 @@ def test_an_old_copy_is_wrong_everywhere() -> None:
             run()  # type: ignore[operator]
         return 0.001
 
-    with mock.patch.object(memory_bandwidth, "_timed", timed):
+    with mock.patch.object(memory_bandwidth, "timed", timed):
         assert memory_bandwidth.copies(1000, "cpu", 0.0).wrong == 1000
-
-
-def test_too_little_memory_is_said() -> None:
-    """With the numbers, before anything is allocated."""
-    with (
-        mock.patch("torch.cuda.mem_get_info", lambda device: (10**9, 80 * 10**9)),
-        pytest.raises(CheckError, match=r"cuda:3 has 1\.0 of 80\.0 GB free, but 4\.3 GB are needed"),
-    ):
-        memory_bandwidth.measure("cuda:3", 1 << 30, 0.0)
 
 
 def test_the_rates_of_a_gpu_are_those_of_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run after other work is slower there; every single run is compared as before, and counted."""
     monkeypatch.setattr(devices, "is_cuda", lambda device: True)
-    monkeypatch.setattr(memory_bandwidth, "wait", lambda device: None)
+    monkeypatch.setattr(devices, "wait", lambda device: None)
     found = memory_bandwidth.triads(1 << 12, "cpu", 0.0)
 
     assert (len(found.seconds), len(found.bursts)) == (

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from checks.check import RankPlace, fault_of
 from checks.probes.compute import training_smoke
 from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import context, world_of_session
+from tests.checks.worlds import world_of_session
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
 
@@ -18,30 +17,6 @@ Worlds = Mapping[str, list[Mapping[str, Any]]]
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return world_of_session(tmp_path_factory.getbasetemp())
-
-
-def smoke() -> dict[str, Any]:
-    result = training_smoke.smoke.body(context(options={"steps": 30}, place=RankPlace(0, 0, 1, "cpu")))
-    return dict(getattr(result, "metrics", {}))
-
-
-def test_one_process_learns() -> None:
-    """The loss falls well below the policy's margin, and the check returns all that it promises."""
-    metrics = smoke()
-
-    assert fault_of(training_smoke.smoke, metrics) == ""
-    assert metrics["loss_ratio"] == pytest.approx(0.0653, abs=1e-3)
-    assert verdicts("training.smoke", metrics) == []
-
-
-def test_a_world_of_two_learns_together(world: Worlds) -> None:
-    """Averaged gradients are those of one process, the weights are equal, and the policy is content."""
-    rows = world["ddp/healthy"]
-
-    assert [row["fault"] for row in rows] == ["", ""]
-    assert all(row["gradient_error"] < 1e-6 for row in rows)
-    assert rows[0]["weights_digest"] == rows[1]["weights_digest"]
-    assert verdicts("training.ddp", *rows) == []
 
 
 def test_a_collective_that_does_nothing_fails(world: Worlds) -> None:
@@ -92,13 +67,3 @@ def test_the_lines_of_the_local_policy(check: str, metric: str, good: float, bad
 
     assert verdicts(check, {**rest, metric: good}) == []
     assert verdicts(check, {**rest, metric: bad}) == [("FAIL", cause, metric)]
-
-
-def test_the_odd_weights_name_their_node() -> None:
-    """Of three digests the one that differs is named."""
-    rest = {"loss_ratio": 0.1, "gradient_error": 0.0}
-    rows = [{**rest, "weights_digest": digest} for digest in ("a", "b", "a")]
-
-    assert [f.message for f in findings("training.ddp", *rows)] == [
-        "digest of the trained weights is b, but on 2 of 3 it is a"
-    ]

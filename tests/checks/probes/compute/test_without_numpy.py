@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import subprocess
-import sys
-from pathlib import Path
+
+import pytest
 
 from checks.probes.compute import sdc, training_smoke
-from tests.checks.worlds import ROOT
-from tests.installation.hostile import NO_NUMPY
+from tests.checks.worlds import world_of_session
 from tests.late import Late
 
 torch = Late("torch")
-MEASURE = """
-import json, os
-from checks.check import RankPlace
-from checks.probes.compute import sdc, training_smoke
-from tests.checks.worlds import context
-import torch
-torch.set_num_threads(1)
-try:
-    torch.ones(1).numpy()
-except RuntimeError:
-    numpy = False
-rank = context(options={"seconds": 0.0}, place=RankPlace(0, 0, 1, "cpu"))
-torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-print(json.dumps({
-    "numpy": numpy,
-    "sdc": sdc.sdc.body(rank).metrics["digest"],
-    "smoke": training_smoke.smoke.body(rank).metrics["loss_ratio"],
-    "ddp": training_smoke.ddp.body(rank).metrics["weights_digest"],
-    "model": training_smoke.digest(training_smoke.make_model("cpu")),
-}), flush=True)
-os._exit(0)
-"""
 
 
-def test_checks_measure_where_torch_finds_no_numpy(tmp_path: Path) -> None:
-    """compute.sdc, training.smoke and training.ddp; the digests are the same as with numpy."""
-    (tmp_path / "numpy.py").write_text(NO_NUMPY)
-    done = subprocess.run(
-        (sys.executable, "-c", MEASURE), cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    # torch warns that it found no numpy: on stderr, because stdout is for results.
-    found = json.loads(done.stdout)
-    size = sdc.SIZES["cpu"]
+def test_checks_measure_where_torch_finds_no_numpy(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The ranks of the session's world find none: training.ddp measures there, and digests are the same as with numpy."""
+    world = world_of_session(tmp_path_factory.getbasetemp())
+    digests = {
+        "sdc": sdc.measure("cpu", sdc.SIZES["cpu"], 0.0, 1).metrics["digest"],
+        "model": training_smoke.digest(training_smoke.make_model("cpu")),
+    }
 
-    assert found["numpy"] is False
-    assert sdc.measure("cpu", size, 0.0, 1).metrics["digest"] == found["sdc"]
-    assert training_smoke.digest(training_smoke.make_model("cpu")) == found["model"]
-    assert 0 < found["smoke"] < 0.5 and 64 == len(found["ddp"])
+    assert [{"numpy": False, **digests}] * 2 == world["numpy"]
+    assert [64, 64] == [len(row["weights_digest"]) for row in world["ddp/healthy"]]
 
 
 def test_digests_are_of_the_bytes_that_numpy_reads() -> None:

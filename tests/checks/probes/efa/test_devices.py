@@ -8,8 +8,7 @@ import pytest
 
 from checks.check import CheckError
 from checks.probes.efa import counters, devices, plugin
-from checks.probes.efa.fi_pingpong import parse
-from checks.probes.efa.libfabric import ClientResult
+from checks.probes.efa.libfabric import ClientResult, parse
 from checks.probes.efa.loopback import Run, judged_apart
 from tests.corpus.case import Case, Sort
 from tests.corpus.efa_cases import DEVICES4, FOUR, NONE_2, info

@@ -23,17 +23,6 @@ def test_a_device_is_a_domain_whatever_the_number_of_its_endpoints(blocks: int) 
     assert tuple(f"{name}-rdm" for name in NAMES) == fi_info.domains(found, "efa")
 
 
-@pytest.mark.parametrize(
-    ("file", "count"), [("fi_info_legacy_p4d", 4), ("fi_info_1_22_p5en", 16), ("fi_info_2_1_b200", 8)]
-)
-def test_the_recordings_hold_what_their_instances_have(file: str, count: int) -> None:
-    """4, 16 and 8 devices."""
-    found = fi_info.parse((RECORDINGS / f"{file}.txt").read_text())
-
-    assert count == len(fi_info.domains(found, "efa"))
-    assert () == fi_info.unlike(found, "efa")
-
-
 def test_another_provider_is_no_efa_device() -> None:
     """Output of tcp counts none for efa, and layered tcp counts for tcp."""
     found = fi_info.parse((RECORDINGS / "fi_info_tcp.txt").read_text())
@@ -47,15 +36,6 @@ def test_a_datagram_domain_is_no_device() -> None:
     text = endpoints(NAMES[:1]).replace("rdmap79s0-rdm", "rdmap79s0-dgrm").replace("FI_EP_RDM", "FI_EP_DGRAM")
 
     assert () == fi_info.domains(fi_info.parse(text), "efa")
-
-
-@pytest.mark.parametrize("line", range(12))
-def test_a_line_that_was_lost_is_noticed(line: int) -> None:
-    """Each of the lines of two blocks."""
-    lines = endpoints(NAMES[:1]).splitlines(keepends=True)
-
-    with pytest.raises(CheckError):
-        fi_info.parse("".join(lines[:line] + lines[line + 1 :]))
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,6 @@ def test_a_good_run_is_read() -> None:
     assert ran.cpu_s == pytest.approx(3.98)
 
 
-@pytest.mark.parametrize(
-    ("code", "match"), [(3, "exit code 3"), (-9, "exit code -9"), (2, "without a failure message")]
-)
-def test_an_exit_code_without_a_failure_is_no_measurement(code: int, match: str) -> None:
-    """Resources, signals, or a failure that is not said: free memory is unknown what it means."""
-    with pytest.raises(CheckError, match=match):
-        parse(recorded("stress_cpu.txt"), "cpu", code)
-
-
 def test_an_unsuccessful_run_is_not_a_successful_one() -> None:
     """The one word contains the other."""
     with pytest.raises(CheckError):

@@ -30,31 +30,12 @@ def test_hundreds_of_names_are_asked_side_by_side() -> None:
     assert all(answer == Answer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
 
 
-def test_a_resolver_that_hangs_costs_its_deadline_and_no_more() -> None:
-    """The others' answers are kept, the silent one has none."""
-    release = threading.Event()
-
-    def hang(member: Member) -> Answer:
-        if member is MEMBERS[0]:
-            release.wait()
-        return Answer((member.address,))
-
-    found = look_up(MEMBERS[:3], hang, 1.0)
-    release.set()
-
-    assert [None, Answer((MEMBERS[1].address,)), Answer((MEMBERS[2].address,))] == found
-
-
 def test_silence_is_neither_agreement_nor_absence() -> None:
     """It is counted by itself, and as slow as it was waited for."""
     found = measurement(MEMBERS[:1], [None], 4.0).metrics
 
-    assert (1, 0, 0, 4.0) == (
-        found["unanswered"],
-        found["unresolved"],
-        found["elsewhere"],
-        found["slowest_s"],
-    )
+    assert (1, 0, 0) == (found["unanswered"], found["unresolved"], found["elsewhere"])
+    assert 4.0 == found["slowest_s"]
 
 
 def test_one_of_several_addresses_is_enough() -> None:

@@ -105,13 +105,8 @@ def test_a_connection_that_ends_before_the_answer_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ("localhost", 28028)),
-        ("10.0.0.7:28000", ("10.0.0.7", 28000)),
-        ("[::1]:28028", ("::1", 28028)),
-    ],
-)
+    ("text", "expected"), [("", ("localhost", 28028)), ("10.0.0.7:28000", ("10.0.0.7", 28000)), ("[::1]:28028", ("::1", 28028))]
+)  # fmt: skip
 def test_the_address_is_that_of_nccl(text: str, expected: tuple[str, int]) -> None:
     assert expected == address_of(text)
 

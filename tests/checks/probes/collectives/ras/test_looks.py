@@ -9,7 +9,7 @@ import pytest
 
 from checks.model import Value
 from checks.probes.collectives.ras.client import Reach
-from checks.probes.collectives.ras.progress import followed, measured, nobody, unconfirmed
+from checks.probes.collectives.ras.job import followed, measured, nobody, unconfirmed
 from checks.probes.collectives.ras.report import RasReport, read
 from tests.fakes.nccl_ras import FakeJob, job_of
 
@@ -67,17 +67,6 @@ def test_a_rank_that_stands_still_is_named_with_its_distance_and_time() -> None:
 
     assert ("rank 11 on 10.0.0.2 (GPU 3)",) == found["behind_ranks"]
     assert ("is behind the other ranks by 12 all-reduces and has not moved for 60 s",) == found["behind"]
-
-
-def test_a_hang_is_named_in_the_second_look_after_it_at_the_latest() -> None:
-    watching = Watching(job_of(8))
-    for at in (0.0, 15.0):
-        watching.job.step(times=50)
-        assert NOTHING == named(watching.look(at))
-    watching.job.step(3, times=2)  # after the look: rank 3 hangs at 15.1 s
-
-    assert NOTHING == named(watching.look(30.0))
-    assert ("rank 3 on 10.0.0.1 (GPU 3)",) == watching.look(45.0)["behind_ranks"]
 
 
 def test_short_intervals_find_it_as_well() -> None:
