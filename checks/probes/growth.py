@@ -43,8 +43,9 @@ class Growth:
         return total
 
     def changes(self, but: Collection[str] = ()) -> str:
-        """Every counter that changed, for the evidence."""
-        names = [name for name in self.after if self.before.get(name) != self.after[name] and name not in but]
+        """Every counter that changed or cannot be read, for the evidence."""
+        known = {name: now for name, now in self.after.items() if name not in but}
+        names = [name for name, now in known.items() if self.before.get(name) != now or now is None]
         return (
             ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
             or "unchanged"

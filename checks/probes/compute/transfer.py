@@ -99,8 +99,14 @@ def measure(
 ) -> Measurement:
     """The measurement from a torch device to others, in about `seconds` per direction."""
     count = buffer_bytes // bit_patterns.WORD_BYTES
-    down, up = to_device(device, count, seconds), from_device(device, count, seconds)
-    reached = {at: between(device, targets[at], count, seconds) for at in _in_turn(targets, device)}
+    host = pinned(bit_patterns.make(count, 0, "cpu"), device)
+    down = _send(host, _empty(count, device), seconds, device)
+    own_words = bit_patterns.make(count, 1, device)
+    up = _send(own_words, pinned(_empty(count, "cpu"), device), seconds, device, seed=1)
+    reached = {}
+    for at in _in_turn(targets, device):
+        words, target = bit_patterns.make(count, 2, device), targets[at]
+        reached[at] = _send(words, _empty(count, target), seconds, device, target, seed=2)
     links = [reached[at] for at in range(len(targets))]
     access = [reachable(device, target) for target in targets]
     names = tuple(f"GPU {index}" for index in range(len(targets)))
@@ -147,23 +153,6 @@ def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part
     return found
 
 
-def to_device(device: str, count: int, seconds: float) -> Link:
-    """From pinned host memory. The data is compared on the device with the formula."""
-    return _send(pinned(bit_patterns.make(count, 0, "cpu"), device), _empty(count, device), seconds, device)
-
-
-def from_device(device: str, count: int, seconds: float) -> Link:
-    """To pinned host memory. The data is compared on the host."""
-    return _send(
-        bit_patterns.make(count, 1, device), pinned(_empty(count, "cpu"), device), seconds, device, seed=1
-    )
-
-
-def between(device: str, target: str, count: int, seconds: float) -> Link:
-    """To another device, or within one. The data is compared there."""
-    return _send(bit_patterns.make(count, 2, device), _empty(count, target), seconds, device, target, seed=2)
-
-
 def pinned(tensor: Tensor, device: str) -> Tensor:
     """The tensor in memory that the GPU can read by itself; unchanged if the device is not a GPU."""
     return tensor.pin_memory() if is_cuda(device) else tensor
@@ -181,7 +170,7 @@ def reachable(device: str, target: str) -> int:
 def _send(
     source: Tensor, target: Tensor, seconds: float, device: str, other: str | None = None, seed: int = 0
 ) -> Link:
-    """Copies with all bits flipped between two copies; each is compared completely where it arrives."""
+    """Copies with all bits flipped between two copies; each is compared completely where it arrives: on a device with the formula."""
     link, flipped = Link(), False
     target.copy_(source)  # the first copy sets up the path
     end = time.monotonic() + seconds

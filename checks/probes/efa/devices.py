@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check, lists_efa_devices
-from checks.model import Part, Scope, Skip, Value
+from checks.check import Context, Measurement, check, lists_efa_devices
+from checks.model import Part, Scope, Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.libfabric import provider
 from checks.process import tool
@@ -99,7 +99,7 @@ def _read(path: Path) -> str:
     beside_job=True,
     holds=lists_efa_devices,
 )
-def devices(context: Context) -> Measurement | Skipped:
+def devices(context: Context) -> Measurement:
     """Counts the EFA devices that libfabric offers, and reads their ports' states.
 
     `rdm_domains` counts distinct domains (one a device), whatever the generation of libfabric, and the kernel's devices without
@@ -114,10 +114,7 @@ def devices(context: Context) -> Measurement | Skipped:
     settle_s = min(context.options.get("settle_s", 0.0), context.timeout_s * 0.7)
     expected = (context.instance.efa_devices if context.instance else None) or 1
     while True:
-        try:
-            said = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
-        except tool.ToolMissing as error:
-            return Skipped(Skip.TOOL_MISSING, str(error))
+        said = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
         waited_s = time.monotonic() - begun
         metrics = measured(said, name, kernel_devices(INFINIBAND))
         found = int(str(metrics["rdm_domains"])) - int(str(metrics["unoffered"]))

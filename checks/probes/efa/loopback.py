@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check, lists_efa_devices
-from checks.model import Part, Scope, Skip
+from checks.check import CheckError, Context, Measurement, Resource, check, lists_efa_devices
+from checks.model import Part, Scope
 from checks.probes.efa import devices, fi_info
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
 from checks.process.tool import ToolMissing
@@ -39,7 +39,7 @@ LARGEST, SMALL = 1 << 20, 256  # the first size of a run, 64 bytes, has the hand
     uses=(Resource.NETWORK,),
     holds=lists_efa_devices,
 )
-def loopback(context: Context) -> Measurement | Skipped:
+def loopback(context: Context) -> Measurement:
     """Runs fi_pingpong on each device from this node to itself, with the data compared.
 
     One entry a device: `device_faults` is "ok" or the reason, and where every device failed that is the node's, in
@@ -49,13 +49,10 @@ def loopback(context: Context) -> Measurement | Skipped:
     """
     name = provider()
     ends = time.monotonic() + context.timeout_s * 0.85
-    try:
-        names = domains(name, context.timeout_s * 0.2)
-        each_s = context.options.get("each_s", 10.0)
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            runs = list(pool.map(lambda domain: _run(name, domain, each_s, ends), names))
-    except ToolMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    names = domains(name, context.timeout_s * 0.2)
+    each_s = context.options.get("each_s", 10.0)
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        runs = list(pool.map(lambda domain: _run(name, domain, each_s, ends), names))
     return judged_apart(name, names, runs)
 
 

@@ -6,14 +6,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from checks.check import Basis, CheckError, Context, Measurement, Skipped, check, lists_efa_devices
+from checks.check import Basis, CheckError, Context, Measurement, check, lists_efa_devices
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
-from checks.model import Part, Scope, Skip
+from checks.model import Part, Scope
 from checks.model_details import Contents
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
 from checks.probes.efa.loopback import LARGEST, SMALL
-from checks.process.tool import ToolMissing
 from checks.roster import Member
 
 ASK_S = 2.0
@@ -37,7 +36,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     serial=True,
     holds=holds,
 )
-def pingpong(context: Context) -> Measurement | Skipped:
+def pingpong(context: Context) -> Measurement:
     """Runs fi_pingpong from this node to the next one of the ring, with the data compared.
 
     Every node is a server for the one before it and a client of the one after it, so that every pair of neighbours is
@@ -54,9 +53,6 @@ def pingpong(context: Context) -> Measurement | Skipped:
         servers += _serve(name, names, ends)
         _say(context, "ports", json.dumps({d: s.port for d, s in zip(names, servers, strict=True)}))
         return _measure(context, name, names, ends, servers)
-    except ToolMissing as error:
-        _say(context, "ports", json.dumps({"error": str(error)}))
-        return Skipped(Skip.TOOL_MISSING, str(error))
     except CheckError as error:
         _say(context, "ports", json.dumps({"error": str(error)[:500]}))
         raise

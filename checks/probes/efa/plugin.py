@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists
-from checks.model import Part, Scope, Skip
+from checks.check import CheckError, Context, Measurement, check, lists
+from checks.model import Part, Scope
 from checks.process import tool
 from checks.value_types import listed
 
@@ -55,17 +55,14 @@ class Plugin:
     part=Part.EFA,
     holds=lists("plugins"),
 )
-def plugin(context: Context) -> Measurement | Skipped:
+def plugin(context: Context) -> Measurement:
     """Reads the versions of libfabric, the EFA installer, the aws-ofi-nccl plugin and NCCL.
 
     Versions as numbers are major * 10^6 + minor * 10^3 + patch: 1016002 is 1.16.2; 0 is "absent". `plugins` are the
     files that NCCL may load, the first on its search path first; a null in `plugin_numbers` is a file without a version
     in it. `nccl` is what libnccl.so.2 says of itself, "absent" where the loader finds none (it may be within torch).
     """
-    try:
-        said = tool.run(("fi_info", "--version"), context.timeout_s * 0.5)
-    except tool.ToolMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    said = tool.run(("fi_info", "--version"), context.timeout_s * 0.5)
     libfabric = _LIBFABRIC.search(said.stdout)
     if libfabric is None or not said.whole or said.code:
         raise CheckError(f"the output of fi_info --version has no version: {said.account()[:500]}")

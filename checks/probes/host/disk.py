@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
-from checks.model import Profile, Scope, Skip
+from checks.check import CheckError, Context, Measurement, Resource, check
+from checks.model import Profile, Scope
+from checks.probes.host.system import space_of
 from checks.process import tool
 from checks.value_types import listed
 
@@ -56,7 +57,7 @@ class Job:
     profiles=(Profile.STANDARD, Profile.DEEP),
     uses=(Resource.DISK,),
 )
-def disk_io(context: Context) -> Measurement | Skipped:
+def disk_io(context: Context) -> Measurement:
     """Writes and reads a file on the scratch disk with fio: bandwidth, random reads, and whether what comes back is right.
 
     `size_bytes` and `seconds` bound it, and a twentieth of what is free. `*_gbps` are 10^9 bytes/s, sequential, in blocks
@@ -67,18 +68,13 @@ def disk_io(context: Context) -> Measurement | Skipped:
     size = size_to_write(context.scratch, context.options.get("size_bytes", 256 * MIB))
     try:
         return measured(path, size, context.options.get("seconds", 2.0), context.timeout_s / 3)
-    except tool.ToolMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
     finally:
         path.unlink(missing_ok=True)
 
 
 def size_to_write(folder: Path, wanted: float) -> int:
     """Bytes, whole MiB. Raises CheckError if too little is free."""
-    try:
-        space = os.statvfs(folder)
-    except OSError as error:
-        raise CheckError(f"the space of {folder} cannot be read: {error.strerror}") from error
+    space = space_of(folder)
     free = space.f_bavail * space.f_frsize
     size = int(min(wanted, free * MOST_OF_FREE)) // MIB * MIB
     if size < LEAST_BYTES:

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
-from checks.model import Profile, Scope, Skip
+from checks.check import CheckError, Context, Measurement, Resource, check
+from checks.model import Profile, Scope
 from checks.model_details import Contents
 from checks.probes.host import system
 from checks.process import tool
@@ -108,7 +108,7 @@ def _last(text: str) -> str:
     uses=(Resource.CPU, Resource.MEMORY),
     holds=lambda _: (Contents("rounds", 1, less="failures"),),
 )
-def memory_stress(context: Context) -> Measurement | Skipped:
+def memory_stress(context: Context) -> Measurement:
     """Fills a share of the free memory with patterns by stress-ng and verifies what comes back.
 
     The share (`share`, at most `max_bytes`) is of what is free within the cgroup's limit too, so that nobody is killed
@@ -118,10 +118,7 @@ def memory_stress(context: Context) -> Measurement | Skipped:
     size = size_to_test(ROOT, context.options.get("share", 0.1), context.options.get("max_bytes", 4 << 30))
     workers = min(WORKERS, len(os.sched_getaffinity(0)))
     asked = ("--vm", str(workers), "--vm-bytes", str(size), "--vm-method", "all")
-    try:
-        ran, account = run_a_round(asked, seconds, context.timeout_s)
-    except tool.ToolMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    ran, account = run_a_round(asked, seconds, context.timeout_s)
     return memory_measurement(ran, size, account)
 
 
@@ -179,7 +176,7 @@ def memory_measurement(ran: StressRun, size: int, account: str) -> Measurement:
     profiles=(Profile.STANDARD, Profile.DEEP),
     uses=(Resource.CPU,),
 )
-def cpu_stress(context: Context) -> Measurement | Skipped:
+def cpu_stress(context: Context) -> Measurement:
     """Loads every CPU with stress-ng's arithmetic for a while and verifies the results.
 
     One worker a CPU that this process may use, for `seconds`. `failures` counts wrong results. `cpu_share` is the time
@@ -188,10 +185,7 @@ def cpu_stress(context: Context) -> Measurement | Skipped:
     """
     seconds = context.options.get("seconds", 5.0)
     workers = usable_cpus(ROOT)
-    try:
-        ran, account = run(("--cpu", str(workers)), "cpu", seconds, context.timeout_s)
-    except tool.ToolMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    ran, account = run(("--cpu", str(workers)), "cpu", seconds, context.timeout_s)
     return cpu_measurement(ran, workers, account)
 
 

@@ -154,7 +154,7 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
     except CgroupError as error:
         raise CheckError(str(error)) from error
     memory = parse_table(_read(root / "proc/meminfo"), "proc/meminfo")
-    disk, shm = _space(scratch), shared_memory(root / "dev/shm")
+    disk, shm = space_of(scratch), shared_memory(root / "dev/shm")
     return {
         **memory_metrics(memory, limits),
         "cpus": float(affinity) if limits.cpus is None else min(float(affinity), limits.cpus),
@@ -316,10 +316,11 @@ def shared_memory(folder: Path) -> os.statvfs_result:
     """The space of /dev/shm. Raises CheckError, which says how a container gets one."""
     if not folder.exists():
         raise CheckError(f"there is no {folder}; a container gets one with --ipc=host or --shm-size=8g")
-    return _space(folder)
+    return space_of(folder)
 
 
-def _space(folder: Path) -> os.statvfs_result:
+def space_of(folder: Path) -> os.statvfs_result:
+    """The space of the filesystem. Raises CheckError."""
     try:
         return os.statvfs(folder)
     except OSError as error:

@@ -106,14 +106,6 @@ def test_a_warning_is_kept_with_its_line() -> None:
     assert "2: Accept failed" == warning.shown
 
 
-def test_nccl_is_told_to_log_what_is_needed(tmp_path: Path) -> None:
-    """A user's level WARN would leave the file without a proof; INFO's subsystems are those that are read."""
-    made = nccl_log.environment({"NCCL_DEBUG": "WARN", "NCCL_DEBUG_SUBSYS": "COLL"}, tmp_path)
-
-    assert ("INFO", "INIT,NET,GRAPH") == (made["NCCL_DEBUG"], made["NCCL_DEBUG_SUBSYS"])
-    assert str(tmp_path) in made["NCCL_DEBUG_FILE"]
-
-
 def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later it would be read no more: here the group fails, and the variables are there."""
     import torch

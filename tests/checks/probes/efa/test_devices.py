@@ -85,19 +85,6 @@ def test_only_amazons_devices_count(tmp_path: Path) -> None:
     assert ["rdmap1s0"] == [device.name for device in devices.kernel_devices(tmp_path)]
 
 
-@pytest.mark.parametrize(("text", "state"), [("4: ACTIVE", 4), ("1: DOWN", 1), ("", None), ("ACTIVE", None)])
-def test_a_ports_state_is_the_kernels_number(text: str, state: int | None) -> None:
-    """What is no number is unknown."""
-    assert state == devices.parse_state(text)
-
-
-def test_the_worst_port_is_the_devices_state() -> None:
-    """One that is unknown is worse than one that is down: nobody can tell."""
-    assert [4, 1, None, None] == [
-        devices.Device("d", "", states).state for states in ((4, 4), (4, 1), (1, None), ())
-    ]
-
-
 def test_lifespan_is_no_counter() -> None:
     """It is a polling period, and may change."""
     found = counters.compared({"d": COUNTERS}, {"d": {**COUNTERS, "lifespan": 5}})

@@ -48,13 +48,6 @@ def test_what_is_no_whole_output_is_refused(text: str) -> None:
         fi_info.parse(text)
 
 
-def test_a_device_printed_in_part_is_unlike_the_others() -> None:
-    """The cut fell between two of its blocks."""
-    text = endpoints(NAMES[:2], 3) + endpoints(NAMES[2:], 2)
-
-    assert ("rdmap81s0",) == fi_info.unlike(fi_info.parse(text), "efa")
-
-
 @pytest.mark.parametrize(
     ("text", "number"),
     [

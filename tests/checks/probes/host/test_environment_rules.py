@@ -101,19 +101,6 @@ def test_limits(world: LintContext, expected: list[str]) -> None:
     assert harm(world, {}) == expected
 
 
-@pytest.mark.parametrize(
-    ("world", "places"),
-    [
-        (replace(WORLD, memlock_bytes=64 << 10), ("LimitMEMLOCK=infinity", "--ulimit memlock=-1")),
-        (replace(WORLD, nofile=1024), ("LimitNOFILE=1048576", "--ulimit nofile=1048576")),
-    ],
-)
-def test_a_limit_is_raised_where_the_job_gets_it(world: LintContext, places: tuple[str, str]) -> None:
-    """A limit that is raised in a shell is the shell's."""
-    (fault,) = lint({}, world)
-    assert "not for your shell" in fault.why and all(place in fault.why for place in places)
-
-
 def test_nccls_file_is_read() -> None:
     """Comments, blanks, and lines that set nothing."""
     assert parse_file("# x\nNCCL_ALGO = Ring # why\n\nNCCL_PROTO=LL\nnonsense\n=1\n") == {
