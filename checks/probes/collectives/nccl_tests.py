@@ -8,6 +8,7 @@ checks.explain.unread_lines) are removed.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,21 +99,17 @@ def tests(context: Context) -> Measurement | Skipped:
         )
     wanted = PROGRAMS[: int(context.options.get("programs", 1))]
     find(wanted[0])
-    installed = [name for name in wanted if _is_installed(name)]
+    installed = []
+    for name in wanted:
+        with contextlib.suppress(ToolMissing):
+            find(name)
+            installed.append(name)
     share_s = 0.95 * context.timeout_s / len(installed)
     said = [run((name, *_arguments(context, gpus)), share_s) for name in installed]
     runs = [_read(name, one) for name, one in zip(installed, said, strict=True)]
     metrics = {**nccl_tests_result.metrics(runs, gpus), "programs_missing": len(wanted) - len(installed)}
     lacking = "".join(f"not installed: {name}\n" for name in wanted if name not in installed)
     return Measurement(metrics, lacking + "\n".join(one.account() for one in said))
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        find(name)
-    except ToolMissing:
-        return False
-    return True
 
 
 def _arguments(context: Context, gpus: int) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ _SCRIPT = re.compile(
     r"Starting (?:server|client)\.\.\.$|(?:Server|Client) Log:$|Localhost fi_pingpong test: Attempt \d"
 )
 _LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
+UNNAMED = Complete("the provider is unknown: tcp prints the same table. Include the command line with -p efa")
 _ASKED = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
 
 
@@ -112,19 +113,10 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
     over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
     title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
     part = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
-    doubts = (
-        []
-        if ran
-        else [
-            Complete(
-                "the provider is unknown: tcp prints the same table. Include the command line with -p efa"
-            )
-        ]
-    )
     numbered = enumerate(text.splitlines(), 1)
     table = {number for number, line in numbered if HEADER.match(line) or ROW.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
-    unread = (*doubts, *_doubts(text, tables, asked))
+    unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, asked))
     return Reading(Kind.FI_PINGPONG, title, (part,), unread, understood=understood)
 
 

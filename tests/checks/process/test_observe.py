@@ -10,6 +10,7 @@ import pytest
 from checks.check import Check, CheckError, Context, Measurement, Skipped, check
 from checks.model import Declared, Outcome, Profile, Scope, Skip
 from checks.process.observe import probe
+from checks.process.tool import ToolMissing
 from checks.roster import Roster
 from tests.exchanges import access
 
@@ -70,11 +71,15 @@ def test_everything_else_is_errored(result: object, said: str) -> None:
     assert said in row.reason
 
 
-def test_a_skip_keeps_its_reason() -> None:
+@pytest.mark.parametrize(
+    ("result", "skip"),
+    [(Skipped(Skip.NOT_PERMITTED, "why"), Skip.NOT_PERMITTED), (ToolMissing("why"), Skip.TOOL_MISSING)],
+)
+def test_a_skip_keeps_its_reason(result: object, skip: Skip) -> None:
     """The policy decides whether it is accepted."""
-    row = probe(doing(Skipped(Skip.NOT_PERMITTED, "no CAP_SYSLOG")), CONTEXT, "n")
+    row = probe(doing(result), CONTEXT, "n")
 
-    assert (Outcome.SKIPPED, Skip.NOT_PERMITTED, "no CAP_SYSLOG") == (row.outcome, row.skip, row.reason)
+    assert (Outcome.SKIPPED, skip, "why") == (row.outcome, row.skip, row.reason)
 
 
 def test_evidence_is_bounded() -> None:
