@@ -123,7 +123,8 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
 
 def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     gating = verbs.add_parser(
-        "gate", help="run the checks, decide, then start COMMAND once every host has the pass"
+        "gate",
+        help="run the checks, decide, then start COMMAND, if there is one, once every host has the pass",
     )
     gating.add_argument("--bundle", type=Path, required=True)
     gating.add_argument(
@@ -265,12 +266,10 @@ def _gate(arguments: argparse.Namespace) -> int:
         from checks.runner.node_context import PlaceError
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    if not command:
-        say("checks gate: no command. Give it after --.")
-        return Exit.REJECTED
     node_context, token = _node_context(arguments), attempt()
     try:
-        require_removable(node_context.key_path)
+        if command:
+            require_removable(node_context.key_path)
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
     terms = gate.GateOptions(
@@ -291,6 +290,8 @@ def _gate(arguments: argparse.Namespace) -> int:
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
         answer = gate.LaunchPermit(None)
+    if not command:
+        return Exit.GO
     try:
         gate.start(node_context, token, arguments.out, command, answer)
     except OSError as error:

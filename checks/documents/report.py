@@ -35,6 +35,8 @@ from checks.value_types import SPARSE, DecodeError, Range
 NODE_REPORT_BYTES = 1024 * 1024
 REPORT_BYTES = 512 * 1024 * 1024
 
+MERGED_FILE = "health_check_metrics.json"
+
 # A file that also has the tables of another tool holds the report under this key (tasks/render/seed_report.py).
 WRAPPED = "prelaunch_report"
 Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
@@ -42,7 +44,7 @@ Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
 
 @dataclass(frozen=True)
 class ReportFile:
-    """The content of `health_check_metrics.json`."""
+    """The content of MERGED_FILE."""
 
     schema_version: Version
     gate_id: str

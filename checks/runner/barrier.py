@@ -43,30 +43,39 @@ class NodeBarrier:
         said = self.put(f"{barrier}/{self.node_context.node}", objection or OK, deadline)
         if objection or said:
             return objection or said
-        notes = self._arrivals(barrier, deadline, min(deadline + patience_s, until))
+        notes = self.arrivals(barrier, OK, deadline, min(deadline + patience_s, until))
         if said := next((note for note in notes.values() if note not in (None, OK)), ""):
             return said
         late = [name for name, note in notes.items() if note is None]
         return f"{late[0]} did not reach the barrier '{barrier}' in time" if late else ""
 
-    def _arrivals(self, barrier: str, deadline: float, last: float) -> dict[str, str | None]:
-        """The notes of all nodes, or an objection at once. The first node that is late is waited for as long as it answers, until
-        `last`.
+    def arrivals(self, barrier: str, alike: str, deadline: float, last: float) -> dict[str, str | None]:
+        """The notes of all nodes, or one that is not `alike` at once. The first node that is late is waited for as long as it answers,
+        until `last`.
         """
         members = self.node_context.roster.members
         keys = [f"{barrier}/{member.name}" for member in members]
-        notes = self.get_all(keys, deadline, OK)
-        while not any(note not in (None, OK) for note in notes) and None in notes and time.monotonic() < last:
-            if not self._answers(members[notes.index(None)], last):
+        notes = self.get_all(keys, deadline, alike)
+        while (
+            not any(note not in (None, alike) for note in notes) and None in notes and time.monotonic() < last
+        ):
+            if not self._answers(members[notes.index(None)], self.node_context.bundle.network_s, last):
                 break
-            again = self.get_all(keys, min(last, time.monotonic() + LOOK_S), OK)
+            again = self.get_all(keys, min(last, time.monotonic() + LOOK_S), alike)
             # A first node that fell silent meanwhile takes nothing back.
             notes = [new if new is not None else old for new, old in zip(again, notes, strict=True)]
         return dict(zip((member.name for member in members), notes, strict=True))
 
-    def _answers(self, member: Member, last: float) -> bool:
-        """Whether the node's responder answers within `network_s`, and before `last`."""
-        deadline = min(time.monotonic() + self.node_context.bundle.network_s, last)
+    def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
+        """A note of the node: waited for `patience_s`, and as long as the node answers within that time, until `last`."""
+        note = self.get(key, min(time.monotonic() + patience_s, last))
+        while note is None and self._answers(member, patience_s, last):
+            note = self.get(key, min(time.monotonic() + LOOK_S, last))
+        return note
+
+    def _answers(self, member: Member, patience_s: float, last: float) -> bool:
+        """Whether the node's responder answers within `patience_s`, and before `last`."""
+        deadline = min(time.monotonic() + patience_s, last)
         while True:
             try:
                 ask(member, self.access, Op.HELLO, _patience_s(deadline))

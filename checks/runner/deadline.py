@@ -26,6 +26,8 @@ CLOSING_SHARE = 0.25
 END_S, END_SHARE = 2.0, 0.125
 LEAST_S = 0.5  # a check that has less time left than this is not started
 ANSWER_S = 5.0  # from the deadline to the verdict
+# Judgement: a busy machine or a slow shared file system takes many seconds for a file, and only one that hangs takes longer.
+WRITE_S = 30.0
 
 
 class CheckProgress(str, Enum):

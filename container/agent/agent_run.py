@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from checks.documents.answer import ANSWER, ASKING
-from checks.documents.report import dump_plain
+from checks.documents.report import MERGED_FILE, dump_plain
 from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Service
 from checks.exit_codes import Exit
@@ -27,7 +27,6 @@ from container.agent.host_work import Ended
 from container.agent.hosts import roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
 from container.agent.image import image_fault
-from container.agent.merged_report import NAME, Attempt
 from container.agent.settings import Settings, Verb
 from container.agent.signals import Signals
 
@@ -51,7 +50,7 @@ def reject(root: Path, reason: str) -> None:
 def live(settings: Settings, signals: Signals) -> int:
     """Run from the bundle to the exit code. Whatever happens, a record is left and, if something went wrong, the reason."""
     become_subreaper()
-    for stale in (exit_record.failure_path(settings.root), settings.out / NAME):
+    for stale in (exit_record.failure_path(settings.root), settings.out / MERGED_FILE):
         _remove(stale)  # of a life before this one
     number = uuid.uuid4().hex
     record = Record(UNKNOWN, number, settings.node or os.uname().nodename, now())
@@ -126,24 +125,11 @@ def _attempt(
         return record, outlets, host_work.interrupted(context.signals)
     if bundle is None or _bare(settings):
         return record, outlets, _execute(context, record)
-    agents = tuple(
-        check_command.agent(context, name, called.members[name].address)
-        for name in hosts.names
-        if name not in absent
-    )
-    attempt = Attempt(
-        bundle,
-        record.attempt,
-        hosts.node,
-        hosts.names,
-        agents,
-        responder,
-        context.access,
-        called,
-        settings.out,
-    )
-    told = outlets.teller.tell if _only_the_log(settings) else lambda: None
-    return record, outlets, host_work.check(context, attempt, bundle, told)
+    whole = outlets.teller.tell if _only_the_log(settings) else lambda: None
+    ended = host_work.check(context, record.attempt, bundle, whole)
+    if ended.code and called.alone:
+        ended = replace(ended, reason=f"{ended.reason}; {called.alone}")
+    return record, outlets, ended
 
 
 def _execute(context: AgentContext, record: Record) -> Ended:
@@ -221,7 +207,7 @@ def _forget(folder: Path, node: str, first: bool) -> None:
     """Remove what an earlier start left: a launcher may give a container that starts again the same token, and that proves nothing."""
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
     own += [folder / kind / node for kind in ("started", "failure", ASKING)]
-    for stale in (*own, folder / NAME, folder / ANSWER) if first else own:
+    for stale in (*own, folder / MERGED_FILE, folder / ANSWER) if first else own:
         _remove(stale)
 
 
@@ -233,7 +219,7 @@ def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
     whole = folder == settings.out
     if settings.upload == LOG:
         top = PurePath() if whole else PurePath(record.attempt)
-        return Mirror(folder, LOG, whole, LogFiles((gate, record.attempt, record.node), top, NAME))
+        return Mirror(folder, LOG, whole, LogFiles((gate, record.attempt, record.node), top, MERGED_FILE))
     place = f"{settings.upload.rstrip('/')}/{gate}"
     return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
 

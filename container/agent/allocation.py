@@ -24,9 +24,9 @@ from checks import bundle as bundles
 from checks import cli as checks_cli
 from checks.bundle import Bundle
 from checks.documents.hostlist import HostListError, expand
-from checks.documents.report import load
+from checks.documents.report import MERGED_FILE, load
 from checks.exchange import secret_key
-from checks.exit_codes import Exit
+from checks.exit_codes import EXIT_CODES, Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide, failed_nodes
@@ -37,7 +37,6 @@ from checks.runner import single_node
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from container.agent import cli as agent_cli
-from container.agent.merged_report import NAME
 
 JOIN_S = 60.0
 LOOK_S = 0.1
@@ -132,7 +131,7 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     if not first:
         return code
     secret_key.remove(folder / "in" / secret_key.FILE)
-    return _show(folder / "out" / NAME, bundle, names, code, verbose=arguments.verbose)
+    return _show(folder / "out" / MERGED_FILE, bundle, names, code, verbose=arguments.verbose)
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def _set_environment(folder: Path, start: _Start, *, listed: bool) -> None:
 
 
 def _show(path: Path, bundle: Path, names: Sequence[str], code: int, *, verbose: bool) -> int:
-    """Print the verdict on the merged report, and the line for the next srun. Returns the exit code."""
+    """Print where the merged report is, whose verdict the checks printed, and the line for the next srun. Returns the exit code."""
     try:
         report: Report = load(path.read_bytes())
         rules = bundles.load(bundle.read_bytes()).policy
@@ -222,7 +221,7 @@ def _show(path: Path, bundle: Path, names: Sequence[str], code: int, *, verbose:
     if verbose:
         say("\n".join(person_options.lines_of(report)))
     verdict = decide(report, rules, builtin())
-    shown = single_node.show(verdict, "text")
+    shown = EXIT_CODES[verdict.answer]
     print(f"report: {path}")
     without = excluded(verdict, names, [found.name for found in report.nodes])
     if without:

@@ -84,9 +84,8 @@ def arguments(context: AgentContext) -> tuple[str, ...]:
     settings, scratch = context.settings, context.scratch
     if settings.verb is Verb.EXEC:
         return filled(settings)
-    verb = "gate" if settings.verb is Verb.GATE else "run"
     common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out.absolute()))
-    argv = [settings.python or sys.executable, "-m", "checks", verb, *common]
+    argv = [settings.python or sys.executable, "-m", "checks", "gate", *common]
     if settings.verb is Verb.GATE:
         argv += ["--confirm", str(scratch / "pass.json")] if context.has_pass else []
         argv += ["--pooled"] if context.has_pass and settings.pooled else []

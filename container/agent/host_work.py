@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
@@ -21,12 +22,10 @@ from container.agent.answers import Answers
 from container.agent.check_command import AgentContext
 from container.agent.files.exit_record import say
 from container.agent.machine import dcgm_host_engine, pool_token
-from container.agent.merged_report import Attempt, Settlement
 from container.agent.settings import Verb
 from container.agent.signals import Signals
 
 START_S = 10.0  # Python starts within them on a busy host; the checks' own clock begins then
-SETTLE_S = 15.0  # how long reports may take to come together after a signal, of SageMaker's 120 s
 
 
 @dataclass(frozen=True)
@@ -60,49 +59,50 @@ def execute(context: AgentContext, token: str) -> Ended:
     return Ended(code, f"the command ended with exit code {code}" if code else "")
 
 
-def check(context: AgentContext, attempt: Attempt, bundle: Bundle, whole: Callable[[], None]) -> Ended:
-    """The checks and, with a command, the gate in front of it. `whole` is called once the report is."""
-    signals, settlement = context.signals, Settlement(attempt, whole)
-    environment = check_command.environment(
-        context, attempt.token, as_started(os.environ), _pool_token(context)
-    )
+def check(context: AgentContext, token: str, bundle: Bundle, whole: Callable[[], None]) -> Ended:
+    """The gate and, if there is one, the command behind it. `whole` is called once the verdict is there."""
+    signals, settings, folder = context.signals, context.settings, context.settings.out / token
+    environment = check_command.environment(context, token, as_started(os.environ), _pool_token(context))
     if done := dcgm_host_engine.ensure(bundle.declared.gpus_per_node):
         say(done)
-    asks = context.settings.verb is Verb.GATE and context.settings.ask_s
-    source = context.settings.answers if asks else ""
-    answers = Answers(source, context.gate_id, attempt.folder, attempt.node)
+    source = settings.answers if settings.verb is Verb.GATE and settings.ask_s else ""
+    node = context.hosts.node
+    answers = Answers(source, context.gate_id, folder, node)
     try:
-        patience_s = context.settings.patience_s
-        overdue = _overdue(attempt, time.monotonic() + bundle.deadline_s + ANSWER_S + START_S)
+        answer_by = time.monotonic() + bundle.deadline_s + ANSWER_S + START_S
         code = supervisor.run(
-            check_command.arguments(context), environment, signals, patience_s, context.scratch, overdue
+            check_command.arguments(context),
+            environment,
+            signals,
+            settings.patience_s,
+            context.scratch,
+            _Watch(folder, node, answer_by, whole).overdue,
         )
     except OSError as error:
-        settlement.finish(f"its checks could not be started: {error}")
         return Ended(Exit.CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
     finally:
         answers.close()
-    settlement.finish(_last_words(code, signals, attempt))
-    begun = time.monotonic()
-    answer = settlement.wait(
-        lambda: bool(signals.number) and time.monotonic() - max(begun, signals.at) > SETTLE_S
-    )
     if signals.number:
         return interrupted(signals)
-    if context.settings.verb is Verb.GATE:
-        return _after_gate(code, attempt)
-    if code == 0:
-        return Ended(answer.code, answer.said if answer.code else "")
-    rejected = code == Exit.REJECTED
-    worst = Exit.REJECTED if rejected else Exit.NO_GO if answer.code == Exit.NO_GO else Exit.CANNOT_TELL
-    return Ended(worst, f"the checks ended with exit code {code}; {answer.said}")
+    return _after_gate(code, folder, node, settings.verb)
 
 
-def _overdue(attempt: Attempt, answer_by: float) -> Callable[[], bool]:
-    """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
-    node, folder = attempt.node, attempt.folder
-    answers = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
-    return lambda: time.monotonic() > answer_by and not any(path.exists() for path in answers)
+class _Watch:
+    """Sees from the files of a host's gate how far that is."""
+
+    def __init__(self, folder: Path, node: str, answer_by: float, whole: Callable[[], None]) -> None:
+        self._verdict = folder / "verdicts" / f"{node}.json"
+        self._ends = (folder / "started" / node, folder / "failure" / node)
+        self._answer_by, self._whole = answer_by, whole
+        self._has_verdict = False
+
+    def overdue(self) -> bool:
+        """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
+        if not self._has_verdict and self._verdict.exists():
+            self._has_verdict = True
+            self._whole()
+        late = time.monotonic() > self._answer_by and not self._has_verdict
+        return late and not any(path.exists() for path in self._ends)
 
 
 def _pool_token(context: AgentContext) -> str:
@@ -119,19 +119,18 @@ def _pool_token(context: AgentContext) -> str:
     return pool_token.find(cache, checked_by)
 
 
-def _after_gate(code: int, attempt: Attempt) -> Ended:
-    """The command's own exit code, or the gate's if the command did not start."""
-    if (attempt.folder / "started" / attempt.node).exists():
+def _after_gate(code: int, folder: Path, node: str, verb: Verb) -> Ended:
+    """The command's own exit code, or the gate's if no command started."""
+    if (folder / "started" / node).exists():
         return Ended(code, f"the command ended with exit code {code}" if code else "")
+    if verb is Verb.CHECK and code == Exit.GO:
+        return Ended(Exit.GO, "")
     try:
-        said = (attempt.folder / "failure" / attempt.node).read_text(errors="replace").strip()
+        said = (folder / "failure" / node).read_text(errors="replace").strip()
     except OSError:
-        said = f"the gate ended with exit code {code} and left no reason"
+        said = f"cannot_tell: the checks ended with exit code {code} and left no reason"
+        if verb is Verb.CHECK and code != Exit.REJECTED:
+            code = Exit.CANNOT_TELL
+    if verb is Verb.CHECK:
+        return Ended(code, said)
     return Ended(code or Exit.CANNOT_TELL, f"the command was not started: {said}")
-
-
-def _last_words(code: int, signals: Signals, attempt: Attempt) -> str:
-    if signals.number:
-        return f"its agent was ended by {signals.name}"
-    started = (attempt.folder / "started" / attempt.node).exists()
-    return f"its checks ended with exit code {code}" if code and not started else ""

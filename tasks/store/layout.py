@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from checks.documents.report import MERGED_FILE
+
 # The folders of a store.
 GATES, RECORDS, NODES, PAGES = "gates", "records", "nodes", "pages"
 LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
@@ -15,7 +17,7 @@ RUNS, REMEDIATION, COMMISSIONS = "runs", "remediation", "commissions"
 MONITORING, FLEET = "monitoring", "fleet"
 STORE_ID_KEY = "store-id"
 
-REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
+REPORT_FILE, VERDICT_FILE = MERGED_FILE, "verdict.json"
 POLICY_FILE, REQUEST_FILE = "policy.json", "request.json"
 
 

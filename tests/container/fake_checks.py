@@ -1,9 +1,9 @@
-"""A fake interpreter: `-m checks run` and `-m checks gate` make a report up instead of measuring.
+"""A fake interpreter: `-m checks gate` makes a report up instead of measuring. The gate itself is the real one.
 
 FAKE says what it plays: healthy | wrong (a check that the policy fails) | silent (no report, exit code 7) |
 hang (an incomplete report, then nothing until SIGTERM) | stubborn (the same, and SIGTERM is ignored) | orphan
 (healthy, and leaves a process behind) | asks (healthy, and its gate holds for an answer to gate FAKE_GATE). FAKE_<NODE>
-with "-" and "." as "_" says it for one node. `gate` starts the command unless it plays wrong or silent.
+with "-" and "." as "_" says it for one node.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 from checks.documents.answer import ASKING, AnswerWord, wait_for_answer
 from checks.documents.report import NodeReport, dump_plain
+from checks.exit_codes import Exit
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
 from checks.process.whole_file import write_whole
+from checks.runner.in_job import gate
+from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import now
 from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.culprit.rows import row
 from tests.planned_contents import with_contents
-
-NO_GO, CANNOT_TELL = 1, 3
 
 
 def play(argv: Sequence[str]) -> int | list[str]:
@@ -59,27 +62,35 @@ def play(argv: Sequence[str]) -> int | list[str]:
     write_report(node_context, attempt, part)
     if part == "orphan":
         subprocess.Popen((sys.executable, "-c", "import time; time.sleep(600)"), start_new_session=True)
-    if words[3] != "gate":
-        return 0
-    code = gate(attempt, node, part, float(option("--ask-s")) if "--ask-s" in words else 0.0)
-    return code or words[words.index("--") + 1 :]
-
-
-def gate(attempt: Path, node: str, part: str, seconds: float) -> int:
-    """What the gate leaves: 0 if the command is to start."""
-    write_whole(attempt / "verdicts" / f"{node}.json", b"{}\n")
-    if part == "wrong":
-        write_whole(attempt / "failure" / node, b"no_go: it is played to be wrong\n")
-        return NO_GO
+    command = words[words.index("--") + 1 :] if "--" in words else []
     if part == "asks":
-        write_whole(attempt / ASKING / node, b"ask: it is played to be unsure\n")
-        answer = wait_for_answer(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
-        (attempt / ASKING / node).unlink()
-        if answer is None or answer.word is not AnswerWord.LAUNCH:
-            write_whole(attempt / "failure" / node, f"refused: {answer}\n".encode())
-            return NO_GO
+        return _asking(attempt, node, float(option("--ask-s"))) or command
+    journal = SimpleNamespace(data=(attempt / "nodes" / f"{node}.json").read_bytes())
+    with (
+        patch.object(gate, "run_beside", lambda *_: journal),
+        patch.object(gate, "become_subreaper", lambda adopt=True: None),
+        patch.object(gate, "end_left", lambda node_context: None),
+    ):
+        answer = gate.gate(node_context, attempt.name, out, gate.GateOptions())
+    if isinstance(answer, Refusal):
+        gate.write_failure(node_context, attempt.name, out, answer)
+        return answer.code
+    if command:
+        write_whole(attempt / "started" / node, b"")
+    return command or 0
+
+
+def _asking(attempt: Path, node: str, seconds: float) -> int:
+    """What a gate leaves that holds for an answer: 0 if the command is to start."""
+    write_whole(attempt / "verdicts" / f"{node}.json", b"{}\n")
+    write_whole(attempt / ASKING / node, b"ask: it is played to be unsure\n")
+    answer = wait_for_answer(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
+    (attempt / ASKING / node).unlink()
+    if answer is None or answer.word is not AnswerWord.LAUNCH:
+        write_whole(attempt / "failure" / node, f"refused: {answer}\n".encode())
+        return Exit.NO_GO
     write_whole(attempt / "started" / node, b"")
-    return 0
+    return Exit.GO
 
 
 def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:

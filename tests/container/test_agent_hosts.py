@@ -85,8 +85,7 @@ def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
 
     assert [3, 3] == [each.code for each in ended]
     assert ended[0].record["attempt"] != ended[1].record["attempt"]
-    (path,) = ended[1].out.rglob("health_check_metrics.json")
-    assert "it has another key, or belongs to another gate" in path.read_text()
+    assert "it has another key, or belongs to another gate" in ended[1].failure
 
 
 def test_one_bad_host_is_a_no_go_for_both(tmp_path: Path) -> None:
@@ -105,7 +104,6 @@ def test_a_host_that_never_came_is_missing(tmp_path: Path) -> None:
         ended = first.wait()
 
     assert (3, [HOSTS[1]], 1) == (ended.code, ended.record["missing"], len(ended.merged.nodes))
-    assert any("roll call" in line for line in ended.merged.collection)
 
 
 def test_a_host_that_finds_nobody_leaves_a_report_under_its_own_token(tmp_path: Path) -> None:
@@ -118,7 +116,7 @@ def test_a_host_that_finds_nobody_leaves_a_report_under_its_own_token(tmp_path: 
 
     assert (3, False) == (ended.code, (ended.out / "health_check_metrics.json").exists())
     assert (attempt / "nodes" / f"{HOSTS[1]}.json").exists()
-    assert "did not answer the roll call" in (attempt / "health_check_metrics.json").read_text()
+    assert "did not answer the roll call" in ended.failure
 
 
 def test_a_job_that_is_stopped_while_hosts_are_awaited(tmp_path: Path) -> None:
@@ -136,9 +134,10 @@ def test_a_job_that_is_stopped_while_hosts_are_awaited(tmp_path: Path) -> None:
 def test_nodes_of_a_launchers_roster_may_share_an_address(tmp_path: Path) -> None:
     """The hosts still agree on a token, each agent on a port of its own; the roster stays the launcher's."""
     python, port = fake_python(tmp_path), free_port()
-    members = [{"name": name, "address": "127.0.0.1", "probe_port": 4001} for name in ("n-0", "n-1")]
+    probes = free_port()
+    members = [{"name": f"n-{at}", "address": "127.0.0.1", "probe_port": probes + at} for at in range(2)]
     (tmp_path / "roster.json").write_text(
-        json.dumps({"members": members, "rendezvous_port": 4002, "interface": "lo"})
+        json.dumps({"members": members, "rendezvous_port": probes + 2, "interface": "lo"})
     )
     given = {"PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "PRELAUNCH_PORT": str(port)}
     roots = [make_root(tmp_path, make_bundle(nodes=2), current=name) for name in ("n-0", "n-1")]

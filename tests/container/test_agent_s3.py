@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
-from checks.documents.report import load
+from checks.documents.report import load, load_node
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
 
 BUCKET = "prelaunch-test"
@@ -97,7 +97,7 @@ def test_what_sigterm_cut_short_is_uploaded(tmp_path: Path, server: str, s3: Any
         ended = agent.wait()
     found = {key.rpartition("/")[2]: data for key, data in keys(s3, "stopped/").items()}
 
-    assert (143, False) == (ended.code, load(found["health_check_metrics.json"]).nodes[0].complete)
+    assert (143, False) == (ended.code, load_node(found[f"{ended.record['node']}.json"]).node.complete)
 
 
 def test_a_bucket_that_refuses_makes_no_go(tmp_path: Path, server: str, s3: Any) -> None:

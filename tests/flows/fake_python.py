@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A fake node: the interpreter of a job whose `-m checks run` makes reports up instead of measuring.
+"""A fake node: the interpreter of a job whose checks make reports up instead of measuring.
 
 Everything else goes to the real interpreter, so `checks gate --confirm` and the training are real; of a gate that has to
 check (IN_JOB) the measurements are made up, and its verdict, its hold for an answer and its command are not. FAKE_NODE
@@ -24,8 +24,10 @@ def main() -> None:
     """Play the part, or become the real interpreter."""
     if sys.argv[1:4] == ["-m", "checks", "gate"] and "FAKE_GATE" in os.environ:
         gate()
-    gates = sys.argv[1:4] == ["-m", "checks", "gate"] and "--confirm" not in sys.argv
-    if sys.argv[1:4] != ["-m", "checks", "run"] and not gates:
+    checks = (
+        sys.argv[1:3] == ["-m", "checks"] and sys.argv[3] in ("run", "gate") and "--confirm" not in sys.argv
+    )
+    if not checks:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     part, node = os.environ.get("FAKE_NODE", "healthy"), os.environ["PRELAUNCH_NODE"]
     with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
@@ -42,7 +44,7 @@ def main() -> None:
     bundle = bundles.load(Path(option("--bundle")).read_bytes())
     attempt = os.environ["PRELAUNCH_ATTEMPT"]
     write(part, node, bundle, Path(option("--out")), attempt)
-    if gates:
+    if "--" in sys.argv:
         decide_here(node, bundle, Path(option("--out")) / attempt, attempt)
 
 

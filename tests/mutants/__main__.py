@@ -48,7 +48,6 @@ MODULES = (
     "checks.runner.in_job.confirm",
     "checks.runner.in_job.gate",
     "checks.runner.in_job.hold",
-    "container.agent.merged_report",
     "tasks.finish",
     "tasks.gate.approval.answers",
     "tasks.gate.lease.lease",

@@ -1,8 +1,9 @@
 """The gate inside a job: the checks run, every host gets the same verdict, and only then the command starts, in the same process.
+A job of checks alone is the same gate without a command.
 
 Every host decides from all hosts' reports by the same pure function, publishes its pass token on the exchange, and
 starts the command only once it has seen an equal token of every host. If anything is missing at the deadline the verdict is
-CANNOT TELL.
+CANNOT TELL. The first host keeps the merged report.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
-from checks.documents.report import digest, dump_plain
+from checks.documents.report import MERGED_FILE, digest, dump, dump_plain
 from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
@@ -30,19 +33,22 @@ from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
 from checks.process.whole_file import write_whole
 from checks.runner.barrier import OK, NodeBarrier
-from checks.runner.deadline import LEAST_S, limited
+from checks.runner.deadline import LEAST_S, WRITE_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import JournalError, now
 from checks.runner.node_context import NodeContext
 from checks.runner.node_run import end_left, open_responder, run_beside
+from checks.runner.single_node import show
 
+R = TypeVar("R")
 LINGER_S = 5.0
 KEY_FD = "{key_fd}"
 # After the node's deadline: the others' reports may arrive, then equal passes; both within the 5 s until the verdict.
-REPORTS_S, LEAVE_S = 2.0, 4.0
-WRITE_S = 1.0
+REPORTS_S, WRITTEN_S, LEAVE_S = 2.0, 3.0, 4.0
+FAILURE_S = 5.0  # a reason that is not on disk by then is in the log
+GONE_S = 1.0  # how long a node is waited for once another one is gone: it had the same time
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: R
     """The reason, in a file that outlives the job. If the disk refuses it, that is written to stderr."""
     path, said = out / attempt / "failure" / node_context.node, refusal.reason.encode("utf-8", "replace")
     try:
-        limited(WRITE_S, lambda: write_whole(path, said + b"\n"))
+        limited(FAILURE_S, lambda: write_whole(path, said + b"\n"))
     except OSError as error:
         say(f"the failure file cannot be written: {error}")
 
@@ -179,8 +185,7 @@ def _check(
     verdict = decide(report, node_context.bundle.policy, builtin())
     open_found(node_context.node, report, verdict.findings)
     try:
-        path = out / attempt / "verdicts" / f"{node_context.node}.json"
-        limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
+        _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
             answered = hold(node_context, attempt, out, barrier, ask_s, _refusal(verdict).reason)
@@ -189,7 +194,9 @@ def _check(
             word = f"{answered.by} at {answered.at}: {answered.why}"
         elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
-        return _write_pass(node_context, report, verdict, out / attempt, word)
+        return _written(
+            node_context, partial(_write_pass, node_context, report, verdict, out / attempt, word)
+        )
     except TimeoutError as error:
         said = f"cannot_tell: the verdict ({_said(verdict)}) cannot be written below {out}: {error}"
         return Refusal(Exit.CANNOT_TELL, said)
@@ -204,17 +211,35 @@ def _by(node_context: NodeContext, seconds: float, after_s: float) -> float:
 
 
 def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes]:
-    deadline = _by(node_context, node_context.bundle.network_s + node_context.bundle.stage_s, REPORTS_S)
+    """The reports of the other nodes. A node is waited for as long as it answers; without the first one there are no notes."""
+    patience_s = node_context.bundle.network_s
+    last = _by(node_context, patience_s + node_context.bundle.stage_s, REPORTS_S)
     found: dict[str, bytes] = {}
     for member in node_context.roster.members:
         if member.name == node_context.node:
             continue
-        text = barrier.get(f"report/{member.name}", deadline)
+        text = barrier.await_note(f"report/{member.name}", member, patience_s, last)
         if text is not None:
             found[member.name] = text.encode()
+        elif member is barrier.first:
+            break
         else:
-            deadline = min(deadline, time.monotonic() + 1.0)
+            patience_s = GONE_S
     return found
+
+
+def _written(node_context: NodeContext, write: Callable[[], R]) -> R:
+    """Writes files of the job. Raises OSError, and TimeoutError if that hangs. The others wait as long (_leave_together)."""
+    return limited(_by(node_context, WRITE_S, WRITTEN_S) - time.monotonic(), write)
+
+
+def _write_judged(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path) -> None:
+    write_whole(folder / "verdicts" / f"{node_context.node}.json", dump_plain(verdict))
+    if node_context.node_rank == 0:
+        data = dump(report)
+        for path in (folder / MERGED_FILE, folder.parent / MERGED_FILE):
+            write_whole(path, data)
+        show(verdict, "text")
 
 
 def _refusal(verdict: Verdict) -> Refusal:
@@ -247,14 +272,14 @@ def _leave_together(
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
     barrier = NodeBarrier(node_context, responder)
     token = digest(pass_path.read_bytes())
-    deadline = _by(node_context, node_context.bundle.network_s, LEAVE_S)
+    network_s = node_context.bundle.network_s
+    deadline = _by(node_context, network_s, LEAVE_S)
     said = barrier.put(f"pass/{node_context.node}", token, deadline)
     if said:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
     names = [member.name for member in node_context.roster.members]
-    tokens = dict(
-        zip(names, barrier.get_all([f"pass/{name}" for name in names], deadline, token), strict=True)
-    )
+    # A node that still answers may be writing its verdict and its pass.
+    tokens = barrier.arrivals("pass", token, deadline, _by(node_context, network_s + 2 * WRITE_S, LEAVE_S))
     others = [name for name in names if tokens[name] != token]
     if others:
         # A token that differs ends the wait for those that are not there yet.
@@ -262,6 +287,7 @@ def _leave_together(
         late = tokens[name] is None
         why = "it published no pass token in time" if late else "its pass token differs from this node's"
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {why}")
+    deadline = _by(node_context, network_s, LEAVE_S)
     said = barrier.put(f"seen/{node_context.node}", OK, deadline)
     if said:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")

@@ -15,6 +15,7 @@ from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member
 from checks.runner.barrier import NodeBarrier
+from checks.runner.deadline import WRITE_S
 from checks.runner.node_context import NodeContext
 from checks.value_types import DecodeError
 
@@ -38,7 +39,7 @@ def hold(
     node_context: NodeContext, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
-    why = barrier.agree("asking", "")
+    why = barrier.agree("asking", "", WRITE_S)
     if why:
         return Refusal(
             Exit.CANNOT_TELL,

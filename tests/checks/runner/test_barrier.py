@@ -168,7 +168,7 @@ def test_a_node_that_came_is_not_late_because_the_first_one_went(
         monkeypatch.setattr(second, "get_all", lambda *_: next(answers, [None] * 3))
         asked: list[str] = []
 
-        def answers_twice(member: Member, last: float) -> bool:
+        def answers_twice(member: Member, patience_s: float, last: float) -> bool:
             asked.append(member.name)
             return len(asked) < 3
 

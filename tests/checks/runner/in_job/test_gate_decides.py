@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +15,14 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.documents.answer import AnswerWord, GateAnswer
-from checks.documents.report import digest
+from checks.documents.report import MERGED_FILE, digest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Declared, Finding, Report, Verdict
 from checks.probes.host import system
 from checks.roster import Member, Roster
-from checks.runner.deadline import NEVER
+from checks.runner.deadline import NEVER, WRITE_S
 from checks.runner.in_job import gate
 from checks.runner.in_job.gate import GateOptions, LaunchPermit
 from checks.runner.in_job.hold import Refusal
@@ -46,6 +47,8 @@ class FakeBoard:
     notes: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    first: Member | None = None
+    waits_s: float = 0.0
 
     def put(self, key: str, value: str, deadline: float) -> str:
         """Take a note."""
@@ -62,6 +65,15 @@ class FakeBoard:
     def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
         """Several notes, without waiting."""
         return [self.get(key, deadline) for key in keys]
+
+    def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
+        """A note, without waiting."""
+        return self.get(key, last)
+
+    def arrivals(self, barrier: str, alike: str, deadline: float, last: float) -> dict[str, str | None]:
+        """The notes of both nodes, without waiting."""
+        self.waits_s = last - time.monotonic()
+        return {name: self.get(f"{barrier}/{name}", last) for name in ("node-0", "node-1")}
 
     def agree(self, barrier: str, objection: str, *times: float) -> str:
         """What the nodes conclude."""
@@ -309,8 +321,11 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
     place.out.write_text("a file where a folder should be")
     refused = place.run()
 
-    def hang(*ignored: object) -> None:
-        raise TimeoutError("it took longer than 1 s")
+    bounds: list[float] = []
+
+    def hang(seconds: float, write: object) -> None:
+        bounds.append(seconds)
+        raise TimeoutError("it took longer")
 
     monkeypatch.setattr(gate, "limited", hang)
     hung = place.run()
@@ -318,6 +333,16 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
     assert isinstance(refused, Refusal) and isinstance(hung, Refusal)
     assert (Exit.CANNOT_TELL, Exit.CANNOT_TELL) == (refused.code, hung.code)
     assert hung.reason.startswith("cannot_tell: the verdict (go) cannot be written")
+    assert 20 < bounds[0] <= WRITE_S
+
+
+def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict and a pass may take many seconds each on a busy file system: the other hosts wait for both."""
+    place.verdict = verdict(Answer.GO)
+
+    assert isinstance(place.run(), LaunchPermit)
+    assert place.board.waits_s > 2 * WRITE_S
+    assert 2 == len(list(place.out.rglob(MERGED_FILE)))  # the first host keeps the merged report
 
 
 def test_why_a_host_refused_outlives_the_job(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
