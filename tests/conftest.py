@@ -48,8 +48,6 @@ PACKAGES = {
     "mpirun": "openmpi-bin",
     "nft": "nftables",
     "promtool": "prometheus",
-    "ssh-keygen": "openssh-client",
-    "sshd": "openssh-server",
     "stress-ng": "stress-ng",
     "tc": "iproute2",
     "tmux": "tmux",

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.long,
     pytest.mark.timeout(300),
-    pytest.mark.needs("mpirun", "sshd"),
+    pytest.mark.needs("mpirun"),
 ]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
 ALL_REDUCE = """#!{python}

@@ -1,32 +1,27 @@
-"""What each host of an mpirun knows: which host it is, which tools it has, and whether it was told to stop.
+"""What each host of an mpirun knows: which host it is, and whether it was told to stop.
 
 An error is an MpiError: a tool or a host is missing, and nothing was started. Its message has the remedy.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from checks.documents.decode import decode, parse_json
 from checks.exchange import secret_key
-from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Access
 from checks.roster import Member, Roster
 from checks.value_types import DecodeError
 
 RETRY_S = 0.3
-FIRST_TOOLS = {"mpirun": "Open MPI", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
-WORKER_TOOLS = {"orted": "Open MPI", "sshd": "openssh-server", "ssh-keygen": "openssh-client"}
-SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 
 class MpiError(Exception):
@@ -107,27 +102,7 @@ def _key(descriptor: int | None, nodes: int) -> bytes:
     return key
 
 
-def find_tools(wanted: dict[str, str]) -> dict[str, str]:
-    """The full paths of the tools. Raises MpiError for tools that are not in the image."""
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *SBIN))
-    found = {name: shutil.which(name, path=path) for name in wanted}
-    missing = sorted(name for name, place in found.items() if place is None)
-    if missing:
-        packages = ", ".join(sorted({wanted[name] for name in missing}))
-        raise MpiError(
-            f'this image has no {", ".join(missing)}. Add {packages}, or use distributed = "torchrun".'
-        )
-    return {name: place for name, place in found.items() if place is not None}
-
-
-def retried(attempt: Callable[[], bool], until: float, stop: Stop, said: str) -> None:
-    """Tries until it succeeds. Raises MpiError when the time is over, or after a signal."""
-    why = ""
-    while time.monotonic() < until and not stop.at:
-        try:
-            if attempt():
-                return
-        except (ExchangeError, subprocess.TimeoutExpired) as error:
-            why = f": {error}"
-        time.sleep(RETRY_S)
-    raise MpiError(f"{said}{why}")
+def find_program(name: str) -> None:
+    """Raises MpiError for a program of Open MPI that is not in the image."""
+    if shutil.which(name) is None:
+        raise MpiError(f'this image has no {name}. Add Open MPI, or use distributed = "torchrun".')

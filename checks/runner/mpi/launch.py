@@ -1,9 +1,11 @@
-"""`python -m checks.runner.mpi.launch ... -- WORDS` on every host: the first becomes the parent of one mpirun, the others of its ssh.
+"""`python -m checks.runner.mpi.launch ... -- WORDS` on every host: the first becomes the parent of one mpirun, the others start its
+daemons.
 
-Open MPI starts a daemon on each host by ssh. The hosts make keys for this one job and send each other the public parts over the
-exchange (checks.exchange.exchange), under a key that the gate in front of this derived for it, so that nobody else on the
-network can take a host's place. The workers end when mpirun has ended, with its exit code. Each host's ranks run in that host's
-own environment: no environment variables are sent between hosts.
+Open MPI starts a daemon on each host through a program that takes the place of ssh (its parameter plm_rsh_agent). Here that is a
+script: it hands the daemon's command to this process, which passes it on over the exchange (checks.exchange.exchange), under a key
+that the gate in front of this derived for it, so that nobody else on the network can take a host's place or start anything. The
+workers end when mpirun has ended, with its exit code. Each host's ranks run in that host's own environment: no environment variables
+are sent between hosts.
 """
 
 from __future__ import annotations
@@ -17,32 +19,32 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Responder, ask
+from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes
 from checks.exit_codes import Exit
 from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper, end_children, with_pdeathsig
-from checks.runner.mpi import ssh_keys
-from checks.runner.mpi.hosts import (
-    FIRST_TOOLS,
-    RETRY_S,
-    WORKER_TOOLS,
-    MpiError,
-    Place,
-    Stop,
-    find_tools,
-    place_of,
-    retried,
-)
+from checks.process.whole_file import write_whole
+from checks.runner.mpi.hosts import RETRY_S, MpiError, Place, Stop, find_program, place_of
 
-MEET_S = 180.0  # hosts leave their gate together; sshd and keys take a second (judgement)
+MEET_S = 180.0  # hosts leave their gate together (judgement)
 ASK_S, LINGER_S, GRACE_S = 3.0, 10.0, 60.0
+POLL_S = 0.05
 GONE_AFTER = 5
-SEPARATION = "/run/sshd"  # where Debian's and Ubuntu's sshd goes to be unprivileged; images lack it until a service starts
+# `agent HOST WORDS...`: as ssh, it ends with the exit code of the command that the words are. mpirun is its parent.
+AGENT = """\
+#!/bin/sh
+cd '{folder}' && host=$1 && shift || exit 1
+printf '%s' "$*" > ".$host" && mv ".$host" "$host.command"
+until [ -e "$host.code" ]; do
+    kill -0 "$PPID" 2>/dev/null || exit 1
+    sleep 0.1
+done
+exit "$(cat "$host.code")"
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,8 +59,10 @@ def main(argv: Sequence[str]) -> int:
         place = place_of(
             os.environ, arguments.nodes, arguments.node_rank, arguments.ranks_per_node, arguments.key_fd
         )
+        if place.rank:
+            return serve(place, stop)
         with tempfile.TemporaryDirectory(prefix="prelaunch-mpi-") as name:
-            return lead(place, words, Path(name), stop) if place.rank == 0 else serve(place, Path(name), stop)
+            return lead(place, words, Path(name), stop)
     except (MpiError, OSError, subprocess.SubprocessError) as error:
         say(f"checks.runner.mpi.launch: {error}")
         return Exit.REJECTED
@@ -69,55 +73,115 @@ def main(argv: Sequence[str]) -> int:
 def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
     """The first host: meet the workers, run mpirun, tell them its exit code."""
     responder = Responder(place.access, "")
-    told = int(Exit.REJECTED)
+    code = int(Exit.REJECTED)
     try:
         if place.workers:
             responder.listen(place.me.address, place.me.probe_port)
-        config = _meet(place, responder, folder, stop)
-        stop.child = subprocess.Popen(
-            with_pdeathsig(mpirun(place, words, config)), stdin=subprocess.DEVNULL, env=environment(place)
-        )
+        find_program("mpirun")
+        _meet(place, responder, stop)
+        argv = mpirun(place, words, _write_agent(folder) if place.workers else None)
+        stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(place))
         if stop.at:
             stop.child.terminate()
-        code = stop.child.wait()
-        told = code if code >= 0 else 128 - code
+        while (ended := stop.child.poll()) is None:
+            for worker in place.workers:
+                _pass_on(responder, folder, worker.name)
+            time.sleep(POLL_S)
+        code = ended if ended >= 0 else 128 - ended
     except ExchangeError as error:
         raise MpiError(f"{error}. The gate's port must be free.") from error
     finally:
-        responder.put("ended", str(told))
+        responder.put("ended", str(code))
         _linger(place, responder)
         responder.close()
-    return told
+    return code
 
 
-def serve(place: Place, folder: Path, stop: Stop) -> int:
-    """A worker: let the first host in, until its mpirun has ended."""
+def _meet(place: Place, responder: Responder, stop: Stop) -> None:
+    """Waits until every worker is ready. Raises MpiError."""
+    until = time.monotonic() + MEET_S
+    for worker in place.workers:
+        reply = None
+        while reply is None and time.monotonic() < until and not stop.at:
+            reply = responder.get(f"here/{worker.name}", RETRY_S)
+        if reply:
+            raise MpiError(f"{worker.name}: {reply[:500]}")
+        if reply is None:
+            raise MpiError(f"{worker.name} did not connect within {MEET_S:g} s. See its log.")
+
+
+def _write_agent(folder: Path) -> Path:
+    path = folder / "agent"
+    path.write_text(AGENT.format(folder=folder))
+    path.chmod(0o700)
+    return path
+
+
+def _pass_on(responder: Responder, folder: Path, worker: str) -> None:
+    """Gives the worker the command that mpirun has for it, and mpirun the exit code of that."""
+    with suppress(FileNotFoundError):
+        responder.put(f"start/{worker}", (folder / f"{worker}.command").read_text())
+    code, path = responder.get(f"code/{worker}", 0.0), folder / f"{worker}.code"
+    if code is not None and code.isdigit() and not path.exists():
+        write_whole(path, code.encode())
+
+
+def serve(place: Place, stop: Stop) -> int:
+    """A worker: start what mpirun asks for, until that has ended. Returns its exit code. Raises MpiError."""
     name = place.me.name
     try:
-        tools = find_tools(WORKER_TOOLS)
+        find_program("orted")
     except MpiError as error:
-        _told(place, f"refused/{name}", str(error), stop)
+        _tell(place, f"here/{name}", str(error), stop)
         raise
-    _told(place, f"host/{name}", ssh_keys.make_key(folder / "host"), stop)
-    client = _asked(place, "client", MEET_S, stop)
-    if client is None or not ssh_keys.is_key(client):
-        raise MpiError(
-            f"{name} got no key from {place.first.name} within {MEET_S:g} s. See the log of {place.first.name}."
-        )
-    config = ssh_keys.server_config(folder, place.me, place.first, client, environment(place))
-    if os.getuid() == 0:
-        Path(SEPARATION).mkdir(parents=True, exist_ok=True)
-    argv = (tools["sshd"], "-D", "-e", "-f", str(config))  # sshd runs itself again, and wants its whole path
-    sshd = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL)
-    try:
-        return _until_ended(place, sshd, stop)
-    finally:
-        sshd.terminate()
-        end_children(GRACE_S if stop.at else 1.0)
+    _tell(place, f"here/{name}", "", stop)
+    command, ended = _await(place, stop, f"start/{name}", "ended")
+    if command is not None and ended is None:
+        argv = with_pdeathsig(("/bin/sh", "-c", command))
+        code = subprocess.run(argv, stdin=subprocess.DEVNULL, env=environment(place), check=False).returncode
+        _tell(place, f"code/{name}", str(code if code >= 0 else 128 - code), stop)
+        (ended,) = _await(place, stop, "ended")
+    if ended is None or not ended.isdigit():
+        raise MpiError(f"{place.first.name} reported no exit code")
+    with suppress(ExchangeError):  # the first host waits for it, and not for long
+        ask(place.first, place.access, Op.PUT, ASK_S, key=f"left/{name}", value="ok")
+    end_children(GRACE_S if stop.at else 1.0)
+    return int(ended)
 
 
-def mpirun(place: Place, words: Sequence[str], config: Path | None) -> tuple[str, ...]:
-    """The argv. Workers go by their names in the ssh configuration, this host by the one that mpirun knows it by."""
+def _await(place: Place, stop: Stop, *keys: str) -> list[str | None]:
+    """The first host's notes, once there is one of them. Raises MpiError where there will be none."""
+    refused = 0
+    while refused < GONE_AFTER:
+        if stop.at and time.monotonic() - stop.at > GRACE_S:
+            raise MpiError("this host was ended by a signal, and the first host reported no exit code")
+        try:
+            notes = ask_notes(place.first, place.access, keys, ASK_S, 2 * ASK_S, alike="")
+        except ExchangeError as error:
+            refused += error.refused
+            time.sleep(RETRY_S)
+            continue
+        if any(note is not None for note in notes):
+            return notes
+        refused = 0
+    raise MpiError(f"{place.first.name} is gone and reported no exit code")
+
+
+def _tell(place: Place, key: str, value: str, stop: Stop) -> None:
+    """Writes a note on the first host, which may still be at its gate. Raises MpiError."""
+    until, reason = time.monotonic() + MEET_S, ""
+    while time.monotonic() < until and not stop.at:
+        try:
+            if ask(place.first, place.access, Op.PUT, ASK_S, key=key, value=value).get("ok") is True:
+                return
+        except ExchangeError as error:
+            reason = f": {error}"
+        time.sleep(RETRY_S)
+    raise MpiError(f"{place.first.name} does not answer{reason}")
+
+
+def mpirun(place: Place, words: Sequence[str], agent: Path | None) -> tuple[str, ...]:
+    """The argv. Workers go by their names in the roster, this host by the one that mpirun knows it by."""
     per = place.ranks_per_node
     names = (os.uname().nodename, *(worker.name for worker in place.workers))
     interface = place.roster.interface
@@ -126,11 +190,9 @@ def mpirun(place: Place, words: Sequence[str], config: Path | None) -> tuple[str
         # take the number of its processes per node from the step (seen with Open MPI 4.1).
         "plm": "^slurm",
         "ras": "^slurm",
-        # Only the first host has the key: the workers start nothing on each other.
-        **({"plm_rsh_agent": f"ssh -F {config}", "plm_rsh_no_tree_spawn": "1"} if config else {}),
-        **(
-            {"oob_tcp_if_include": interface, "btl_tcp_if_include": interface} if interface and config else {}
-        ),
+        # Only the first host hands commands on: the workers start nothing on each other.
+        **({"plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1"} if agent else {}),
+        **({"oob_tcp_if_include": interface, "btl_tcp_if_include": interface} if interface and agent else {}),
     }
     return (
         shutil.which("mpirun") or "mpirun",
@@ -153,83 +215,10 @@ def _linger(place: Place, responder: Responder) -> None:
     """Stay until the workers have read the exit code, which is gone once this host ends."""
     until = time.monotonic() + LINGER_S
     for worker in place.workers:
-        while (
-            not {f"left/{worker.name}", f"refused/{worker.name}"} & set(responder.notes)
-            and time.monotonic() < until
-        ):
+        while f"left/{worker.name}" not in responder.notes and time.monotonic() < until:
+            if responder.notes.get(f"here/{worker.name}"):  # it had to leave at once
+                break
             time.sleep(RETRY_S / 3)
-
-
-def _meet(place: Place, responder: Responder, folder: Path, stop: Stop) -> Path | None:
-    """The ssh configuration, once every worker lets this host in; None where there is none. Raises MpiError."""
-    tools = find_tools(FIRST_TOOLS if place.workers else {"mpirun": "Open MPI"})
-    if not place.workers:
-        return None
-    responder.put("client", ssh_keys.make_key(folder / "client"))
-    until = time.monotonic() + MEET_S
-    keys: dict[str, str] = {}
-    for worker in place.workers:
-        keys[worker.name] = _key(responder, worker.name, until, stop)
-    config = ssh_keys.client_config(folder, place.me, keys, place.roster.members)
-    for worker in place.workers:
-        argv = (tools["ssh"], "-F", str(config), worker.name, "true")
-        retried(partial(_accepts, argv), until, stop, f"{worker.name} accepts no ssh connection. See its log")
-    return config
-
-
-def _key(responder: Responder, name: str, until: float, stop: Stop) -> str:
-    while time.monotonic() < until and not stop.at:
-        if (said := responder.get(f"refused/{name}", 0.0)) is not None:
-            raise MpiError(f"{name}: {said[:500]}")
-        key = responder.get(f"host/{name}", RETRY_S)
-        if key is not None and ssh_keys.is_key(key):
-            return key
-    raise MpiError(f"{name} did not connect within {MEET_S:g} s. See its log.")
-
-
-def _accepts(argv: Sequence[str]) -> bool:
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=MEET_S).returncode == 0
-
-
-def _until_ended(place: Place, sshd: subprocess.Popen[bytes], stop: Stop) -> int:
-    """The exit code that the first host tells. Raises MpiError where it will not."""
-    refused = 0
-    while refused < GONE_AFTER:
-        if sshd.poll() is not None:
-            raise MpiError(f"sshd ended with exit code {sshd.returncode}: see above")
-        if stop.at and time.monotonic() - stop.at > GRACE_S:
-            raise MpiError("this host was ended by a signal, and the first host reported no exit code")
-        try:
-            said = ask(place.first, place.access, Op.GET, 2 * ASK_S, key="ended", wait_ms=int(ASK_S * 1000))
-            refused = 0
-        except ExchangeError as error:
-            refused += error.refused
-            time.sleep(RETRY_S)
-            continue
-        if isinstance(code := said.get("value"), str) and code.isdigit():
-            with suppress(ExchangeError):  # the first host waits for it, and not for long
-                ask(place.first, place.access, Op.PUT, ASK_S, key=f"left/{place.me.name}", value="ok")
-            return int(code)
-    raise MpiError(f"{place.first.name} is gone and reported no exit code")
-
-
-def _told(place: Place, key: str, value: str, stop: Stop) -> None:
-    def tell() -> bool:
-        return ask(place.first, place.access, Op.PUT, ASK_S, key=key, value=value).get("ok") is True
-
-    retried(tell, time.monotonic() + MEET_S, stop, f"{place.first.name} does not answer")
-
-
-def _asked(place: Place, key: str, seconds: float, stop: Stop) -> str | None:
-    found: list[str] = []
-
-    def look() -> bool:
-        value = ask(place.first, place.access, Op.GET, 2 * ASK_S, key=key, wait_ms=1000).get("value")
-        found.extend([value] if isinstance(value, str) else [])
-        return bool(found)
-
-    retried(look, time.monotonic() + seconds, stop, f"{place.first.name} does not answer")
-    return found[0]
 
 
 def _parser() -> argparse.ArgumentParser:

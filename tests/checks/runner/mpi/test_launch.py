@@ -1,4 +1,4 @@
-"""mpirun over the hosts of one job: keys made for it, each host's own environment, one exit code everywhere."""
+"""mpirun over the hosts of one job: each host's own environment, one exit code everywhere."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from checks.runner.mpi import ssh_keys
 from checks.runner.mpi.hosts import Place
 from checks.runner.mpi.launch import environment, mpirun
 from tests.exchanges import access
 
 ROOT = Path(__file__).resolve().parents[4]
-real = pytest.mark.needs("mpirun", "sshd")
+real = pytest.mark.needs("mpirun")
 SAY = """
 import json, os
 own = {"rank": int(os.environ["OMPI_COMM_WORLD_RANK"]), "node": os.environ["PRELAUNCH_NODE"], "own": os.environ["OWN"]}
@@ -110,8 +109,8 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
 
 
 @real
-def test_one_host_needs_no_ssh(tmp_path: Path) -> None:
-    """Nothing listens, no key is made."""
+def test_one_host_needs_no_key(tmp_path: Path) -> None:
+    """Nothing listens."""
     with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY)) as started:
         codes = [process.wait(60) for process in started]
 
@@ -119,9 +118,8 @@ def test_one_host_needs_no_ssh(tmp_path: Path) -> None:
 
 
 def pretended(folder: Path) -> str:
-    """A PATH on which Open MPI and OpenSSH are fakes: keys are real, nobody is connected, and mpirun ends with 5."""
-    tools = {"mpirun": "exit 5", "orted": "exit 0", "ssh": "exit 0", "sshd": "exec sleep 600"}
-    for name, script in tools.items():
+    """A PATH on which Open MPI is a fake: nobody is connected, and mpirun ends with 5."""
+    for name, script in {"mpirun": "exit 5", "orted": "exit 0"}.items():
         path = folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
@@ -129,9 +127,8 @@ def pretended(folder: Path) -> str:
     return f"{folder / 'bin'}:{os.environ['PATH']}"
 
 
-@pytest.mark.needs("ssh-keygen")
 def test_hosts_meet_under_the_key_that_they_were_handed(tmp_path: Path) -> None:
-    """Public keys, and mpirun's exit code, travel between them; nothing but the descriptor brings the key."""
+    """mpirun's exit code travels between them; nothing but the descriptor brings the key."""
     path = pretended(tmp_path)
     with hosts(tmp_path, roster(), ("true",), {0: path, 1: path}) as started:
         codes = [process.wait(60) for process in started]
@@ -207,10 +204,10 @@ def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.Monkey
         "/opt/bin/mpirun", "--allow-run-as-root",
         "--host", f"{os.uname().nodename}:8,algo-2:8", "-np", "16", "--bind-to", "none",
         "--mca", "plm", "^slurm", "--mca", "ras", "^slurm",
-        "--mca", "plm_rsh_agent", "ssh -F /k/ssh_config", "--mca", "plm_rsh_no_tree_spawn", "1",
+        "--mca", "plm_rsh_agent", "/k/agent", "--mca", "plm_rsh_no_tree_spawn", "1",
         "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
         "python3", "train.py",
-    ) == mpirun(place, ("python3", "train.py"), Path("/k/ssh_config"))  # fmt: skip
+    ) == mpirun(place, ("python3", "train.py"), Path("/k/agent"))  # fmt: skip
 
 
 def test_the_rendezvous_is_known_to_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,19 +217,3 @@ def test_the_rendezvous_is_known_to_the_ranks(monkeypatch: pytest.MonkeyPatch) -
     made = environment(Place(roster(), 1, 1, access()))
 
     assert ("127.0.0.1", "1234") == (made["MASTER_ADDR"], made["MASTER_PORT"])
-
-
-@pytest.mark.parametrize(
-    ("text", "good"),
-    [
-        ("ssh-ed25519 AAAAC3Nz+/= prelaunch", True),
-        ("ssh-ed25519 AAAA prelaunch\nssh-ed25519 BBBB mine", False),
-        ('command="x" ssh-ed25519 AAAA', False),
-        ("ssh-rsa AAAA prelaunch", False),
-        ("ssh-ed25519 AA#A prelaunch", False),
-        ("", False),
-    ],
-)
-def test_what_is_no_key_never_reaches_sshd(text: str, good: bool) -> None:
-    """It came over the network."""
-    assert good is ssh_keys.is_key(text)
