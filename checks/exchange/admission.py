@@ -1,8 +1,8 @@
-"""One port of a responder. A connection that proves the key is served in a thread of its own, every other one is closed.
+"""One port of a responder. A connection that proves the key is served, every other one is closed.
 
-A connection without proof costs one file descriptor for a short time, and few of them are open at a time; it costs no thread, and no
-more bytes than an opening has. If there are too many, the oldest one of the address with the most connections is closed: a node
-proves the key within milliseconds, so its connection is never among the oldest for long.
+A connection without proof is kept for a short time, and few of them are open at a time: if there are too many, the oldest one of the
+address with the most connections is closed. A node proves the key within milliseconds, so its connection is never among the oldest
+for long. It is read no further than an opening is long.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from __future__ import annotations
 import ipaddress
 import resource
 import secrets
-import selectors
 import socket
 import struct
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from checks.exchange.authentication import (
@@ -35,23 +32,12 @@ from checks.exchange.authentication import (
 OPENING_S = 5.0
 STRANGERS, STRANGERS_OF_ADDRESS = 512, 64
 PEERS, PEERS_OF_ADDRESS = 4096, 1024
-BACKLOG, ACCEPTS_AT_ONCE = 1024, 64
+BACKLOG = 1024
 LOOK_S = 0.5
 CLOSE_S = 5.0
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a refused connection is not left half closed (socket(7))
 
 Serve = Callable[[socket.socket, Session], None]
-
-
-@dataclass(eq=False)
-class _Stranger:
-    """A connection that has not proven the key yet."""
-
-    link: socket.socket
-    address: str
-    nonce: bytes
-    until: float
-    said: bytearray = field(default_factory=bytearray)
 
 
 class Peers:
@@ -96,125 +82,97 @@ class Port:
         self._key, self._peers, self._serve = key, peers, serve
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
-        self._listener.setblocking(False)
-        self._wake, self._woken = socket.socketpair()
+        self._listener.settimeout(LOOK_S)
+        self._lock = threading.Lock()
         self._closing = False
-        self._strangers: OrderedDict[socket.socket, _Stranger] = OrderedDict()
-        self._of: dict[str, OrderedDict[socket.socket, _Stranger]] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._strangers: dict[socket.socket, str] = {}  # with their addresses, the oldest first
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stops listening: the port is free when this returns. Connections that are being served continue."""
         self._closing = True
-        self._wake.close()
+        with suppress(OSError):  # wakes the thread that waits for a connection
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
-        try:
+        with self._listener:
             while not self._closing:
-                for ready, _ in self._selector.select(LOOK_S):
-                    if ready.fileobj is self._listener:
-                        self._accept()
-                    elif isinstance(found := ready.fileobj, socket.socket) and found in self._strangers:
-                        self._read(self._strangers[found])
-                self._cut_late()
-        finally:
-            for stranger in list(self._strangers.values()):
-                self._cut(stranger)
-            self._listener.close()
-            self._woken.close()
-            self._selector.close()
+                try:
+                    link, found = self._listener.accept()
+                except TimeoutError:
+                    continue
+                except OSError:  # no descriptor is left: a connection without proof is closed
+                    self._cut_most() if self._strangers else time.sleep(LOOK_S / 10)
+                    continue
+                self._admit(link, network_of(str(found[0])))
+        while self._strangers:
+            self._cut_most()
 
-    def _accept(self) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
-            try:
-                link, found = self._listener.accept()
-            except (BlockingIOError, ConnectionError):
-                return
-            except OSError:  # no descriptor is left: connections without proof are closed
-                if self._strangers:
-                    self._cut_most()
-                else:
-                    time.sleep(LOOK_S / 10)
-                return
-            address = network_of(str(found[0]))
-            while len(self._of.get(address, ())) >= STRANGERS_OF_ADDRESS:
-                self._cut(next(iter(self._of[address].values())))
-            while len(self._strangers) >= min(STRANGERS, _descriptors() // 4):
-                self._cut_most()
-            self._greet(link, address)
-
-    def _greet(self, link: socket.socket, address: str) -> None:
-        link.setblocking(False)
-        stranger = _Stranger(link, address, secrets.token_bytes(NONCE_BYTES), time.monotonic() + OPENING_S)
-        self._strangers[link] = stranger
-        self._of.setdefault(address, OrderedDict())[link] = stranger
-        self._selector.register(link, selectors.EVENT_READ)
+    def _admit(self, link: socket.socket, address: str) -> None:
+        """Starts a thread for the connection, and makes room for it."""
+        with self._lock:
+            self._strangers[link] = address
+            count = list(self._strangers.values()).count(address)
+        if count > STRANGERS_OF_ADDRESS:
+            self._cut(address)
+        elif len(self._strangers) > min(STRANGERS, _descriptors() // 4):
+            self._cut_most()
         try:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link.send(greeting(stranger.nonce))  # the empty buffer of a new connection has room for all of it
-        except OSError:
-            self._cut(stranger)
-
-    def _read(self, stranger: _Stranger) -> None:
-        try:
-            data = stranger.link.recv(OPENING_BYTES - len(stranger.said))
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        stranger.said += data
-        if not data:
-            self._cut(stranger)
-        elif len(stranger.said) == OPENING_BYTES:
-            self._admit(stranger)
-
-    def _admit(self, stranger: _Stranger) -> None:
-        try:
-            session = open_opening(self._key, stranger.nonce, bytes(stranger.said))
-        except AuthenticationError:
-            return self._cut(stranger)
-        if not self._peers.enter(stranger.address):
-            return self._cut(stranger)
-        self._forget(stranger)
-        try:
-            threading.Thread(target=self._served, args=(stranger, session), daemon=True).start()
+            threading.Thread(target=self._served, args=(link, address), daemon=True).start()
         except RuntimeError:  # no thread is available
-            self._peers.leave(stranger.address)
-            _reset(stranger.link)
+            self._forget(link)
+            _reset(link)
 
-    def _served(self, stranger: _Stranger, session: Session) -> None:
+    def _served(self, link: socket.socket, address: str) -> None:
         try:
-            with stranger.link:
-                self._serve(stranger.link, session)
+            session = self._opened(link)
+        except (OSError, AuthenticationError):
+            session = None
+        known = self._forget(link)
+        if session is None or not known or not self._peers.enter(address):
+            return _reset(link)
+        try:
+            with link:
+                self._serve(link, session)
         finally:
-            self._peers.leave(stranger.address)
+            self._peers.leave(address)
 
-    def _cut_late(self) -> None:
-        now = time.monotonic()
-        while self._strangers and (oldest := next(iter(self._strangers.values()))).until <= now:
-            self._cut(oldest)
+    def _opened(self, link: socket.socket) -> Session:
+        """The session, if the caller proves the key in time. Raises OSError, AuthenticationError."""
+        until, nonce, opening = time.monotonic() + OPENING_S, secrets.token_bytes(NONCE_BYTES), b""
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.settimeout(OPENING_S)
+        link.sendall(greeting(nonce))
+        while len(opening) < OPENING_BYTES:
+            link.settimeout(max(until - time.monotonic(), 0.001))
+            data = link.recv(OPENING_BYTES - len(opening))
+            if not data:
+                raise ConnectionError("the caller has left")
+            opening += data
+        return open_opening(self._key, nonce, opening)
+
+    def _forget(self, link: socket.socket) -> bool:
+        """Whether it was still a connection without proof."""
+        with self._lock:
+            return self._strangers.pop(link, None) is not None
 
     def _cut_most(self) -> None:
         """Closes the oldest connection of the address with the most connections."""
-        most = max(self._of.values(), key=len)
-        self._cut(next(iter(most.values())))
+        with self._lock:
+            addresses = list(self._strangers.values())
+        if addresses:
+            self._cut(max(addresses, key=addresses.count))
 
-    def _cut(self, stranger: _Stranger) -> None:
-        self._forget(stranger)
-        _reset(stranger.link)
-
-    def _forget(self, stranger: _Stranger) -> None:
-        self._selector.unregister(stranger.link)
-        del self._strangers[stranger.link]
-        mine = self._of[stranger.address]
-        del mine[stranger.link]
-        if not mine:
-            del self._of[stranger.address]
+    def _cut(self, address: str) -> None:
+        with self._lock:
+            link = next((link for link, found in self._strangers.items() if found == address), None)
+            if link is None:
+                return
+            del self._strangers[link]
+            with suppress(OSError):  # its thread wakes, and closes it
+                link.shutdown(socket.SHUT_RDWR)
 
 
 def network_of(address: str) -> str:

@@ -1,7 +1,6 @@
 """`run` started by torchrun itself: local rank 0 is the runner of its node, which starts the ranks anew; the other ranks end at once.
 
-The group's TCP store replaces the roster: the nodes write their addresses to it and, at the end, their reports. No data travels over
-the collectives that are tested.
+The group's TCP store replaces the roster: the nodes write their addresses to it. Then they are a gate in a job without a command.
 """
 
 from __future__ import annotations
@@ -19,22 +18,20 @@ from typing import TYPE_CHECKING
 from checks import bundle as bundles
 from checks.bundle import Bundle
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import dump, dump_plain
+from checks.documents.report import MERGED_FILE, dump_plain
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
-from checks.merge import merge
 from checks.model import Profile
 from checks.process.free_ports import free_port
 from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
-from checks.runner import node_run, rank_stage
-from checks.runner.in_job.open_findings import settle_alone
-from checks.runner.journal import now
-from checks.runner.node_context import PlaceError, write_node_context
-from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
+from checks.runner import rank_stage
+from checks.runner.in_job.gate import GateOptions, gate
+from checks.runner.in_job.hold import Refusal
+from checks.runner.node_context import NodeContext, PlaceError, write_node_context
+from checks.runner.single_node import declare, host_name, read_policy, require_writable
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -57,11 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     store = _store()
     made = _bundle(arguments, int(os.environ["WORLD_SIZE"]) // per_node, per_node, store, rank)
     roster = _meet(store, made, rank // per_node)
-    begun, attempt = now(), store.get("prelaunch/attempt").decode()
+    attempt = store.get("prelaunch/attempt").decode()
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
-        store.set(f"prelaunch/report/{rank // per_node}", _checked(store, made, roster, Path(name), attempt))
-    if rank == 0:
-        _merged(store, made, roster, attempt, begun, arguments.out)
+        out = Path(name) / "out"
+        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out, GateOptions())
+        if isinstance(answer, Refusal):
+            say(f"checks run: {answer.reason}")
+        if rank == 0:
+            write_whole(arguments.out, (out / MERGED_FILE).read_bytes())
     return Exit.GO
 
 
@@ -114,27 +114,10 @@ def _meet(store: Store, made: Bundle, node_rank: int) -> Roster:
     return Roster(members, int(store.get("prelaunch/rendezvous")), "")  # ranks use what the environment names
 
 
-def _checked(store: Store, made: Bundle, roster: Roster, folder: Path, attempt: str) -> str:
-    """The report of this node."""
+def _write_context(store: Store, made: Bundle, roster: Roster, folder: Path) -> NodeContext:
     node = roster.members[int(os.environ["RANK"]) // made.declared.ranks_per_node].name
     key = b"" if secret_key.VARIABLE in os.environ else store.get("prelaunch/key")
-    node_context = write_node_context(folder, made, roster, node, key)
-    journal = node_run.run(node_context, attempt, folder / "out")
-    settle_alone(made.policy, journal.report)
-    return journal.data.decode()
-
-
-def _merged(store: Store, made: Bundle, roster: Roster, attempt: str, begun: str, out: Path) -> None:
-    files: dict[str, bytes] = {}
-    for index, member in enumerate(roster.members):
-        try:
-            store.wait([f"prelaunch/report/{index}"], timedelta(seconds=made.network_s))
-            files[member.name] = store.get(f"prelaunch/report/{index}")
-        except RuntimeError as error:
-            say(f"{member.name} left no report: {error}")
-    report = merge(made, attempt, files, begun)
-    write_whole(out, dump(report))
-    show(decide(report, made.policy, builtin()), "text")
+    return write_node_context(folder, made, roster, node, key)
 
 
 def _own_address() -> str:

@@ -17,32 +17,19 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return run(World(sabotage=SABOTAGE, few=True), tmp_path_factory.mktemp("misbehave"))
 
 
-def reason(ended: Ended, check: str) -> str:
-    """Why the check's observation is none, with the FAIL it made."""
-    (row,) = [o for o in ended.report.observations if o.check == check]
-    (finding,) = [f for f in ended.verdict.findings if f.check == check]
-    assert (Outcome.ERRORED, Cause.EVIDENCE) == (row.outcome, finding.cause)
-    return row.reason
+def test_what_gives_no_measurement_is_missing_evidence(ended: Ended) -> None:
+    """A check that raises, one that hangs and ignores SIGTERM, one whose value is no number, and one that exits without a result."""
+    for check, said in (
+        ("sabotage.raises", "ZeroDivisionError: deliberate"),
+        ("sabotage.hangs", "deadline of 1 s"),
+        ("sabotage.nan", "nan in value"),
+        ("sabotage.exits", "exit code 0 and left no result"),
+    ):
+        (row,) = [o for o in ended.report.observations if o.check == check]
+        (finding,) = [f for f in ended.verdict.findings if f.check == check]
 
-
-def test_a_check_that_raises(ended: Ended) -> None:
-    """It is named with what it raised."""
-    assert "ZeroDivisionError: deliberate" in reason(ended, "sabotage.raises")
-
-
-def test_a_check_that_hangs(ended: Ended) -> None:
-    """It is ended at its deadline although it ignores SIGTERM."""
-    assert "deadline of 1 s" in reason(ended, "sabotage.hangs")
-
-
-def test_a_check_that_returns_nan(ended: Ended) -> None:
-    """NaN is no number."""
-    assert "nan in value" in reason(ended, "sabotage.nan")
-
-
-def test_a_check_that_exits_with_zero_and_no_result(ended: Ended) -> None:
-    """An exit code is no measurement."""
-    assert "exit code 0 and left no result" in reason(ended, "sabotage.exits")
+        assert (Outcome.ERRORED, Cause.EVIDENCE) == (row.outcome, finding.cause)
+        assert said in row.reason
 
 
 def test_a_check_that_prints_a_gigabyte(ended: Ended) -> None:
