@@ -28,7 +28,7 @@ from container.agent.hosts import roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
 from container.agent.image import image_fault
 from container.agent.settings import Settings, Verb
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 UNKNOWN = "no-bundle"
 

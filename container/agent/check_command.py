@@ -19,7 +19,7 @@ from container.agent.hosts.roll_call import AttemptMembers
 from container.agent.hosts.roster_source import Hosts
 from container.agent.sagemaker import channel
 from container.agent.settings import Settings, Verb
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 PACKAGES = Path(__file__).parents[2]
 SHOWN = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it

@@ -17,7 +17,7 @@ from container.agent import agent_run, check_command, sagemaker, settings
 from container.agent.files import inputs
 from container.agent.machine import cuda_compat
 from container.agent.settings import Settings, SettingsError, Verb
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 COMMAND_BYTES = 1 << 20
 

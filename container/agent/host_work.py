@@ -23,7 +23,7 @@ from container.agent.check_command import AgentContext
 from container.agent.files.exit_record import say
 from container.agent.machine import dcgm_host_engine, pool_token
 from container.agent.settings import Verb
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 START_S = 10.0  # Python starts within them on a busy host; the checks' own clock begins then
 

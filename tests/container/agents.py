@@ -32,7 +32,7 @@ from checks.model import Cause, Declared, Profile, Report
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from container.agent import agent_run, cli, supervisor
 from container.agent.files import s3
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 from tests.container import fake_checks
 
 ROOT = Path(__file__).resolve().parents[2]

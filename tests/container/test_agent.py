@@ -11,13 +11,15 @@ import pytest
 from checks.documents.report import load_node
 from container.agent.agent_run import live
 from container.agent.settings import make
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
 
 
 def test_train_checks_and_leaves_the_merged_report(tmp_path: Path) -> None:
-    """SageMaker's argument, a bundle in an input channel, no option at all."""
-    ended = run_alone(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path))
+    """SageMaker's argument, a bundle in an input channel, no option at all. A process that the checks left behind is ended: it would
+    sit beside the training, and the test session fails where one is left.
+    """
+    ended = run_alone(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), FAKE="orphan")
 
     assert (0, "", 1, ()) == (ended.code, ended.failure, len(ended.merged.nodes), ended.merged.collection)
     assert "GO: 1 of 1 nodes" in ended.log
@@ -181,13 +183,6 @@ def test_a_report_of_a_life_before_is_not_this_ones(tmp_path: Path) -> None:
     )
 
 
-def test_an_orphan_of_the_checks_is_ended(tmp_path: Path) -> None:
-    """It would sit beside the training, on the same GPUs; the test session fails where one is left."""
-    root = make_root(tmp_path, make_bundle())
-
-    assert 0 == run_alone(root, python=fake_python(tmp_path), FAKE="orphan").code
-
-
 @pytest.mark.root
 @pytest.mark.needs("unshare")
 def test_as_process_1_it_needs_no_init(tmp_path: Path) -> None:
@@ -215,8 +210,7 @@ def test_a_launchers_roster_and_token_are_taken_as_they_are(tmp_path: Path) -> N
         "PRELAUNCH_NODE": "n-0",
         "PRELAUNCH_ATTEMPT": "t1",
     }
-    with Agent(root, "check", python=fake_python(tmp_path), environment=given) as agent:
-        ended = agent.wait()
+    ended = run(root, "check", python=fake_python(tmp_path), **given)
 
     assert (0, "t1", "n-0") == (ended.code, ended.merged.attempt, ended.merged.nodes[0].name)
     assert json.loads((ended.out / "rosters" / "n-0.json").read_bytes())["members"] == roster["members"]
@@ -268,11 +262,10 @@ def test_a_token_that_is_given_again_brings_no_report_back(tmp_path: Path) -> No
         "PRELAUNCH_NODE": "n-0",
         "PRELAUNCH_ATTEMPT": "t1",
     }
-    lives = []
-    for played in ("healthy", "silent"):
-        environment = {**given, "FAKE": played}
-        with Agent(root, "gate", "--", "true", python=python, environment=environment) as agent:
-            lives.append(agent.wait())
+    lives = [
+        run(root, "gate", "--", "true", python=python, **given, FAKE=played)
+        for played in ("healthy", "silent")
+    ]
 
     assert (0, 7) == (lives[0].code, lives[1].code)
     assert "the command was not started" in lives[1].failure

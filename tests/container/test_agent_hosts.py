@@ -21,8 +21,8 @@ from container.agent.hosts.roll_call import (
     keep,
     read_roll,
 )
-from container.agent.signals import Signals
-from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root
+from container.agent.supervisor import Signals
+from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root, run
 from tests.exchanges import access
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -63,8 +63,7 @@ def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
     fake_python(tmp_path)
     root = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[0])
     (root / "input" / "data" / "prelaunch" / "exchange.key").unlink()
-    with Agent(root, "check", python=tmp_path / "python") as agent:
-        ended = agent.wait()
+    ended = run(root, "check", python=tmp_path / "python")
 
     assert (2, False) == (ended.code, (ended.out / "rosters").exists())
     assert "the key with which 2 nodes communicate cannot be read" in ended.failure

@@ -18,7 +18,7 @@ from checks.policy import CheckPolicy, Policy
 from checks.version import ENGINE
 from container.agent import agent_run, image, settings
 from container.agent.settings import Verb
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 from tasks.gate_file.references import read_policy
 from tests.container.agents import make_bundle, make_root
 

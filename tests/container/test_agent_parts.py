@@ -146,7 +146,7 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     code = (
         "import os, time\n"
         "from container.agent import supervisor\n"
-        "from container.agent.signals import Signals\n"
+        "from container.agent.supervisor import Signals\n"
         "begun = time.monotonic()\n"
         "late = lambda: time.monotonic() - begun > 0.5\n"
         "stopped = ('sh', '-c', 'kill -STOP $$; sleep 600')\n"

@@ -11,8 +11,8 @@ from typing import Any
 import boto3
 import pytest
 
-from checks.documents.report import load, load_node
-from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
+from checks.documents.report import load
+from tests.container.agents import GATE, fake_python, make_bundle, make_root, run, run_alone
 
 BUCKET = "prelaunch-test"
 
@@ -84,20 +84,6 @@ def test_an_object_that_is_not_there_is_rejected(tmp_path: Path, server: str, s3
     ended = run(make_root(tmp_path, None), python=fake_python(tmp_path), **environment(server), **given)
 
     assert (2, True, False) == (ended.code, "NoSuchKey" in ended.failure, "a-secret" in ended.log)
-
-
-def test_what_sigterm_cut_short_is_uploaded(tmp_path: Path, server: str, s3: Any) -> None:
-    """Within the time that SageMaker leaves."""
-    given = {**environment(server), "FAKE": "hang", "PRELAUNCH_UPLOAD": f"s3://{BUCKET}/stopped"}
-    with Agent(
-        make_root(tmp_path, make_bundle()), "check", python=fake_python(tmp_path), environment=given
-    ) as agent:
-        agent.until("output/data/hanging/*")
-        agent.terminate()
-        ended = agent.wait()
-    found = {key.rpartition("/")[2]: data for key, data in keys(s3, "stopped/").items()}
-
-    assert (143, False) == (ended.code, load_node(found[f"{ended.record['node']}.json"]).node.complete)
 
 
 def test_a_bucket_that_refuses_makes_no_go(tmp_path: Path, server: str, s3: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from container.agent import agent_run, cli
 from container.agent.machine import cuda_compat
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 BEFORE = "/opt/amazon/efa/lib"
 

@@ -128,16 +128,6 @@ def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> Non
     assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
 
 
-def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
-    """A host that was rebooted since is not the host that passed."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(
-        World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed(boot_id="another")}
-    )
-
-    assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
-
-
 @pytest.mark.long
 def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     """It records the refusal and starts all the same."""

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -239,7 +240,9 @@ def _write_judged(node_context: NodeContext, report: Report, verdict: Verdict, f
         data = dump(report)
         for path in (folder / MERGED_FILE, folder.parent / MERGED_FILE):
             write_whole(path, data)
-        show(verdict, "text")
+        with suppress(OSError):  # a log that nobody reads refuses nobody
+            show(verdict, "text")
+            sys.stdout.flush()
 
 
 def _refusal(verdict: Verdict) -> Refusal:

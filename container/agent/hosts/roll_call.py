@@ -21,7 +21,7 @@ from checks.exchange.exchange import ExchangeError, Put, Responder, ask
 from checks.exchange.secret_key import Access
 from checks.roster import Member
 from checks.value_types import DecodeError
-from container.agent.signals import Signals
+from container.agent.supervisor import Signals
 
 ROLL_BYTES = 1 << 20
 TOKEN_CHARACTERS = 32

@@ -17,8 +17,7 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from checks.runner.mpi.hosts import Place
-from checks.runner.mpi.launch import environment, mpirun
+from checks.runner.mpi.launch import Place, environment, mpirun
 from tests.exchanges import access
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -81,9 +81,7 @@ def until_final(launcher: LocalLauncher) -> JobState:
     return status.state
 
 
-@pytest.mark.parametrize(
-    ("code", "pids"), [(DEAF, 2), (FROZEN, 2), (STAYS, 4)], ids=["deaf", "frozen", "daemon"]
-)
+@pytest.mark.parametrize(("code", "pids"), [(FROZEN, 2), (STAYS, 4)], ids=["frozen", "daemon"])
 def test_cancel_ends_everything(launcher: LocalLauncher, code: str, pids: int) -> None:
     """One that ignores SIGTERM, one that stands still, one that fled into a session of its own."""
     running = start(launcher, code, pids, nodes=2)
