@@ -35,7 +35,7 @@ from tasks.orchestration import artifacts
 from tasks.render.context import Past, VerdictContext, typed
 from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
-from tasks.render.html import html, with_next_gate
+from tasks.render.html import html
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.seed_report import with_seed_tables
 from tasks.reports.fleet.page import fleet_page
@@ -139,9 +139,6 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
 async def publish_ending(session: Session, judged: JudgedReport) -> None:
     """Publish the pages of a verdict again, with how the gate ended. A failure is logged."""
     shown = await run_to_end(store_pages, session, judged)
-    own = next((gate for gate in shown.past.gates if gate.is_this), None) if shown.past else None
-    if own is not None and own.end is not None:
-        await run_to_end(_link_from_previous, session, judged, shown, own.word)
     await _show_verdict(session, judged, shown)
 
 
@@ -191,23 +188,6 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     return shown
 
 
-def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictContext, end: str = "") -> None:
-    """The page of the gate before gets a link to this one, or says how this one ended. A failure is logged: it is a convenience."""
-    kept, previous = session.setting.store, shown.past.previous if shown.past else None
-    if previous is None:
-        return
-    try:
-        old = kept.get(html_key(previous.gate_id))
-        if old is None:
-            return
-        link = page_link(kept, html_key(session.gate_id), html_key(previous.gate_id))
-        page = with_next_gate(old, session.gate_id, link, judged.verdict.answer, end)
-        if page != old:
-            kept.put(html_key(previous.gate_id), page)
-    except StoreError as error:
-        LOG.info("the page of %s has no link to this gate: %s", previous.gate_id, error)
-
-
 def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
     """Store the HTML page and the summary of a verdict. Raises StoreError."""
     kept, name = setting.store, setting.gate.name
@@ -232,7 +212,6 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     put_pages(session.setting, gate_id, judged, shown)
     index_record(session, record, rows)
     keep_fleet_page(session)
-    _link_from_previous(session, judged, shown)
     places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past)
     return places, shown
 
@@ -271,7 +250,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
     setting = session.setting
     this = TrendContext(
         session.gate_id, setting.gate.cluster.name, judged.report, judged.verdict.digests.report, setting.policy,
-        judged.verdict.digests, of(judged.verdict).findings,
+        of(judged.verdict).findings,
     )  # fmt: skip
     try:
         return past_of(setting.store, setting.index, this, ends=end_marks)

@@ -17,7 +17,6 @@ from checks.judge.ledger import Entry, ledger
 from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
-from tasks.render.changes import Changes
 from tasks.render.findings import Group, remedy_of
 from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
@@ -101,8 +100,7 @@ class Past:
 
     `earlier` says which findings are known from earlier gates; `unknown` why nobody knows, "" if somebody does.
 
-    `changes` are those since the last GO; None if there was none, or it could not be read. `fleet` leads to the page about all nodes
-    of the cluster, "" if there is none.
+    `fleet` leads to the page about all nodes of the cluster, "" if there is none.
     """
 
     gates: tuple[PastGate, ...] = ()
@@ -110,7 +108,6 @@ class Past:
     worse: tuple[str, ...] = ()
     reports: int = 0
     problems: tuple[str, ...] = ()
-    changes: Changes | None = None
     fleet: str = ""
     earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
     unknown: str = ""

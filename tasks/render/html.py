@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checks.judge.rules.expected_questions import LEAST_BYTES
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
+from checks.model import Answer, Cause, Level, Report, Verdict
 from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
@@ -26,7 +26,6 @@ from tasks.render.headline import answer_word, counts_of, explanation_before, he
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text, telling
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
-from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
 from tasks.render.views.nodes import Line, State, check_lines, finding_state, places
@@ -48,8 +47,6 @@ NAMES = 20_000
 ALIKE, FEW = 3, 12
 # So many rows has the table of nodes, and so many nodes are shown with all that was measured on them.
 GRID_ROWS, MEASURED = 200, 60
-# Where the link to the next gate goes, once there is one. Nothing from a report can contain it, because "<" is escaped.
-NEXT_GATE = "<!-- next gate -->"
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
 _SIGNS = {Answer.GO: "✓", Answer.NO_GO: "✕", Answer.CANNOT_TELL: "?", Answer.ASK: "!"}
 # Nothing is said against a machine by a gate that was cancelled or got no machines.
@@ -96,21 +93,7 @@ def html(report: Report | None, verdict: Verdict, name: str, context: VerdictCon
     """The whole page. `report` is None for one that could not be read."""
     style, script = ((HERE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     values = _values(report, verdict, name, context)
-    return _template().render(
-        style=style, script=script, policy=security(style, script), next_gate=NEXT_GATE, **values
-    )
-
-
-def with_next_gate(page: bytes, gate_id: str, link: str, answer: Answer, end: str = "") -> bytes:
-    """The page with a link to the gate that came after it; the same bytes if it has one already, or has no place for it. `end`: the
-    link says that in place of the answer, because the gate has ended.
-    """
-    href = _href(link)
-    where = f'<a href="{escape(href)}">Next gate</a>: ' if href else "Next gate: "
-    said = f"<li>{where}{escape(one_line(gate_id, 120))}, "
-    words = (ANSWER_WORDS[answer], escape(end))
-    first, last = (f"{said}{word}</li>".encode("utf-8", "backslashreplace") for word in words)
-    return page.replace(first, last, 1) if end else page.replace(NEXT_GATE.encode(), first, 1)
+    return _template().render(style=style, script=script, policy=security(style, script), **values)
 
 
 def _href(link: str) -> str:
@@ -185,14 +168,11 @@ def _culprit(context: VerdictContext) -> dict[str, object] | None:
     """The suspects among the parts that were tested in pairs, or that there is none."""
     if not context.shown:
         return None
-    maps, hidden = maps_of(context.shown)
     return {
         "said": said_of(context.shown),
         "quiet": is_quiet(context.shown),
         "suspects": suspects_table(context.shown),
         "matrices": matrices_table(context.shown),
-        "maps": maps,
-        "hidden": hidden,
     }
 
 

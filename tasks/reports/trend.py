@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from checks.documents.report import load
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
 from checks.judge.trend.trend import follow
-from checks.model import Answer, Digests, Report
+from checks.model import Report
 from checks.policy import Policy
 from checks.runner.deadline import limited
-from checks.value_types import DecodeError
-from tasks.render.changes import Changes, changes
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
 from tasks.render.trend_text import too_few, worse_lines
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
@@ -32,7 +29,7 @@ from tasks.store.records import KeptFinding, Record
 from tasks.text.inert import one_line
 
 GATES = 20
-REPORT_BYTES, SECONDS = 32 << 20, 5.0
+SECONDS = 5.0
 Clock = Callable[[], float]
 # How gates ended of which the answer does not say it, by their ids. Raises StoreError.
 Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
@@ -42,7 +39,7 @@ Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 class TrendContext:
     """The gate that a page is about, with what its report's numbers are compared with.
 
-    `digests` are those of its verdict; without them it is not compared with the last GO. `findings` are looked for in earlier gates.
+    `findings` are looked for in earlier gates.
     """
 
     gate_id: str
@@ -50,7 +47,6 @@ class TrendContext:
     report: Report
     digest: str
     policy: Policy
-    digests: Digests | None = None
     findings: tuple[KeptFinding, ...] = ()
 
 
@@ -85,7 +81,6 @@ def past_of(
     mine.sort(key=lambda record: (record.judged_at, record.gate_id == this.gate_id, record.gate_id))
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
-    changed = _changes(store, mine, this, problems, lambda: clock() > until)
     newest, page = mine[-GATES:], html_key(this.gate_id)
     marks: Mapping[str, EndMark] = {}
     with _named(problems, "How earlier gates ended", "read"):
@@ -101,7 +96,7 @@ def past_of(
     trend = compared.trend
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
-        gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines), changed,
+        gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
         page_link(store, fleet_key(this.cluster), page) if this.cluster else "", compared.earlier, compared.unknown,
     )  # fmt: skip
 
@@ -115,39 +110,6 @@ def _named(problems: list[str], what: str, done: str) -> Iterator[None]:
         problems.append(f"{what} could not be {done}, because it would have taken too long.")
     except StoreError as error:
         problems.append(f"{what} could not be {done}: {error}")
-
-
-def _changes(
-    store: Store,
-    mine: Sequence[Record],
-    this: TrendContext,
-    problems: list[str],
-    late: Callable[[], bool],
-) -> Changes | None:
-    """Since the last GO whose report is another one."""
-    last = next(
-        (r for r in reversed(mine) if r.answer is Answer.GO and r.gate_id != this.gate_id and not r.reused),
-        None,
-    )
-    if last is None or this.digests is None or last.digests.report == this.digest:
-        return None
-    if late():
-        problems.append("The last GO was not compared, because it would have taken too long.")
-        return None
-    try:
-        data = store.get(last.report)
-        if data is None or len(data) > REPORT_BYTES:
-            problems.append(f"The report of the last GO, {last.gate_id}, is missing or too large.")
-            return None
-        report = load(data)
-    except (StoreError, DecodeError) as error:
-        problems.append(f"The report of the last GO, {last.gate_id}, cannot be read: {error}")
-        return None
-    of = last.digests
-    before = report, Digests(of.report, of.policy, of.facts, of.baseline, last.engine)
-    after = this.report, this.digests
-    link = page_link(store, html_key(last.gate_id), html_key(this.gate_id))
-    return changes(before, after, last.gate_id, last.judged_at, link)
 
 
 def _compared(

@@ -34,7 +34,6 @@ from tasks.store.node_rows import GateNodes, Standing
 from tasks.store.records import KeptFinding
 from tests.browser.slack_page import slack_page
 from tests.browser.test_report_page import FLAGS
-from tests.tasks.render.decoded import between, inside
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, unable, with_metrics
 from tests.tasks.reports.fleet import test_states as states
 
@@ -83,14 +82,6 @@ def thousand() -> str:
     verdict, beside = judged(report)
     about = tuple(finding for finding in verdict.findings if finding.subject != "cluster")
     return html(report, replace(verdict, findings=about), "p5-prod", beside)
-
-
-def suspects() -> str:
-    """A slow node, a slow NIC and a slow link of 16 nodes of 8 GPUs."""
-    report = fleet(16)
-    verdict, beside = judged(report)
-    shown = (between(16, 8, bad=[3], bad_rails=[(7, 2)]), inside(16, 8, bad=[(9, 3)]))
-    return html(report, verdict, "p5-prod", replace(beside, shown=shown))
 
 
 def fleet_over_time() -> str:
@@ -263,7 +254,6 @@ PAGES: Mapping[str, Callable[[], bytes]] = {
     "report-64-nodes": lambda: _upper(sixty_four, 1280, 1600),
     "report-1000-nodes": lambda: _upper(thousand, 1280, 1600),
     "fleet": lambda: _upper(fleet_over_time, 1440, 900, at=states.NOW),
-    "suspects": lambda: _part(suspects, "#suspects", 1200, 1300),
     "slack": lambda: _part(slack, "body", 760),
     "terminal": lambda: _part(terminal, "body", 1100),
     "alerts": alerts,

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from checks.model import Report, Verdict, node_of
 from tasks.render.context import NO_CONTEXT, Past, PastGate
-from tasks.render.html import html, with_next_gate
+from tasks.render.html import html
 from tasks.render.views.finding_table import first_anchor
 from tests.browser.test_report_page import ATTACK, SCRIPT, browser
 from tests.sample_reports import healthy, verdict_of, with_metric, with_row, wrong_sums
@@ -70,8 +70,7 @@ def _hostile(text: str) -> str:
     found = tuple(replace(f, message=text, remedy=text, check=text) for f in verdict.findings[:1])
     gates = tuple(PastGate(text, text, verdict.answer, text, place == 1, text) for place in (0, 1))
     context = replace(NO_CONTEXT, past=Past(gates, problems=(text,)), said=(text,))
-    page = html(report, replace(verdict, findings=(*found, *verdict.findings)), text, context)
-    return with_next_gate(page.encode(), text, text, verdict.answer).decode()
+    return html(report, replace(verdict, findings=(*found, *verdict.findings)), text, context)
 
 
 @pytest.fixture(scope="module")

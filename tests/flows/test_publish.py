@@ -161,7 +161,7 @@ def test_a_gate_is_logged_in_mlflow(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_second_gate_shows_the_first(tmp_path: Path, engine: Engine) -> None:
-    """The page has the cluster's earlier verdict and what changed since, and each of the two leads to the other."""
+    """The page has the cluster's earlier verdict, and leads to its page."""
     path = fake_gate(tmp_path)
     engine.parts = ["healthy"]
     gate_it(path)
@@ -169,11 +169,9 @@ def test_a_second_gate_shows_the_first(tmp_path: Path, engine: Engine) -> None:
     engine.parts = ["wrong"]
     gate_it(path)
     (second,) = (gate for gate in _gates(tmp_path) if gate != first)  # both may be of the same second
-    old, page = ((gate / "report.html").read_text() for gate in (first, second))
+    page = (second / "report.html").read_text()
     strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
 
     assert strip.index("<strong>GO") < strip.index("<strong>NO-GO") < strip.index("this one")
     assert 2 == strip.count("<li")
     assert f'<a href="../{first.name}/report.html">Previous gate</a>: {first.name}, GO' in page
-    assert f'<a href="../{second.name}/report.html">Next gate</a>: {second.name}, NO-GO' in old
-    assert "What changed since the last GO" in page and "What changed since the last GO" not in old

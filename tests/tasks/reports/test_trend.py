@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from checks.documents.report import digest, dump
-from checks.model import Answer, Report, Verdict
+from checks.model import Answer, Report
 from tasks.paging.content import items_of
-from tasks.render.context import NO_CONTEXT, EndMark
+from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tasks.reports.trend import TrendContext, past_of
-from tasks.store import node_rows, records
-from tasks.store.base import Store, StoreError, StoreUnreachable
+from tasks.store import records
+from tasks.store.base import Store, StoreUnreachable
 from tasks.store.index import Index
-from tasks.store.layout import nodes_key, record_key, report_key
+from tasks.store.layout import nodes_key, record_key
 from tasks.store.open import open_store
 from tasks.store.records import of
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, wrong_sums
@@ -144,7 +142,7 @@ def test_every_page_says_whether_a_finding_is_known(store: Store, index: Index) 
         keep(store, number, _day(number, report))
     this = _day(3, with_metric(bad, "system.clock", "node-0", "synchronised", False))
     verdict = keep(store, 3, this)
-    context = replace(_judged(3, this, verdict), findings=of(verdict).findings)
+    context = replace(_this(3, this), findings=of(verdict).findings)
     shown = replace(NO_CONTEXT, past=past_of(store, index, context))
     known = "also in 2 of the last 3 gates that measured it, first 2025-11-22 08:00 UTC"
     new = "new: not in the last 3 gates that measured it"
@@ -190,78 +188,11 @@ def test_one_report_counts_once(store: Store, index: Index) -> None:
     assert 1 == past.reports
 
 
-def _judged(number: int, report: Report, verdict: Verdict) -> TrendContext:
-    return replace(_this(number, report), digests=verdict.digests)
-
-
-def test_the_last_go_is_what_a_gate_is_compared_with(store: Store, index: Index) -> None:
-    """Not a refused gate, and not this one; the page has links to both gates."""
-    for number, report in enumerate([healthy(), _slower(1), wrong_sums(healthy())]):
-        keep(store, number, _day(number, report))
-    verdict = keep(store, 3, _slower(3))
-    past = past_of(store, index, _judged(3, _slower(3), verdict))
-    page = html(_slower(3), verdict_of(_slower(3)), "local", replace(NO_CONTEXT, past=past))
-
-    assert past.changes is not None and gate_id(1) == past.changes.gate_id
-    assert "nothing was replaced or set differently" == past.changes.said and past.changes.said in page
-    assert past.previous is not None and f"../{gate_id(2)}/report.html" == past.previous.link
-    assert f'<a href="../{gate_id(2)}/report.html">Previous gate</a>: {gate_id(2)}, NO-GO' in page
-    assert f'<a href="../{gate_id(1)}/report.html">{gate_id(1)}</a>' in page
-
-
-def test_a_store_that_is_slow_is_not_asked_for_the_last_go(store: Store, index: Index) -> None:
-    """A verdict does not wait for it, and the page says that it is missing."""
-    keep(store, 0, _slower(0))
-    verdict = keep(store, 1, _slower(1))
-    ticks = iter(range(0, 1000, 100))
-    past = past_of(store, index, _judged(1, _slower(1), verdict), lambda: next(ticks))
-
-    assert past.changes is None
-    assert any("The last GO was not compared" in line for line in past.problems)
-
-
-def test_a_trend_that_would_come_too_late_is_not_made(
-    store: Store, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store answers too late, whatever it still does: a launch does not wait for it."""
-    for number in range(3):
-        keep(store, number, _slower(number))
-    ends = threading.Event()
-    monkeypatch.setattr(node_rows, "read", lambda store, gate_id: ends.wait(60))
-    ticks = iter([0.0, 4.7, 4.8])
-    past = past_of(store, index, _this(2, _slower(2)), lambda: next(ticks))
-    ends.set()
-
-    assert 1 == past.reports
-    assert "Earlier gates could not be compared, because it would have taken too long." in past.problems
-
-
-def test_without_a_go_nothing_is_compared(store: Store, index: Index) -> None:
-    """And a GO whose report is gone is said."""
-    verdict = keep(store, 0, _day(0, wrong_sums(healthy())))
-    none = past_of(store, index, _judged(1, _slower(1), verdict))
+def test_the_page_links_to_the_gate_before(store: Store, index: Index) -> None:
+    """Whatever that one answered."""
+    keep(store, 0, wrong_sums(healthy()))
     keep(store, 1, _slower(1))
-    store.delete(report_key(gate_id(1)))
-    gone = past_of(store, index, _judged(2, _slower(2), verdict))
+    past = past_of(store, index, _this(1, _slower(1)))
+    page = html(_slower(1), verdict_of(_slower(1)), "local", replace(NO_CONTEXT, past=past))
 
-    assert (None, None) == (none.changes, gone.changes)
-    assert any(f"The report of the last GO, {gate_id(1)}, is missing" in line for line in gone.problems)
-
-
-def test_how_earlier_gates_ended_is_shown_in_place_of_their_answers(store: Store, index: Index) -> None:
-    """Where it can be read in time; else the answers stand, and the page says so."""
-    for number in range(3):
-        keep(store, number, _day(number, healthy()))
-
-    def ends(asked: Store, gate_ids: Sequence[str]) -> dict[str, EndMark]:
-        assert asked is store and gate_id(2) in gate_ids
-        return {gate_id(1): EndMark.TRAINING_FAILED}
-
-    def broken(asked: Store, gate_ids: Sequence[str]) -> dict[str, EndMark]:
-        raise StoreError("no answer")
-
-    found, lost = (past_of(store, index, _this(2, _day(2, healthy())), ends=one) for one in (ends, broken))
-
-    assert ["GO", "TRAINING FAILED", "GO"] == [gate.word for gate in found.gates]
-    assert ["GO"] * 3 == [gate.word for gate in lost.gates]
-    assert any("How earlier gates ended could not be read: no answer" in line for line in lost.problems)
+    assert f'<a href="../{gate_id(0)}/report.html">Previous gate</a>: {gate_id(0)}, NO-GO' in page

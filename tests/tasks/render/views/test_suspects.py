@@ -1,4 +1,4 @@
-"""What the decoder found, shown: suspects with what they rest on, maps with the bad together, and "nobody" as an answer."""
+"""What the decoder found, shown: suspects with what they rest on, and "nobody" as an answer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
+from checks.culprit.matrix import Answer, Kind
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.views.maps import MAPS, TABLE, inside_map, maps_of, node_map, settled
 from tasks.render.views.suspects import matrices_table, said_of, suspects_table
 from tests.catalogue_reports import policy_of
-from tests.tasks.render.decoded import between, inside, shown, with_shown
+from tests.tasks.render.decoded import between, shown, with_shown
 from tests.tasks.render.fleets import TYPE, fleet
 from tests.tasks.render.test_html_size import LIMIT
 
@@ -68,79 +67,13 @@ def test_what_names_nobody_is_no_nobody(answer: Answer, said: str) -> None:
     assert "No single node or link is worse than the rest" not in said_of([one])
 
 
-def test_nodes_are_a_map_of_the_worst_rail() -> None:
-    """One rail of one node of four: its row and column are dark, first, and crossed."""
-    made = node_map(between(8, 4, bad_rails=[(5, 2)]))
-
-    assert made is not None
-    assert FIVE == made.names[0] and {FIVE} == made.condemned
-    assert {2} == {cell.step for cell in made.rows[0][1] if cell.text}
-    assert {5} == {cell.step for _, row in made.rows[1:] for cell in row[1:] if cell.text}
-    assert all(cell.bad for cell in made.rows[0][1] if cell.text)
-    assert "the worst of 4 rails" in made.said
-
-
-def test_what_was_not_to_be_tested_is_blank_and_what_gave_nothing_is_not() -> None:
-    """A sparse tournament has no holes; a test that failed is one."""
-    one = between(12, partners=4)
-    values = [None if k == 3 else value for k, value in enumerate(one.matrix.values)]
-    made = node_map(shown(replace(one.matrix, values=values)))
-
-    assert made is not None
-    assert 1 == sum(cell.text == "none" for _, row in made.rows for cell in row)
-    assert 144 - 48 == sum(cell.text == "" for _, row in made.rows for cell in row)
-    assert "48 of 132 directions tested; 1 tests gave nothing" == made.said
-
-
-def test_a_test_made_again_is_shown_as_it_settled() -> None:
-    """A hiccup that two more tests do not repeat is no dark cell; two of three that gave nothing are."""
-    parts = (Part("a", "a"), Part("b", "b"))
-    matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
-                    [1.0, 40.0, 41.0, None, None, 40.0])  # fmt: skip
-
-    assert {(0, 1): 40.0, (1, 0): None} == settled(shown(matrix))
-
-
-def test_a_late_pair_is_dark() -> None:
-    """Of times less is better."""
-    one = between(8)
-    times = [10.0] * len(one.matrix.values)
-    times[0] = 200_000.0
-    late = shown(replace(one.matrix, what="latency", unit="us", better=Better.LOWER, values=times))
-    made = node_map(late)
-
-    assert made is not None
-    ((first, _),) = [(one, cell) for one, row in made.rows for cell in row if cell.step == 0]
-    assert ("ip-10-0-0-11", "ip-10-0-0-12") == (first, made.names[0])
-    assert {0, 5} == {cell.step for _, row in made.rows for cell in row if cell.text}
-    assert ["above 60", "up to 12"] == [made.key[0], made.key[-1]]
-
-
-def test_the_inside_of_a_node_that_has_a_suspect_is_drawn_whole() -> None:
-    """Its GPUs by their own names; other nodes' are not."""
-    made, _ = maps_of([inside(6, 4, bad=[(5, 3)])])
-
-    assert ["Bandwidth inside nodes, ip-10-0-0-16"] == [one.title for one in made]
-    assert ("rank-23", "rank-20", "rank-21", "rank-22") == made[0].names
-    assert ((), 0) == maps_of([inside(6, 4)])
-    assert inside_map(inside(1, 8), "ip-10-0-0-11") is not None
-
-
-def test_a_page_has_room_for_a_few_maps() -> None:
-    """The rest is counted."""
-    found, hidden = maps_of([BAD] * (MAPS + 3))
-
-    assert (MAPS, 3) == (len(found), hidden)
-
-
 def test_a_thousand_nodes_of_eight_rails_stay_small() -> None:
-    """The page has the worst nodes, says how many more there are, and is below 3 MB."""
+    """The page is below 3 MB."""
     one = between(1000, 8, bad=(3, 700), partners=3)
     verdict, decoded = with_shown(8, one)
     page = html(fleet(8, peers=False), verdict, "x", decoded)
 
     assert len(page.encode()) < LIMIT
-    assert f"{1000 - TABLE} more nodes are in the report itself" in page
 
 
 def test_every_form_names_the_suspect() -> None:
@@ -186,7 +119,6 @@ def test_a_reports_own_tournament_is_shown() -> None:
 
     assert {"ip-10-0-0-12/rank-9"} == {f.subject for f in verdict.findings if f.check == "nccl.pairs"}
     assert '<th scope="row">rank ip-10-0-0-12/rank-9</th>' in page
-    assert "Bandwidth between nodes" in page
 
 
 def _ranks(report: Report) -> dict[str, int]:
