@@ -22,7 +22,7 @@ from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.exit_codes import exit_code, worst_code
-from tasks.reports.gate_folder.decision import looked_for, own_decision_json
+from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import (
     InputError,
     JudgedFile,
@@ -82,9 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            with report_named(file, arguments.store) as at:
-                judged = judge_file(at.path, policy, baseline, terms, as_kept)
-                results.append(at.with_address(judged))
+            path = report_named(file, arguments.store)
+            results.append(judge_file(path, policy, baseline, terms, as_kept))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)
@@ -117,8 +116,6 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
             write_stderr(f"prelaunch: {result}")
         elif result.policy:
             write_stderr(f"policy: {result.policy}")
-            if (missing := looked_for(result.kept)) and not arguments.kept:
-                write_stderr(f"prelaunch: {missing}")
     return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 
 

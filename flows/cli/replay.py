@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.fleet import say_cluster
@@ -13,7 +14,7 @@ from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
 from tasks.reports.read import policy_of
-from tasks.reports.replay import ReplayResult, ReplayTotals, gate_row, replay
+from tasks.reports.replay import ReplayResult, ReplayTotals, replay
 from tasks.reports.store_argument import (
     chosen_cluster,
     open_named_store,
@@ -46,13 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(file)
     baseline = read_baseline(arguments.baseline) if arguments.baseline else None
     require_gates(kept)
-    total, rows = ReplayTotals(), list[dict[str, object]]()
+    total, rows = ReplayTotals(), list[object]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
     cluster = chosen_cluster(kept, arguments.cluster)
     for one in replay(kept.store, policy, builtin(), baseline, cluster):
         total.add(one)
         if arguments.format == "json":
-            rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
+            rows += [plain(one)] if one.fate is not ReplayResult.SAME else []
         else:
             write_stdout(gate_text(one))
     _show_sum(arguments.format, total, rows, by)
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(_code(total))
 
 
-def _show_sum(form: str, total: ReplayTotals, rows: list[dict[str, object]], by: str) -> None:
+def _show_sum(form: str, total: ReplayTotals, rows: list[object], by: str) -> None:
     if form == "json":
         counts = {fate.value: total.fates[fate] for fate in ReplayResult}
         moves = dict(sorted(total.moves.items()))

@@ -11,7 +11,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
 from tasks.render.headline import time_before
-from tasks.reports.replay import MOST, Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
+from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
 from tasks.text.inert import one_line
@@ -179,15 +179,12 @@ def _replay_headline(one: ReplayedGate) -> str:
 def _replay_lines(one: ReplayedGate) -> Iterator[str]:
     alike = _alike(one.changes)
     yield from (_change_line(some) for some in alike[:LINES])
-    hidden = sum(map(len, alike[LINES:])) + one.hidden
-    if hidden:
-        yield f"and {hidden} more findings (--format json lists {MOST} of each)"
+    if hidden := sum(map(len, alike[LINES:])):
+        yield f"and {hidden} more findings (--format json lists them)"
     if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
         yield f"condemned: {_condemned(one.before)} -> {_condemned(one.after)}"
-    elif one.fate is ReplayResult.CHANGED and not (one.changes or one.why):
+    elif one.fate is ReplayResult.CHANGED and not one.changes:
         yield "the findings are the same, and the policies differ in what a warning does (on_warn)"
-    if one.fate is ReplayResult.CHANGED and one.why:
-        yield one.why
     if one.notes:
         yield f"note: {'; '.join(one.notes)}"
 

@@ -81,7 +81,7 @@ class JudgedFile:
     @property
     def is_kept(self) -> bool:
         """Whether the verdict is the gate's own, as it was kept."""
-        return self.kept is not None and self.kept.whole is self.verdict
+        return self.kept is not None and self.kept.verdict is self.verdict
 
 
 # Adds to what is shown of a report beside which a gate kept its verdict how that gate ended.
@@ -121,8 +121,8 @@ def judge_data(
         return _unreadable(file, path, data, policy, error)
     kept = kept_beside(path, data)
     own = policy is None and baseline is None
-    if own and as_kept is not None and kept is not None and kept.whole is not None:
-        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.whole, terms)))
+    if own and as_kept is not None and kept is not None and kept.verdict is not None:
+        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.verdict, terms)))
     rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)

@@ -6,13 +6,13 @@ disappeared or changed their level (pure). What cannot be compared is named. Tex
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from checks.documents.report import digest, load, plain
+from checks.documents.report import digest, load
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
@@ -28,7 +28,6 @@ from tasks.store.layout import report_key, verdict_key
 from tasks.store.records import KeptFinding, KeptVerdict, Record, matter
 from tasks.text.inert import one_line
 
-MOST = 100
 # Gates whose files are read while another one is judged, and with them the reports in memory.
 AHEAD = 8
 MESSAGE_CHARACTERS = 300
@@ -51,8 +50,8 @@ class Change:
         return "appears" if self.before is None else "disappears" if self.after is None else "changes level"
 
 
-def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[tuple[Change, ...], int]:
-    """The changes, worst first, and how many more there are than are listed.
+def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[Change, ...]:
+    """The changes, worst first.
 
     Two findings are one if check, subject, cause and metric are the same; of findings without a metric the words, but for the
     numbers. A threshold that moved, and a sentence that was reworded, is no change.
@@ -64,8 +63,7 @@ def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tupl
         one, then, here = now or was, was.level if was else None, now.level if now else None
         if one is not None and then is not here:
             found.append(_change(one, then, here))
-    ordered = sorted(found, key=_turn)
-    return tuple(ordered[:MOST]), max(0, len(ordered) - MOST)
+    return tuple(sorted(found, key=_turn))
 
 
 def _change(one: KeptFinding, before: Level | None, after: Level | None) -> Change:
@@ -119,7 +117,6 @@ class ReplayedGate:
     before: VerdictSummary | None = None
     after: VerdictSummary | None = None
     changes: tuple[Change, ...] = ()
-    hidden: int = 0
     why: str = ""
     notes: tuple[str, ...] = ()
 
@@ -159,21 +156,12 @@ class _Files:
     error: Exception | None = None
 
 
-def _read_ahead(store: Store, gates: Iterable[str]) -> Iterator[tuple[str, _Files]]:
+def _read_ahead(store: Store, gates: Sequence[str]) -> Iterator[tuple[str, _Files]]:
     """The files of the gates in their order; of at most AHEAD gates at a time."""
-    waiting: deque[tuple[str, Future[_Files]]] = deque()
     with ThreadPoolExecutor(AHEAD) as pool:
-        try:
-            for gate_id in gates:
-                waiting.append((gate_id, pool.submit(_files_of, store, gate_id)))
-                if len(waiting) >= AHEAD:
-                    first, files = waiting.popleft()
-                    yield first, files.result()
-            while waiting:
-                first, files = waiting.popleft()
-                yield first, files.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for begin in range(0, len(gates), AHEAD):
+            some = gates[begin : begin + AHEAD]
+            yield from zip(some, pool.map(lambda gate_id: _files_of(store, gate_id), some), strict=True)
 
 
 def _files_of(store: Store, gate_id: str) -> _Files:
@@ -220,26 +208,20 @@ def _compared(
 ) -> ReplayedGate:
     cluster, when = (record.cluster, record.judged_at) if record else ("", one_line(report.measured_at, 40))
     now = VerdictSummary(after.answer, after.level, after.condemned)
-    kept = verdict or record
-    if kept is None:
-        said = "no verdict was stored: its gate was interrupted"
+    if verdict is None:
+        said = "no verdict is stored: its gate was interrupted, or the file was removed"
         return ReplayedGate(gate_id, ReplayResult.NO_VERDICT, cluster, when, None, now, why=said)
-    if kept.digests.report != bytes_digest:
+    if verdict.digests.report != bytes_digest:
         said = "its verdict was made from another report"
         return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
-    if record is not None and (record.digests.report, record.answer) != (kept.digests.report, kept.answer):
+    if record is not None and (record.digests.report, record.answer) != (bytes_digest, verdict.answer):
         said = "its record and its stored verdict differ"
         return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
-    before = VerdictSummary(kept.answer, kept.level, kept.condemned)
-    engine = kept.engine if isinstance(kept, Record) else kept.digests.engine
-    notes = tuple(other_inputs(kept.digests, engine, after.digests))
-    if isinstance(kept, Record):
-        said = "only its record is left, so findings are not compared"
-        fate = ReplayResult.SAME if before == now else ReplayResult.CHANGED
-        return ReplayedGate(gate_id, fate, cluster, when, before, now, why=said, notes=notes)
-    found, hidden = changes(kept.findings, after.findings)
+    before = VerdictSummary(verdict.answer, verdict.level, verdict.condemned)
+    notes = tuple(other_inputs(verdict.digests, after.digests))
+    found = changes(verdict.findings, after.findings)
     fate = ReplayResult.CHANGED if before != now else ReplayResult.FINDINGS if found else ReplayResult.SAME
-    return ReplayedGate(gate_id, fate, cluster, when, before, now, found, hidden, notes=notes)
+    return ReplayedGate(gate_id, fate, cluster, when, before, now, found, notes=notes)
 
 
 @dataclass
@@ -290,19 +272,3 @@ def answer_change(one: ReplayedGate) -> str:
     if before.level is not after.level:
         return f"{ANSWER_WORDS[after.answer]} {before.level.value} -> {ANSWER_WORDS[after.answer]} {after.level.value}"
     return f"{ANSWER_WORDS[after.answer]} about other nodes"
-
-
-def gate_row(one: ReplayedGate) -> dict[str, object]:
-    """One gate as JSON; no key is ever absent."""
-    return {
-        "gate_id": one.gate_id,
-        "fate": one.fate.value,
-        "cluster": one.cluster,
-        "judged_at": one.judged_at,
-        "before": plain(one.before),
-        "after": plain(one.after),
-        "changes": plain(one.changes),
-        "more_changes": one.hidden,
-        "why": one.why,
-        "notes": list(one.notes),
-    }

@@ -13,11 +13,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from checks.documents.decode import nearest
 from checks.value_types import DecodeError
@@ -27,7 +25,7 @@ from tasks.store import records
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import kept_gates, known_names, listed
 from tasks.store.index import FILE, Index
-from tasks.store.layout import GATES, RECORDS, REPORT_FILE, gate_of, record_key, report_key
+from tasks.store.layout import GATES, RECORDS, REPORT_FILE, report_key
 from tasks.store.open import absolute, is_remote, open_store
 from tasks.store.records import is_gate_id
 
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 ID_FORM = re.compile("[a-z0-9][a-z0-9-]{0,200}")
 NEWEST = 3  # of so many gates the ids are named, where another one is not there
 NAME_STORE = f"--store STORE names another store (default {DEFAULT})."
-Shown = TypeVar("Shown", bound=Any)
 
 
 class NoReports(InputError):
@@ -76,34 +73,6 @@ class ReportInput:
     name: str
     data: bytes
     policy: Path | None = None
-
-
-@dataclass(frozen=True)
-class NamedReport:
-    """Where a report lies that may have been named by its gate. Of a store that is far away `path` is in the folder `copied`, and the
-    address of the store stands for that folder in what people read.
-    """
-
-    path: str
-    copied: str = ""
-    address: str = ""
-
-    def with_address(self, one: Shown) -> Shown:
-        """The same result, in whose texts the address stands for the copy."""
-        if not self.copied or one is None:
-            return one
-        new: dict[str, object] = {}
-        for item in fields(one):
-            value = getattr(one, item.name)
-            if isinstance(value, str):
-                new[item.name] = self.shown(value)
-            elif item.name in ("context", "kept"):
-                new[item.name] = self.with_address(value)
-        return replace(one, **new)
-
-    def shown(self, text: str) -> str:
-        """The same text, in which the address stands for the copy."""
-        return text.replace(self.copied, self.address)
 
 
 def typed_store(word: str) -> str:
@@ -160,28 +129,20 @@ def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
 
 
-@contextmanager
-def report_named(word: str, store: str | None) -> Iterator[NamedReport]:
-    """The report that `word` names: a path, or the id of a gate in `store` (as it was typed; None for the default one). What exists
-    here goes before an id. Raises InputError for an id that the store does not have; StoreError.
+def report_named(word: str, store: str | None) -> str:
+    """The path of the report that `word` names: a path, or the id of a gate in `store` (as it was typed; None for the default one).
+    What exists here goes before an id. Raises InputError for an id that the store does not have, or has far away; StoreError.
     """
-    formed = ID_FORM.fullmatch(word) and not Path(word).exists()
-    if not formed or (store is None and not is_gate_id(word)):
-        yield NamedReport(word)
-        return
+    is_id = ID_FORM.fullmatch(word) and not Path(word).exists()
+    if not is_id or (store is None and not is_gate_id(word)):
+        return word
     named = open_named_store(DEFAULT if store is None else store)
-    key = _report_of(named, word)
-    if not is_remote(named.address):
-        yield NamedReport(named.store.place(key))
-        return
-    with TemporaryDirectory(prefix="prelaunch-") as folder:
-        found = NamedReport(f"{folder}/{key}", folder, named.address)
-        _copy_beside(named.store, key, Path(folder))
-        try:
-            yield found
-        except InputError as error:
-            where, said = found.shown(error.file), found.shown(error.message)
-            raise InputError(where, said, error.path, error.nearest) from error
+    place = named.store.place(_report_of(named, word))
+    if is_remote(named.address):
+        folder = place.rpartition("/")[0]
+        said = f"its report is in S3. Copy its folder, and name the copy: aws s3 cp --recursive {shlex.quote(folder)} {word}"
+        raise InputError(word, said)
+    return place
 
 
 def _report_of(named: NamedStore, gate_id: str) -> str:
@@ -204,18 +165,6 @@ def _report_of(named: NamedStore, gate_id: str) -> str:
     if newest:
         said = f"no gate of {named.address} has this id. Its newest are {newest}. {NAME_STORE}"
     raise InputError(gate_id, said, "", nearest(gate_id, tuple(gates)))
-
-
-def _copy_beside(store: Store, key: str, folder: Path) -> None:
-    """Copy the report and what is kept of its gate beside it, but for logs and evidence."""
-    gate_id, inside = gate_of(key), key.rpartition("/")[0]
-    places = (inside, f"{GATES}/{gate_id}")
-    beside = [one for one in store.list(f"{GATES}/{gate_id}") if one.rpartition("/")[0] in places]
-    for one in dict.fromkeys((key, record_key(gate_id), *(one for one in beside if one.endswith(".json")))):
-        data = store.get(one)
-        if data is not None:
-            (folder / one).parent.mkdir(parents=True, exist_ok=True)
-            (folder / one).write_bytes(data)
 
 
 def is_store(argument: str) -> bool:

@@ -1,14 +1,13 @@
 """The record that a store keeps of one verdict, in a few hundred bytes: records/<gate id>.json. The rows of an index are made of it.
 
-It is read from what verdict.json has in every version of this program: the answer, and the findings by level, cause, check and
-subject. A verdict that another version kept may contain more, which is ignored. Every key that is used is read strictly.
+A verdict.json, from which it is made, is read strictly: one of another version is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -117,16 +116,12 @@ class KeptVerdict:
 
 
 def load(data: bytes) -> KeptVerdict:
-    """The verdict in a verdict.json. Raises DecodeError."""
-    table = _only(KeptVerdict, parse_json(data, VERDICT_BYTES), "")
-    findings = table.get("findings")
-    if isinstance(findings, list):
-        table["findings"] = [_only(KeptFinding, row, f"findings[{i}]") for i, row in enumerate(findings)]
-    return decode(KeptVerdict, table)
+    """The verdict in a verdict.json, as far as it is compared. Raises DecodeError."""
+    return of(load_whole(data))
 
 
 def load_whole(data: bytes) -> Verdict:
-    """The whole verdict in a verdict.json of this version. Raises DecodeError."""
+    """The whole verdict in a verdict.json. Raises DecodeError."""
     table = parse_json(data, VERDICT_BYTES)
     if not isinstance(table, dict):
         raise DecodeError("expected a table", "")
@@ -160,13 +155,6 @@ def of(verdict: Verdict) -> KeptVerdict:
         for f in verdict.findings
     )
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
-
-
-def _only(kind: type, value: object, path: str) -> dict[str, object]:
-    if not isinstance(value, Mapping):
-        raise DecodeError("expected a table", path)
-    names = {one.name for one in fields(kind)}
-    return {key: item for key, item in value.items() if key in names}
 
 
 @dataclass(frozen=True)

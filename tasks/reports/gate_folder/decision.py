@@ -29,7 +29,7 @@ from tasks.store.layout import (
     preflight_key,
     record_key,
 )
-from tasks.store.records import VERDICT_BYTES, KeptVerdict, RecordDigests, load, load_whole
+from tasks.store.records import VERDICT_BYTES, load_whole
 from tasks.text.inert import one_line
 
 FILE_BYTES = 1 << 22
@@ -38,18 +38,15 @@ FILE_BYTES = 1 << 22
 @dataclass(frozen=True)
 class KeptBeside:
     """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found; `file`
-    is where that is, `looked` the folder in which it was looked for. `problem` says why nobody knows what the gate decided;
-    `verdict` is then None. `whole` is the same verdict with all that a page shows, None if another version kept something else.
-    `name` is the gate's or its cluster's, "" where nobody kept it; `folder` is where all of this lies, and `judged_s` (Unix seconds)
-    when the gate judged, None where no record says it. `doubts` is what its preflight warned of.
+    is where that is. `problem` says why nobody knows what the gate decided; `verdict` is then None. `name` is the gate's or its
+    cluster's, "" where nobody kept it; `folder` is where all of this lies, and `judged_s` (Unix seconds) when the gate judged, None
+    where no record says it. `doubts` is what its preflight warned of.
     """
 
-    verdict: KeptVerdict | None
+    verdict: Verdict | None
     problem: str = ""
     policy: Policy | None = None
     file: str = ""
-    looked: str = ""
-    whole: Verdict | None = None
     name: str = ""
     folder: str = ""
     judged_s: float | None = None
@@ -64,7 +61,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
             return None
         with (folder / VERDICT_FILE).open("rb") as file:
             written = file.read(VERDICT_BYTES + 1)
-        verdict = load(written)
+        verdict = load_whole(written)
     except (DecodeError, OSError, ValueError) as error:
         said = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
         return KeptBeside(None, said) if named else None
@@ -76,7 +73,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
         _name_in(record, "gate") or _name_in(record, "cluster") or _name_in(outcome_beside(folder), "cluster")
     )
     found = KeptBeside(
-        verdict, looked=str(folder), whole=_whole(written), name=name, folder=str(folder),
+        verdict, name=name, folder=str(folder),
         judged_s=seconds_of(str(record.get("judged_at"))), doubts=_doubts_beside(folder),
     )  # fmt: skip
     for candidate in _candidates(folder):
@@ -85,15 +82,8 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
         except PolicyError:
             continue
         if policy.digest == verdict.digests.policy:
-            return replace(found, policy=policy, file=str(candidate), looked="")
+            return replace(found, policy=policy, file=str(candidate))
     return found
-
-
-def _whole(written: bytes) -> Verdict | None:
-    try:
-        return load_whole(written)
-    except DecodeError:
-        return None
 
 
 def outcome_beside(folder: Path) -> dict[str, object] | None:
@@ -153,7 +143,7 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
         return ""
     if kept.verdict is None:
         return f"What the gate itself decided is not known: {kept.problem}."
-    why = tuple(other_inputs(kept.verdict.digests, kept.verdict.digests.engine, now.digests))
+    why = tuple(other_inputs(kept.verdict.digests, now.digests))
     other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
     if not other and same:
         return ""
@@ -170,14 +160,6 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
 def policy_name(kept: KeptBeside) -> str:
     """The gate's own policy: its name and file, "" where no file of it was found."""
     return f"{one_line(kept.policy.name, 80)} ({kept.file})" if kept.policy is not None else ""
-
-
-def looked_for(kept: KeptBeside | None) -> str:
-    """Which policy was not found, and where it was looked for; "" where it was, or nobody knows which it was."""
-    if kept is None or kept.verdict is None or kept.policy is not None:
-        return ""
-    places = f"not {POLICY_FILE} in {one_line(kept.looked, 300)}, not that of the gate file in {REQUEST_FILE} there"
-    return f"no file of the gate's own policy, {kept.verdict.digests.policy:.12}, was found ({places}, and no shipped one)"
 
 
 def own_decision_json(kept: KeptBeside, now: Verdict, said: str) -> dict[str, object]:
@@ -208,21 +190,21 @@ def _candidates(folder: Path) -> Iterator[Path]:
     yield from sorted(SHIPPED.glob("*.toml"))
 
 
-def other_inputs(old: Digests | RecordDigests, engine: str, now: Digests) -> Iterator[str]:
+def other_inputs(old: Digests, now: Digests) -> Iterator[str]:
     """What differs between then and now besides report and policy."""
     if old.baseline != now.baseline:
         yield "the gate compared with another baseline, or one of the two with none"
     if old.facts != now.facts:
         yield "the facts have changed since then"
-    if engine != now.engine:
-        yield f"Prelaunch {one_line(engine, 40)} judged it"
+    if old.engine != now.engine:
+        yield f"Prelaunch {one_line(old.engine, 40)} judged it"
 
 
-def _same(old: KeptVerdict, now: Verdict) -> bool:
+def _same(old: Verdict, now: Verdict) -> bool:
     return (old.answer, old.level, old.condemned) == (now.answer, now.level, now.condemned)
 
 
-def _word(verdict: KeptVerdict) -> str:
+def _word(verdict: Verdict) -> str:
     # The level of what could not be told would read as if a machine had failed.
     level = "" if verdict.answer is Answer.CANNOT_TELL else f" ({verdict.level.value})"
     return f"{ANSWER_WORDS[verdict.answer]}{level}"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import boto3
 import pytest
 
 from checks.documents.decode import nearest
@@ -15,16 +14,14 @@ from checks.documents.report import dump_plain
 from flows.cli.main import main
 from tasks.gate.context import GateContext
 from tasks.remedy import RemedyRejected, cases_of_gate
+from tasks.reports import store_argument
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
-from tasks.store.layout import outcome_key, policy_key, report_key, verdict_key
-from tasks.store.open import open_store
+from tasks.store.layout import outcome_key, policy_key, report_key
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep, record_for
-from tests.tasks.store import servers
-from tests.tasks.store.servers import BUCKET, moto
 
 ID = "local-20261127-015647-8b0d"
 Captured = pytest.CaptureFixture[str]
@@ -69,32 +66,15 @@ def test_a_gate_file_names_the_store_of_a_gate(tmp_path: Path, capsys: Captured)
     assert 1 == typed(capsys, "judge", gate_id(1), "--store", file)[0]
 
 
-def test_a_gate_in_s3_is_read_from_there(
+def test_the_report_of_a_gate_in_s3_is_to_be_copied(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its own policy and decision, and with the addresses of the store; nothing is left in the temporary folder."""
+    """The command is in the refusal."""
     local = kept(tmp_path / "kept")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    (tmp_path / "tmp").mkdir()
-    with moto() as url:
-        for name, value in servers.environment(url).items():
-            monkeypatch.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        address = f"s3://{BUCKET}/a"
-        remote = open_store(address)
-        for path in sorted(local.root.rglob("*.json")):
-            remote.put(path.relative_to(local.root).as_posix(), path.read_bytes())
-        here = typed(capsys, "judge", gate_id(1), "--store", local.root)
-        there = typed(capsys, "judge", gate_id(1), "--store", address)
+    monkeypatch.setattr(store_argument, "open_store", lambda address: local)
+    code, _, err = typed(capsys, "judge", gate_id(1), "--store", "s3://bucket/a")
 
-        assert (here[0], here[1].replace(str(local.root), address)) == there[:2]
-        assert str(tmp_path / "tmp") not in "".join(there[1:])
-        remote.put(report_key(gate_id(0)), (local.root / verdict_key(gate_id(0))).read_bytes())
-        said = f"{address}/{report_key(gate_id(0))}: it is a verdict"
-        assert said in typed(capsys, "judge", gate_id(0), "--store", address)[2]
-        assert 2 == typed(capsys, "judge", ID, "--store", address)[0]
-    assert [] == list((tmp_path / "tmp").iterdir())
+    assert 2 == code and f"aws s3 cp --recursive {local.root}/gates/{gate_id(1)} {gate_id(1)}" in err
 
 
 def test_a_pass_that_was_used_again_is_that_of_the_gate_that_measured(

@@ -70,10 +70,6 @@ def test_a_gate_whose_policy_is_lost_says_so(run: Run, refused: Path) -> None:
 
     assert said.startswith("The gate itself decided NO-GO (FAIL), by a policy that is not here. This answer ")
     assert said.endswith("Name the gate's own with --policy.")
-    assert (
-        f"was found (not policy.json in {refused}, not that of the gate file in request.json there, and no shipped one)"
-        in ended.err
-    )
 
 
 def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path) -> None:
@@ -89,7 +85,6 @@ def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path
     assert again.out.splitlines()[1].startswith(
         "The gate itself decided CANNOT TELL, by a policy that is not here."
     )
-    assert "no file of the gate's own policy" in again.err and "no file of" not in text.err
 
 
 def test_a_page_by_another_policy_is_judged_again(run: Run, refused: Path, tmp_path: Path) -> None:
