@@ -27,9 +27,15 @@ from flows.cli.output import (
 )
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.exit_codes import exit_code
 from tasks.reports.local_check import check_node, undeclared_error
-from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of, require_policy_for
+from tasks.reports.read import (
+    InputError,
+    declared_of,
+    default_policy_of,
+    exit_code,
+    policy_of,
+    require_policy_for,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

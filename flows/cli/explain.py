@@ -21,9 +21,8 @@ from flows.cli.output import (
 )
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
-from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.explain import Explanation, explain_input, explanation_text
-from tasks.reports.read import InputError, declared_of, policy_of
+from tasks.reports.read import InputError, declared_of, exit_code, policy_of, worst_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

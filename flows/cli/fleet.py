@@ -1,21 +1,24 @@
-"""`prelaunch fleet STORE`: which nodes are proven, which are not and why, the worst first."""
+"""`prelaunch fleet STORE`: which nodes are proven, which are not and why, the worst first; and all that is kept of one node."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
+from flows.cli.machines import require_node_name
 from flows.cli.options import add_cluster, add_format, add_store, number
 from flows.cli.output import json_text, write_stderr, write_stdout
+from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import write_file
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.model import Fleet, GateMark
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
-from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
+from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text, node_text
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
@@ -23,6 +26,7 @@ from tasks.reports.store_argument import (
     cluster_notes,
     open_named_store,
     require_gates,
+    require_known_node,
 )
 from tasks.store.history import kept_gates
 from tasks.store.layout import html_key
@@ -35,15 +39,25 @@ LOG = "log"  # the back end that knows no scheduler
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """STORE --cluster C --fresh HOURS --format text|json --html FILE."""
+    """STORE --cluster C --node NODE --fresh HOURS --format text|json --html FILE."""
     parser.description = (
         "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
         "gets worse, what changed, what was done to it, and its last gates. A gate file means its own cluster; if its [remediation] "
         "names machines of a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is "
         "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
     )
-    add_store_and_age(parser)
+    add_store(parser)
+    parser.add_argument(
+        "--fresh", type=number(0, 1_000_000, "hours"), default=FRESH_S / HOUR_S, metavar="HOURS",
+        help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
+    )  # fmt: skip
+    add_format(parser)
     add_cluster(parser, "nodes")
+    parser.add_argument(
+        "--node", default="", metavar="NODE",
+        help="everything that is kept of this node: its gates, open findings, changes, acts and numbers; of every machine that has or "
+        "had the name",
+    )  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
     parser.add_argument(
         "--notify", action="store_true",
@@ -52,18 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_store_and_age(parser: argparse.ArgumentParser) -> None:
-    """STORE --fresh HOURS --format text|json."""
-    add_store(parser)
-    parser.add_argument(
-        "--fresh", type=number(0, 1_000_000, "hours"), default=FRESH_S / HOUR_S, metavar="HOURS",
-        help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
-    )  # fmt: skip
-    add_format(parser)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Print the fleet, and write its page."""
+    """Print the fleet or one node, and write its page."""
+    require_node_name(arguments.node)
     if arguments.html is not None:
         write_file(arguments.html, None)
     named = open_named_store(arguments.store)
@@ -73,23 +78,56 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("command line", message, "--notify")
     cluster = chosen_cluster(named, None if gate else arguments.cluster)
     found = read(arguments, named, cluster)
+    if arguments.node:
+        found = _with_failures(named, found)
+        _require_node(arguments, named, found)
     if arguments.html is not None:
-        _write_page(arguments.html, named, found, cluster)
+        _write_page(arguments.html, named, found, cluster, arguments.node)
     if arguments.format == "json":
-        write_stdout(json_text({**fleet_document(found), "error": None}))
+        write_stdout(json_text({**fleet_document(found, whole=bool(arguments.node)), "error": None}))
+    elif arguments.node:
+        write_stdout("\n".join(node_text(node, found) for node in (*found.nodes, *found.replaced)))
     else:
         write_stdout(fleet_text(found))
-    say_problems(found)
+    for problem in found.problems:
+        write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
     if gate is not None and not _told(gate, named, found):
         return int(Exit.NO_CAPACITY)
     return fleet_code(found)
 
 
-def _write_page(path: Path, named: NamedStore, found: Fleet, cluster: str | None) -> None:
-    """The HTML page, with a link to the page of each gate that has one. Raises OutputError."""
-    from tasks.reports.fleet.page import fleet_page
+def _require_node(arguments: argparse.Namespace, named: NamedStore, found: Fleet) -> None:
+    """Raise InputError if no gate of the cluster knows the node."""
+    if not found.nodes and not found.replaced:
+        require_known_node(named, arguments.node, arguments.store)
+        message = f"no gate of this cluster knows a node {arguments.node!r:.80}, and another cluster has it. Name the store."
+        raise InputError(named.address, message)
 
+
+def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
+    """The same, in which the gates whose training failed on a node say so. Raises StoreError."""
+    gates = {mark.gate_id for node in (*found.nodes, *found.replaced) for mark in node.gates}
+    ends = kept_ends(named.store, sorted(gates))
+
+    def marked(mark: GateMark) -> GateMark:
+        end = ends.get(mark.gate_id)
+        return replace(mark, failure=end.failure) if end and end.failure and end.node == mark.node else mark
+
+    nodes, replaced = (
+        tuple(replace(node, gates=tuple(map(marked, node.gates))) for node in some)
+        for some in (found.nodes, found.replaced)
+    )
+    return replace(found, nodes=nodes, replaced=replaced)
+
+
+def _write_page(path: Path, named: NamedStore, found: Fleet, cluster: str | None, node: str) -> None:
+    """The HTML page, with a link to the page of each gate that has one; or that of a node. Raises OutputError."""
+    from tasks.reports.fleet.page import fleet_page, node_page
+
+    if node:
+        write_file(path, node_page(node, found))
+        return
     keys = {key for some in kept_gates(named.store).values() for key in some}
 
     def link(gate_id: str) -> str:
@@ -116,11 +154,13 @@ def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
     return bool(done.where) or not done.failed
 
 
-def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, node: str = "") -> Fleet:
+def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None) -> Fleet:
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
     engine = engine_of(named)
-    return read_fleet(named.store, named.index, time.time(), arguments.fresh * HOUR_S, cluster, node, engine)
+    return read_fleet(
+        named.store, named.index, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine
+    )
 
 
 def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
@@ -135,12 +175,6 @@ def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
         return cluster_of(gate), machines_of(gate)
     except UnknownMachines as error:
         raise InputError(named.argument, str(error), "remediation") from error
-
-
-def say_problems(found: Fleet) -> None:
-    """What could not be read, on stderr."""
-    for problem in found.problems:
-        write_stderr(f"prelaunch: {problem}")
 
 
 def say_cluster(stores: Sequence[str], asked: str | None) -> None:

@@ -21,13 +21,14 @@ from tasks.gate_file.cost_terms import MOST_HOURS, MOST_USD, CostTerms, cost_jso
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
-from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import (
     InputError,
     JudgedFile,
+    exit_code,
     judge_file,
     policy_of,
+    worst_code,
 )
 from tasks.reports.store_argument import report_named
 

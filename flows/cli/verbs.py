@@ -40,8 +40,10 @@ VERBS = {
         "flows.cli.remedy",
         "repair the machines that a gate condemned, prove them and give them back, as the gate file allows",
     ),
-    "fleet": ("flows.cli.fleet", "say which nodes are proven, and list all of them, the worst first"),
-    "history": ("flows.cli.history", "show everything that is kept of one node over time"),
+    "fleet": (
+        "flows.cli.fleet",
+        "say which nodes are proven, and list all of them, or show everything that is kept of one",
+    ),
     "explain": (
         "flows.cli.explain",
         "read the raw output of a tool: findings, and the lines that prove them",

@@ -54,7 +54,7 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
 
 def _item(node: FleetNode) -> Item:
     cause = node.open[0].finding.cause if node.open else Cause.EVIDENCE
-    remedy = f"Look at its history: prelaunch history STORE {node.name}"
+    remedy = f"Look at its history: prelaunch fleet STORE --node {node.name}"
     return Item(
         WORDS[node.state],
         cause.value,

@@ -28,9 +28,8 @@ from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
-from tasks.render.views.nodes import Line, State, check_lines, finding_state, places
+from tasks.render.views.nodes import Line, State, check_lines, finding_state, left_out, places, schedule_text
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
-from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted
 

@@ -10,11 +10,10 @@ from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table, telling
-from tasks.render.views.nodes import State, check_lines, node_lines
+from tasks.render.views.nodes import State, check_lines, left_out, node_lines, schedule_text
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
-from tasks.render.views.table import Table, table
-from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
+from tasks.text.tables import Table, table
 
 FINDINGS, NODES, SUSPECTS, EVIDENCE, PAST = 30, 50, 6, 1200, 8
 HEAD = ("Level", "Cause", "Subject", "Check", "Message", "Earlier gates")

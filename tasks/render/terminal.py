@@ -10,8 +10,7 @@ from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state
-from tasks.render.views.timeline import left_out, schedule_text
+from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out, schedule_text
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted, few
 

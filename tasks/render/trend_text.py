@@ -72,7 +72,7 @@ def budget_text(trend: Trend) -> str:
 
 def worse_words(machine: Machine) -> list[str]:
     """What gets worse of one machine, with its sparkline."""
-    return [*map(course_line, machine.degrading), *map(growth_line, machine.growing), *machine.gone]
+    return [*map(course_line, machine.degrading), *map(growth_line, machine.growing)]
 
 
 def course_line(course: Course) -> str:

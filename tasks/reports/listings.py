@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
@@ -22,7 +21,6 @@ LINES, SUBJECTS = 10, 3
 SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
 NO_OUTCOME = "not known"
-Cause = TypeVar("Cause")
 COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
 
 
@@ -44,7 +42,7 @@ def _lines(baseline: Baseline) -> Iterator[str]:
         yield from _group(learned, FILE if bands else "")
     yield from _listed(
         "Left out of the baseline",
-        list(_left_out(baseline)),
+        [f"{one.gate_id} {one.subject} {one.check}: {one.why}" for one in baseline.left_out],
         FILE if bands else "",
     )
 
@@ -70,29 +68,9 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
     )
     yield from _listed(
         "  No band for",
-        [
-            f"{listed(names, SUBJECTS)}: {why}"
-            for why, names in _by_cause(
-                (one.why, f"{one.check} {label_text(one.metric, one.label)}") for one in learned.not_learned
-            )
-        ],
+        [f"{one.check} {label_text(one.metric, one.label)}: {one.why}" for one in learned.not_learned],
         where,
     )
-
-
-def _left_out(baseline: Baseline) -> Iterator[str]:
-    """One line per gate and cause, with all subjects and checks that share it."""
-    checks = _by_cause(((one.gate_id, one.subject, one.why), one.check) for one in baseline.left_out)
-    found = _by_cause(((gate, why, tuple(names)), subject) for (gate, subject, why), names in checks)
-    for (gate, why, names), subjects in found:
-        yield f"{gate} {listed(subjects, SUBJECTS)}{f' {listed(names, SUBJECTS)}' if any(names) else ''}: {why}"
-
-
-def _by_cause(pairs: Iterable[tuple[Cause, str]]) -> list[tuple[Cause, list[str]]]:
-    found: dict[Cause, list[str]] = {}
-    for why, name in pairs:
-        found.setdefault(why, []).append(name)
-    return list(found.items())
 
 
 def _listed(title: str, lines: list[str], where: str = FILE) -> Iterator[str]:

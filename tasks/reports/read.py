@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
+from checks.exit_codes import EXIT_CODES, Exit
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import not_for, unknown_type
@@ -50,6 +51,8 @@ MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
 NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
 AS_KEPT = "This is the gate's own verdict, as it was kept; prelaunch judge judges the report again."
+# Several files in one call: the worst, in this order.
+_WORST = (Exit.REJECTED, Exit.NO_GO, Exit.CANNOT_TELL, Exit.GO)
 REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
 
 
@@ -272,3 +275,13 @@ def unjudged_verdict(reason: str) -> Verdict:
     finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said, "", REMEDY)
     digests = Digests(digest(b""), digest(dump_plain(NO_POLICY)), builtin().digest, None, ENGINE)
     return conclude([finding], NOTHING, NO_POLICY, 1, digests, None)
+
+
+def exit_code(verdict: Verdict) -> int:
+    """0 go, 1 no-go (and a question that nobody has answered), 3 cannot tell."""
+    return int(EXIT_CODES[verdict.answer])
+
+
+def worst_code(codes: Sequence[int]) -> int:
+    """The one exit code of several inputs; 3 for none, since nothing was judged."""
+    return next((int(code) for code in _WORST if code in codes), int(Exit.CANNOT_TELL))

@@ -223,15 +223,7 @@ def require_gates(name: NamedStore) -> None:
     if not name.store.list(RECORDS) and not name.store.list(GATES):
         said = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
         missing = missing_name(name.argument) if is_name(name.argument) else None
-        raise InputError(name.address, f"{said}{_meant(name)}", "", missing[1] if missing else None)
-
-
-def _meant(name: NamedStore) -> str:
-    """What may be meant instead: the store seen from another folder."""
-    path = name.gate.store.path if name.gate else ""
-    if path and not is_remote(path) and not Path(path).expanduser().is_absolute():
-        return f" ([store] path {path!r} is relative to the folder where the command runs.)"
-    return ""
+        raise InputError(name.address, said, "", missing[1] if missing else None)
 
 
 def require_known_node(named: NamedStore, node: str, argument: str) -> None:
@@ -242,9 +234,5 @@ def require_known_node(named: NamedStore, node: str, argument: str) -> None:
     typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
     said = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
     if problems:
-        many = f"{len(problems)} thing{'' if len(problems) == 1 else 's'}"
-        said = (
-            f"no gate that could be read knows a node {node!r:.80}, and {many} could not be read, first {problems[0]}. "
-            f"`prelaunch store index{typed} --rebuild` makes what is kept of each node, which an older version did not keep."
-        )
+        said = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {problems[0]}"
     raise InputError(named.address, said, "", nearest(node, names))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 NAMED = 20
 
@@ -42,3 +43,18 @@ def excerpt(text: str, most: int, more: str = "the rest is in the report") -> st
     kept = text[: most - len(mark)].rstrip()
     whole = kept.rpartition("\n")[0]
     return (whole if len(whole) > most // 2 else kept) + mark
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows below their head, the most important first; `hidden` more have no room. The first cell of a row is what it is about."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    hidden: int = 0
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], most: int | None = None) -> Table:
+    """The table of all rows, or of the first `most`."""
+    whole = tuple(rows)
+    return Table(head, whole[:most], len(whole) - len(whole[:most]))

@@ -100,7 +100,7 @@ class IdentityChange:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, or all machines of a cluster together. `gone` lists what was measured or present before and is missing now.
+    """One machine, or all machines of a cluster together.
 
     `places` are its gates and its name in each, oldest first; none for all machines together.
     """
@@ -112,7 +112,6 @@ class Machine:
     last: str
     courses: tuple[Course, ...]
     counters: tuple[Growth, ...]
-    gone: tuple[str, ...]
     changes: tuple[IdentityChange, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
 
@@ -144,13 +143,12 @@ class Machine:
     @property
     def worse(self) -> bool:
         """Whether there is anything to investigate."""
-        return bool(self.degrading or self.growing or self.gone)
+        return bool(self.degrading or self.growing)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """The machines in the order in which they first appear, what moved on all of them, and the parts of the input that were not used,
-    with the reason.
+    """The machines in the order in which they first appear, and what moved on all of them.
 
     `series` numbers of machines were judged, at `gates_a_month`: with these the chance of each name was chosen.
     """
@@ -162,4 +160,3 @@ class Trend:
     fleet: tuple[FleetCourse, ...]
     series: int
     gates_a_month: float
-    left_out: tuple[str, ...]

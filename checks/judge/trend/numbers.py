@@ -7,7 +7,7 @@ gate's nodes, which ran at the same time under the same software.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -238,23 +238,9 @@ def _alone(report: Report) -> str:
     )
 
 
-def in_order(gates: Sequence[GateNumbers]) -> tuple[list[tuple[float, GateNumbers]], tuple[str, ...]]:
-    """The gates with their times in Unix seconds, oldest first, and a line about each that is not used: a report that was given
-    before, or one without a time.
-    """
-    kept: list[tuple[float, GateNumbers]] = []
-    left_out = list(_unusable(gates, kept))
-    return sorted(kept, key=lambda pair: (pair[0], pair[1].report, pair[1].gate_id)), tuple(left_out)
-
-
-def _unusable(gates: Sequence[GateNumbers], kept: list[tuple[float, GateNumbers]]) -> Iterator[str]:
-    known: set[str] = set()
-    for one in sorted(gates, key=lambda one: one.report):
-        at, named = seconds(one.measured_at), f"{one.gate_id} ({one.report:.12})"
-        if one.report in known:
-            yield f"{named}: the same report was given twice"
-        elif at is None:
-            yield f"{named}: {one.measured_at!r:.40} is no time with an offset (ISO 8601)"
-        else:
-            kept.append((at, one))
-        known.add(one.report)
+def in_order(gates: Sequence[GateNumbers]) -> list[tuple[float, GateNumbers]]:
+    """The gates with their times in Unix seconds, oldest first; without a report that was given before, or that has no time."""
+    once = {one.report: one for one in sorted(gates, key=lambda one: one.gate_id, reverse=True)}
+    dated = ((seconds(one.measured_at), one) for one in once.values())
+    kept = [(at, one) for at, one in dated if at is not None]
+    return sorted(kept, key=lambda pair: (pair[0], pair[1].report))

@@ -1,4 +1,4 @@
-"""Compares the gates of the same machines over time: what gets worse, which counters grow, and what is missing now. Pure."""
+"""Compares the gates of the same machines over time: what gets worse, and which counters grow. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Track:
 
 def follow(gates: Sequence[GateNumbers], every_point: bool = True) -> Trend:
     """The trend of the numbers of gates. Without `every_point` only numbers that move have their points."""
-    ordered, left_out = in_order(gates)
+    ordered = in_order(gates)
     start = ordered[0][0] if ordered else 0.0
     days = [(at - start) / DAY_S for at, _ in ordered]
     known: dict[tuple[Number, ...], tuple[Number, ...]] = {}
@@ -72,7 +72,7 @@ def follow(gates: Sequence[GateNumbers], every_point: bool = True) -> Trend:
     together = [_together(group, places, mine, days, chance) for group, places in groups]
     first, last = (mine[0].measured_at, mine[-1].measured_at) if mine else ("", "")
     return Trend(
-        len(mine), first, last, (*together, *machines), tuple(_fleet(tracks)), series, rate, left_out
+        len(mine), first, last, (*together, *machines), tuple(_fleet(tracks)), series, rate
     )  # fmt: skip
 
 
@@ -217,10 +217,9 @@ def _machine(
     order = sorted(tracks, key=lambda number: number.turn)
     courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
     counters = tuple(_counters(seen, gates, days))
-    gone = (*_gpus_gone(seen), *_unmeasured(seen, tracks, counters, gates, days))
     first, last = (gates[seen.nodes[place][0]].measured_at for place in (0, -1))
     places = tuple((gates[place].gate_id, node.name) for place, node in seen.nodes)
-    return Machine(seen.name, seen.known_by, len(seen.nodes), first, last, courses, counters, gone, changes, places)  # fmt: skip
+    return Machine(seen.name, seen.known_by, len(seen.nodes), first, last, courses, counters, changes, places)  # fmt: skip
 
 
 def _groups(gates: Sequence[GateNumbers]) -> Iterator[tuple[str, list[int]]]:
@@ -241,18 +240,14 @@ def _together(
         for number, value in zip(gates[place].numbers, gates[place].together, strict=True):
             if number.group == group and value is not None:
                 values.setdefault(number, []).append((place, value))
-    courses, gone = [], []
+    courses = []
     for number in sorted(values, key=lambda number: number.turn):
         at, mine = zip(*values[number], strict=True)
         # Nothing is said of a machine here, so that no peers are needed.
         move = moves(number.bad, [mine[-NEWS:]], chance)[0]
         courses.append(_course(number, _Track(at, mine, mine, True), move, days, True))
-        if len(places) > 1 and at[-1] < places[-2]:
-            gone.append(f"{number.check} {number.what} is no longer measured")
     first, last = gates[places[0]].measured_at, gates[places[-1]].measured_at
-    return Machine(
-        f"all together ({group})", "its group", len(places), first, last, tuple(courses), (), tuple(gone)
-    )
+    return Machine(f"all together ({group})", "its group", len(places), first, last, tuple(courses), ())
 
 
 def _course(number: Number, track: _Track, move: Move, days: Sequence[float], every_point: bool) -> Course:
@@ -277,36 +272,3 @@ def _counters(seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]) -
         grown = sum(max(0.0, later.value - earlier.value) for earlier, later in steps)
         check, _, metric = name.partition(" ")
         yield Growth(check, metric, tuple(mine), grown)
-
-
-def _gpus_gone(seen: Seen) -> Iterator[str]:
-    """GPUs that an earlier gate has and the newest one lacks. If no GPU could be read, a note says so."""
-    known = [frozenset(node.identity.gpus) for _, node in seen.nodes if node.identity.gpus]
-    if known and not seen.nodes[-1][1].identity.gpus:
-        yield "its GPUs' UUIDs can no longer be read"
-        return
-    for uuid in sorted(known[-2] - known[-1]) if len(known) > 1 else ():
-        yield f"{uuid} is no longer there"
-
-
-def _unmeasured(
-    seen: Seen,
-    tracks: Mapping[Number, _Track],
-    counters: Sequence[Growth],
-    gates: Sequence[GateNumbers],
-    days: Sequence[float],
-) -> Iterator[str]:
-    """Metrics that an earlier gate of the same kind has and the newest two of that kind lack. What one gate lacks is missing evidence,
-    and the gate itself says so.
-    """
-    places = [place for place, _ in seen.nodes]
-    of_kind: dict[str, list[int]] = {}
-    for place in places:
-        of_kind.setdefault(gates[place].alone, []).append(place)
-    for number in sorted(tracks, key=lambda number: number.turn):
-        alike = of_kind.get(number.group, places)
-        if len(alike) > 1 and tracks[number].places[-1] < alike[-2]:
-            yield f"{number.check} {number.what} is no longer measured"
-    for counter in counters:
-        if len(places) > 1 and counter.points[-1].day < days[places[-2]]:
-            yield f"{counter.check} {counter.metric} is no longer measured"

@@ -17,8 +17,8 @@ from checks.facts.instances import Facts
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.model import Declared, Outcome, Report, Value
-from tasks.render.views.table import Table, table
 from tasks.text.inert import one_line
+from tasks.text.tables import Table, table
 
 FAMILIES = ("collective.", "nccl.")
 SIZES = 256

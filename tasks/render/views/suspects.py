@@ -9,9 +9,8 @@ from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Suspect
 from checks.judge.culprits import wording
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.culprits.pattern_findings import Reading
-from tasks.render.views.table import Table, table
 from tasks.text.inert import one_line
-from tasks.text.tables import counted
+from tasks.text.tables import Table, counted, table
 
 NAMED = 30
 SUSPECTS_HEAD = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")

@@ -72,7 +72,7 @@ class StillOpen:
     at_least: bool = False
 
 
-NO_TREND = TrendMachine("", "its name alone", 0, "", "", (), (), ())
+NO_TREND = TrendMachine("", "its name alone", 0, "", "", (), ())
 
 
 @dataclass(frozen=True)

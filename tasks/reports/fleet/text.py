@@ -149,16 +149,16 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
     yield from ((title, lines) for title, lines in parts.items() if lines)
 
 
-def fleet_document(fleet: Fleet) -> dict[str, object]:
-    """The fleet as JSON; no key is ever absent. Times are Unix seconds, ages seconds."""
+def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
+    """The fleet as JSON; no key is ever absent. Times are Unix seconds, ages seconds. `whole` as in `node_document`."""
     return {
         "said": answer_line(fleet),
         "moved_said": moved_line(fleet),
         "now": fleet.now,
         "fresh_s": fleet.fresh_s,
         "counts": {state.name.lower(): fleet.count(state) for state in NodeState},
-        "nodes": [node_document(node) for node in fleet.nodes],
-        "replaced": [node_document(node) for node in fleet.replaced],
+        "nodes": [node_document(node, whole) for node in fleet.nodes],
+        "replaced": [node_document(node, whole) for node in fleet.replaced],
         "unseen": [node_document(node) for node in fleet.unseen],
         "moved": moved_document(fleet.trend),
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
@@ -188,7 +188,6 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "doubts": plain(node.doubts),
         "moves": plain(trend.courses if whole else trend.degrading),
         "growing": plain(trend.growing),
-        "gone": list(trend.gone),
         "steady": trend.steady,
         "unknown": trend.unknown,
         "changes": plain(trend.changes),

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 ARN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:(mlflow-tracking-server|mlflow-app)/[A-Za-z0-9-]+"
 )
-FORMS = "an address of the form https://host, or the ARN of a tracking server of SageMaker"
+URL = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?(/[^\s?#@]*)?")
+FORMS = (
+    "of the form https://host without a password (set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD), or the ARN of a "
+    "tracking server of SageMaker"
+)
 SECONDS = 5.0
 # The imports of the packages, which ask nobody, take this long on a busy machine.
 IMPORT_S = 60.0
@@ -48,29 +52,9 @@ class ExportRejected(ExportError):
 
 
 def require_address(uri: str) -> None:
-    """Raise ExportRejected unless a run could be sent to the address."""
-    if uri.startswith("arn:"):
-        if not ARN.fullmatch(uri):
-            raise ExportRejected(f"{uri[:80]!r} is not {FORMS}.")
-        return
-    try:
-        parts = urlsplit(uri)
-        usable = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and not parts.query
-            and not parts.fragment
-        )
-        usable = usable and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-        parts = None
-    if not usable or parts is None:
+    """Raise ExportRejected unless a run could be sent to the address. It may hold a password, and is not repeated."""
+    if not (ARN.fullmatch(uri) or URL.fullmatch(uri)):
         raise ExportRejected(f"the address is not {FORMS}.")
-    if parts.username or parts.password:
-        raise ExportRejected(
-            "the address contains a password. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-        )
 
 
 def export(run: MlflowRun, uri: str, experiment: str, seconds: float = SECONDS) -> str:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump, dump_plain
-from checks.judge.baseline.model import Baseline, ExcludedInput, digest_of, load
+from checks.judge.baseline.model import digest_of, load
 from checks.model import Report
-from tasks.reports.listings import baseline_text
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy, with_metric, wrong_sums
 
@@ -103,22 +102,6 @@ def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
 
     assert (3, False) == (done.code, (folder / "b.json").exists())
     assert "Left out of the baseline" in done.out and "node-1" in done.out
-
-
-def test_what_was_left_out_for_one_cause_is_one_line() -> None:
-    """With its subjects and checks; another gate, and another cause, are apart."""
-    rows = [
-        *(ExcludedInput("g-1", f"node-{node}", "", "not measured: it hung") for node in range(5)),
-        *(ExcludedInput("g-1", "cluster", check, "a node took part") for check in ("a.b", "a.c")),
-        ExcludedInput("g-2", "node-0", "", "not measured: it hung"),
-    ]
-    text = baseline_text(Baseline(1, "0", "", ("r",), (), tuple(rows)))
-
-    assert [
-        "  g-1 node-0, node-1, node-2 and 2 more: not measured: it hung",
-        "  g-1 cluster a.b, a.c: a node took part",
-        "  g-2 node-0: not measured: it hung",
-    ] == text.splitlines()[2:]
 
 
 def test_outliers_are_named(run: Run, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`prelaunch fleet` and `prelaunch history`: the answer, the formats, the page, and what is said where something cannot be read."""
+"""`prelaunch fleet`, also of one node: the answer, the formats, the page, and what is said where something cannot be read."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_is_wrong_is_rejected(store: FolderStore, words: list[str], capsys:
 def test_a_folder_without_gates_is_rejected(tmp_path: Path, capsys: Captured) -> None:
     """A name that is misspelt is not a fleet without a fault."""
     assert 2 == main(["fleet", str(tmp_path / "none")])
-    assert 2 == main(["history", str(tmp_path / "none"), "node-1"])
+    assert 2 == main(["fleet", str(tmp_path / "none"), "--node", "node-1"])
     assert "there are no gate results" in capsys.readouterr().err
 
 
@@ -152,7 +152,7 @@ def test_hostile_names_are_text(tmp_path: Path, capsys: Captured) -> None:
     keep(made, 0, replace(report, nodes=nodes), cluster="c")
     keep(made, 1, with_metric(report, "system.clock", "node-0", "synchronised", False), cluster=ATTACK)
     main(["fleet", str(made.root), "--html", str(tmp_path / "f.html")])
-    main(["history", str(made.root), "node-0", "--html", str(tmp_path / "n.html")])
+    main(["fleet", str(made.root), "--node", "node-0", "--html", str(tmp_path / "n.html")])
     out = capsys.readouterr().out
     pages = (tmp_path / "f.html").read_text() + (tmp_path / "n.html").read_text()
 
@@ -165,7 +165,7 @@ def test_why_a_node_was_condemned_is_said_after_the_finding_is_closed(
 ) -> None:
     """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
     keep(store, 3, replace(healthy(3, 2), measured_at="2025-11-24T08:00:00Z"))
-    main(["history", str(store.root), "node-1", *LONG])
+    main(["fleet", str(store.root), "--node", "node-1", *LONG])
     out = capsys.readouterr().out
 
     assert "Open findings" not in out and "++X+" in out
@@ -180,7 +180,9 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 
-    assert 1 == main(["history", str(store.root), "node-1", *LONG, "--html", str(tmp_path / "n.html")])
+    assert 1 == main(
+        ["fleet", str(store.root), "--node", "node-1", *LONG, "--html", str(tmp_path / "n.html")]
+    )
     out = capsys.readouterr().out
     assert out.startswith("node-1 of c: condemned; proven ")
     assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out
@@ -191,30 +193,19 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
         in out
     )
     assert "computes wrong sums" in (tmp_path / "n.html").read_text()
-    assert 1 == main(["history", str(store.root), "node-1", "--format", "json"])
-    (machine,) = json.loads(capsys.readouterr().out)["machines"]
+    assert 1 == main(["fleet", str(store.root), "--node", "node-1", "--format", "json"])
+    (machine,) = json.loads(capsys.readouterr().out)["nodes"]
     assert ("fenced", 1) == (machine["ours"], len(machine["acts"]))
     assert (3, 3) == (machine["gates"], len(machine["marks"])) and machine["moves"]
 
 
-def test_a_store_of_an_older_version_is_answered_with_the_cure(tmp_path: Path, capsys: Captured) -> None:
-    """Nothing was kept of its nodes, so that nobody can say that no gate knows one."""
-    made = FolderStore(tmp_path / "old")
-    keep(made, 0, healthy(), nodes=False)
-
-    assert 2 == main(["history", str(made.root), "node-1"])
-    err = capsys.readouterr().err
-    assert f"`prelaunch store index {made.root} --rebuild`" in err and "no gate in it knows" not in err
-
-
 def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> None:
     """With the command that lists those that are known."""
-    assert 2 == main(["history", str(store.root), "node-7"])
+    assert 2 == main(["fleet", str(store.root), "--node", "node-7"])
     assert f"`prelaunch fleet {store.root}` lists them" in capsys.readouterr().err
-    assert 2 == main(["history", str(store.root), "node1"])
+    assert 2 == main(["fleet", str(store.root), "--node", "node1"])
     assert "Did you mean 'node-1'?" in capsys.readouterr().err
-    assert 2 == main(["history", str(store.root), "no node"])
-    assert 2 == main(["history", str(store.root)])
+    assert 2 == main(["fleet", str(store.root), "--node", "no node"])
 
 
 def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
@@ -228,15 +219,15 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsy
     assert f"cluster other alone; name its store for all clusters: {store.root}" in err
     assert 1 == main(["fleet", file, "--cluster", "c", *LONG])
     assert "2 of 3 nodes proven" in capsys.readouterr().out
-    assert 0 == main(["history", file, "node-1", *LONG])
+    assert 0 == main(["fleet", file, "--node", "node-1", *LONG])
     out, err = capsys.readouterr()
     assert 1 == out.count("node-1 of ") and "name its store" in err
-    assert 2 == main(["history", file, "node-2"])
+    assert 2 == main(["fleet", file, "--node", "node-2"])
     assert (
-        "cluster other has no node 'node-2', and another cluster has it. Name the store."
+        "no gate of this cluster knows a node 'node-2', and another cluster has it. Name the store."
         in capsys.readouterr().err
     )
-    assert 1 == main(["history", str(store.root), "node-1", *LONG])
+    assert 1 == main(["fleet", str(store.root), "--node", "node-1", *LONG])
     assert 2 == capsys.readouterr().out.count("node-1 of ")
 
 

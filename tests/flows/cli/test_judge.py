@@ -17,7 +17,7 @@ from checks.judge.verdict import decide
 from checks.model import Report
 from flows.cli.output import rejection
 from tasks.render.findings import verdict_json
-from tasks.reports.exit_codes import exit_code, worst_code
+from tasks.reports.read import exit_code, worst_code
 from tests.flows.cli.conftest import Run
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 

@@ -10,7 +10,7 @@ import pytest
 
 from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
-from tasks.store.layout import nodes_key, outcome_key, report_key
+from tasks.store.layout import outcome_key, report_key
 from tests.flows.cli.conftest import Run
 from tests.flows.cli.test_store import document, outcome, policy_file
 from tests.flows.cli.test_store import store as store
@@ -34,17 +34,13 @@ def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: F
 
 def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> None:
     """With the nearest one, and the command that lists them."""
-    code, _, err = run("history", store.root, "node1")
+    code, _, err = run("fleet", store.root, "--node", "node1")
 
     assert (2, True, True) == (
         code,
         "Did you mean 'node-1'?" in err,
         f"`prelaunch fleet {store.root}` lists them" in err,
     )
-    store.delete(nodes_key(gate_id(0)))
-    (store.root / "index.sqlite").unlink(missing_ok=True)
-    code, _, err = run("history", store.root, "node-9")
-    assert 2 == code and f"`prelaunch store index {store.root} --rebuild`" in err
 
 
 READERS = [
@@ -53,7 +49,7 @@ READERS = [
     ("replay", "STORE", "--policy", "POLICY"),
     ("baseline", "learn", "STORE", "--policy", "POLICY", "--force", "--out", "b.json"),
     ("fleet", "STORE"),
-    ("history", "STORE", "node-1"),
+    ("fleet", "STORE", "--node", "node-1"),
 ]
 
 
@@ -171,23 +167,6 @@ def test_a_hint_follows_a_whole_sentence(run: Run, store: FolderStore, tmp_path:
     file.write_text('nam = "x"\n')
 
     assert "unknown key. Did you mean 'name'?" in run("replay", store.root, "--policy", file)[2]
-
-
-def test_a_relative_store_of_a_gate_file_is_said_to_be_one(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command runs in another folder than the gate did."""
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "gate.toml").write_text((GATES / "local.toml").read_text())
-    monkeypatch.chdir(tmp_path / "elsewhere")
-
-    code, _, err = run("history", "../gate.toml", "node-1")
-
-    assert (2, True) == (
-        code,
-        "[store] path '.prelaunch' is relative to the folder where the command runs" in err,
-    )
-    assert "is relative to" not in run("history", str(tmp_path / "none"), "node-1")[2]
 
 
 @pytest.mark.parametrize(("since", "numbers"), [("36h", [1, 2]), ("1d", [2]), ("90m", []), ("3d", [0, 1, 2])])

@@ -63,7 +63,7 @@ def test_a_training_that_failed_is_listed_at_its_node(run: Run, store: FolderSto
     said = "TRAINING FAILED: node-1, rank 3: KeyError: 'x'"
     _, text, _ = run("store", "list", store.root)
     rows = document(run("store", "list", store.root, "--format", "json")[1])["verdicts"]
-    histories = [run("history", store.root, node)[1] for node in ("node-1", "node-0")]
+    histories = [run("fleet", store.root, "--node", node)[1] for node in ("node-1", "node-0")]
 
     assert re.search(
         rf"launched, by the policy; the training failed on node-1  {re.escape(said)}$", text, re.MULTILINE

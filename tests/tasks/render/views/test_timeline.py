@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from checks.model import Observation, Outcome, Report
 from tasks.render.terminal import terminal
-from tasks.render.views.nodes import check_lines
-from tasks.render.views.timeline import left_out, schedule_text
+from tasks.render.views.nodes import check_lines, left_out, schedule_text
 from tests.sample_reports import healthy, verdict_of
 
 
