@@ -250,7 +250,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
     setting = session.setting
     this = TrendContext(
         session.gate_id, setting.gate.cluster.name, judged.report, judged.verdict.digests.report, setting.policy,
-        of(judged.verdict).findings,
+        of(judged.verdict).findings, judged.verdict.digests,
     )  # fmt: skip
     try:
         return past_of(setting.store, setting.index, this, ends=end_marks)

@@ -100,7 +100,8 @@ class Past:
 
     `earlier` says which findings are known from earlier gates; `unknown` why nobody knows, "" if somebody does.
 
-    `fleet` leads to the page about all nodes of the cluster, "" if there is none.
+    `changed` are lines about what is another one since the last GO. `fleet` leads to the page about all nodes of the cluster, "" if
+    there is none.
     """
 
     gates: tuple[PastGate, ...] = ()
@@ -108,6 +109,7 @@ class Past:
     worse: tuple[str, ...] = ()
     reports: int = 0
     problems: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     fleet: str = ""
     earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
     unknown: str = ""

@@ -26,6 +26,7 @@ from tasks.render.headline import answer_word, counts_of, explanation_before, he
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text, telling
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
+from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
 from tasks.render.views.nodes import Line, State, check_lines, finding_state, left_out, places, schedule_text
@@ -172,6 +173,7 @@ def _culprit(context: VerdictContext) -> dict[str, object] | None:
         "quiet": is_quiet(context.shown),
         "suspects": suspects_table(context.shown),
         "matrices": matrices_table(context.shown),
+        "maps": maps_of(context.shown),
     }
 
 

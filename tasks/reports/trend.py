@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
 from checks.judge.trend.trend import follow
-from checks.model import Report
+from checks.model import Answer, Digests, Report
 from checks.policy import Policy
 from checks.runner.deadline import limited
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
@@ -27,6 +27,7 @@ from tasks.store.index import Index
 from tasks.store.layout import fleet_key, html_key
 from tasks.store.records import KeptFinding, Record
 from tasks.text.inert import one_line
+from tasks.text.tables import few
 
 GATES = 20
 SECONDS = 5.0
@@ -39,7 +40,7 @@ Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 class TrendContext:
     """The gate that a page is about, with what its report's numbers are compared with.
 
-    `findings` are looked for in earlier gates.
+    `findings` are looked for in earlier gates. `digests` are those of its verdict.
     """
 
     gate_id: str
@@ -48,6 +49,7 @@ class TrendContext:
     digest: str
     policy: Policy
     findings: tuple[KeptFinding, ...] = ()
+    digests: Digests | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def past_of(
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
-        page_link(store, fleet_key(this.cluster), page) if this.cluster else "", compared.earlier, compared.unknown,
+        _changed(mine, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
+        compared.earlier, compared.unknown,
     )  # fmt: skip
 
 
@@ -110,6 +113,27 @@ def _named(problems: list[str], what: str, done: str) -> Iterator[None]:
         problems.append(f"{what} could not be {done}, because it would have taken too long.")
     except StoreError as error:
         problems.append(f"{what} could not be {done}: {error}")
+
+
+def _changed(mine: Sequence[Record], this: TrendContext, trend: Trend) -> tuple[str, ...]:
+    """What is another one since the last GO: parts and software of machines, and what the gates were judged with."""
+    goes = [
+        at
+        for at, r in enumerate(mine)
+        if r.answer is Answer.GO and not r.reused and r.gate_id != this.gate_id
+    ]
+    if not goes or this.digests is None:
+        return ()
+    last, later = mine[goes[-1]].digests, {this.gate_id, *(one.gate_id for one in mine[goes[-1] + 1 :])}
+    pairs = [
+        (name, getattr(last, name), getattr(this.digests, name)) for name in ("policy", "facts", "baseline")
+    ]
+    lines = [f"{name} {was or 'none':.12} -> {now or 'none':.12}" for name, was, now in pairs if was != now]
+    changes = (
+        (machine.name, one) for machine in trend.machines for one in machine.changes if one.gate_id in later
+    )
+    lines += [f"{name}: {one.what} {one.before} -> {one.after}" for name, one in changes]
+    return tuple(one_line(line, 300) for line in few(lines))
 
 
 def _compared(

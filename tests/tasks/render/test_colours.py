@@ -75,6 +75,14 @@ def dark() -> dict[str, str]:
     return light() | dict(re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", text))
 
 
+def shades() -> list[tuple[str, str]]:
+    """(fill, ink) of each step of a heat map, the slowest first."""
+    rules = re.findall(
+        r"\.h(\d) \{ --fill: (#[0-9a-f]{6}); --ink: (#[0-9a-f]{6}); \}", STYLE.read_text("utf-8")
+    )
+    return [(fill, ink) for _, fill, ink in sorted(rules)]
+
+
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("scheme", [light(), dark()], ids=["light", "dark"])
 def test_no_two_verdicts_look_alike(scheme: dict[str, str], sight: str) -> None:
@@ -88,10 +96,21 @@ def test_no_two_verdicts_look_alike(scheme: dict[str, str], sight: str) -> None:
     assert min(apart.values()) > 3 * NOTICEABLE
 
 
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_the_shades_of_a_heat_map_stay_in_their_order(sight: str) -> None:
+    """Darker is slower for every eye, and neighbours differ."""
+    seen = [_seen(fill, sight)[0] for fill, _ in shades()]
+    fills = [fill for fill, _ in shades()]
+
+    assert sorted(seen) == seen and len(seen) == 6
+    assert min(distance(a, b, sight) for a, b in itertools.pairwise(fills)) > 4 * NOTICEABLE
+
+
 @pytest.mark.parametrize("scheme", [light(), dark()], ids=["light", "dark"])
 def test_every_ink_can_be_read_on_its_fill(scheme: dict[str, str]) -> None:
     """4.5 to 1 at least (WCAG AA)."""
     pairs = [(scheme[f"{tone}-ink"], scheme[f"{tone}-fill"]) for tone in (*TONES, "skipped")]
+    pairs += [(ink, fill) for fill, ink in shades()]
     pairs += [(scheme[tone], scheme["page"]) for tone in (*TONES, "text", "quiet", "focus")]
 
     assert [] == [pair for pair in pairs if contrast(*pair) < 4.5]

@@ -188,6 +188,22 @@ def test_one_report_counts_once(store: Store, index: Index) -> None:
     assert 1 == past.reports
 
 
+def test_what_changed_since_the_last_go_is_on_the_page(store: Store, index: Index) -> None:
+    """The driver of a machine and the policy; a refused gate in between is no GO."""
+    for number, report in enumerate([healthy(), wrong_sums(healthy())]):
+        keep(store, number, _day(number, report))
+    nodes = [replace(node, identity={**node.identity, "driver": "580"}) for node in healthy().nodes]
+    this = replace(_day(2, healthy()), nodes=tuple(nodes))
+    verdict = keep(store, 2, this)
+    digests = replace(verdict.digests, policy="f" * 64)
+    past = past_of(store, index, replace(_this(2, this), digests=digests))
+    page = html(this, verdict_of(this), "local", replace(NO_CONTEXT, past=past))
+
+    assert any(line.startswith("policy ") for line in past.changed)
+    assert any("driver" in line and line.endswith("-> 580") for line in past.changed)
+    assert "What changed since the last GO" in page and () == past_of(store, index, _this(2, this)).changed
+
+
 def test_the_page_links_to_the_gate_before(store: Store, index: Index) -> None:
     """Whatever that one answered."""
     keep(store, 0, wrong_sums(healthy()))

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Answer, Kind
+from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
+from tasks.render.views.maps import MAPS, TABLE, heat_map, maps_of, settled
 from tasks.render.views.suspects import matrices_table, said_of, suspects_table
 from tests.catalogue_reports import policy_of
-from tests.tasks.render.decoded import between, shown, with_shown
+from tests.tasks.render.decoded import between, inside, shown, with_shown
 from tests.tasks.render.fleets import TYPE, fleet
 from tests.tasks.render.test_html_size import LIMIT
 
@@ -67,13 +68,52 @@ def test_what_names_nobody_is_no_nobody(answer: Answer, said: str) -> None:
     assert "No single node or link is worse than the rest" not in said_of([one])
 
 
+def test_nodes_are_a_map_of_the_worst_rail() -> None:
+    """One rail of one node of four: its row and column are dark, first, and crossed."""
+    made = heat_map(between(8, 4, bad_rails=[(5, 2)]))
+    first = [cell for cell in made.rows[0][1] if cell.text]
+
+    assert FIVE == made.rows[0][0] and all(cell.bad for cell in first)
+    assert {2} == {cell.step for cell in first}
+    assert {5} == {cell.step for _, row in made.rows[1:] for cell in row[1:] if cell.text}
+
+
+def test_what_was_not_to_be_tested_is_blank_and_what_gave_nothing_is_not() -> None:
+    """A sparse tournament has no holes; a test that failed is one, and one that two more do not repeat is none."""
+    one = between(12, partners=4)
+    cells = [
+        cell
+        for _, row in heat_map(
+            shown(
+                replace(one.matrix, values=[None if k == 3 else v for k, v in enumerate(one.matrix.values)])
+            )
+        ).rows
+        for cell in row
+    ]
+    parts = (Part("a", "a"), Part("b", "b"))
+    again = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
+                   [1.0, 40.0, 41.0, None, None, 40.0])  # fmt: skip
+
+    assert (1, 144 - 48) == (sum(c.text == "none" for c in cells), sum(c.text == "" for c in cells))
+    assert {(0, 1): 40.0, (1, 0): None} == settled(shown(again))
+
+
+def test_the_inside_of_a_node_that_has_a_suspect_is_drawn_whole() -> None:
+    """Its GPUs by their own names; other nodes' are not, and a matrix without a bad test has no map."""
+    (made,) = maps_of([inside(6, 4, bad=[(5, 3)]), inside(6, 4)])
+
+    assert ("Bandwidth inside nodes, ip-10-0-0-16", "rank-23") == (made.title, made.rows[0][0])
+    assert MAPS == len(maps_of([BAD] * (MAPS + 3)))
+
+
 def test_a_thousand_nodes_of_eight_rails_stay_small() -> None:
-    """The page is below 3 MB."""
+    """The page has the worst nodes, says how many more there are, and is below 3 MB."""
     one = between(1000, 8, bad=(3, 700), partners=3)
     verdict, decoded = with_shown(8, one)
     page = html(fleet(8, peers=False), verdict, "x", decoded)
 
     assert len(page.encode()) < LIMIT
+    assert f"{1000 - TABLE} more, none worse" in page
 
 
 def test_every_form_names_the_suspect() -> None:

@@ -1,0 +1,93 @@
+"""The matrices that have a bad test as heat maps: nodes x nodes by the worst rail of each pair, or the ranks of one node (pure).
+
+A map has the worst parts alone, those with the most bad tests first. Six steps lead from nothing to the usual value, dark for bad;
+each is a shade of one hue, so that every kind of colour vision puts them in the same order, and every cell contains its number.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.culprit.matrix import Better, Span
+from tasks.render.views.suspects import DecodedMatrix
+
+# A map has so many parts, and a page so many maps.
+TABLE, MAPS, STEPS = 24, 6, 6
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text is the number, "none" where a test gave nothing, "" where none was to be made. `step` is 0 (bad) to 5, None for none."""
+
+    text: str = ""
+    step: int | None = None
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """`rows` are (name, cells) of the worst parts, which the columns are, too; `hidden` more have no room."""
+
+    title: str
+    unit: str
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    hidden: int
+
+
+def maps_of(shown: Sequence[DecodedMatrix]) -> tuple[HeatMap, ...]:
+    """One map of each matrix with a bad test, those that name a suspect first."""
+    ordered = sorted((one for one in shown if one.decoded.bad), key=lambda one: not one.decoded.suspects)
+    return tuple(map(heat_map, ordered[:MAPS]))
+
+
+def heat_map(shown: DecodedMatrix) -> HeatMap:
+    """The nodes towards each other; of a matrix inside nodes the ranks of the likeliest suspect's node, or of the first bad test's."""
+    matrix, parts, title = shown.matrix, shown.matrix.parts, shown.title
+    names = [part.node for part in parts]
+    if matrix.span is not Span.BETWEEN:
+        suspected = [node for suspect in shown.decoded.suspects for node in suspect.nodes]
+        node = suspected[0] if suspected else parts[matrix.sources[min(shown.decoded.bad)]].node
+        names = [part.name.removeprefix(f"{node}/") if part.node == node else "" for part in parts]
+        title = f"{title}, {node}"
+    tests: dict[Pair, list[float | None]] = defaultdict(list)
+    for (source, target), value in settled(shown).items():
+        if names[source] and names[target]:
+            tests[names[source], names[target]].append(value)
+    bad = {(names[matrix.sources[k]], names[matrix.targets[k]]) for k in shown.decoded.bad}
+    many = Counter(end for pair in bad for end in pair)
+    ordered = sorted(dict.fromkeys(end for pair in tests for end in pair), key=lambda name: -many[name])
+    first = ordered[:TABLE]
+    rows = tuple((a, tuple(_cell(shown, tests.get((a, b)), (a, b) in bad) for b in first)) for a in first)
+    return HeatMap(title[:1].upper() + title[1:], matrix.unit, rows, len(ordered) - len(first))
+
+
+def settled(shown: DecodedMatrix) -> dict[tuple[int, int], float | None]:
+    """What each two parts came to: the median where they were tested again, None where most tests gave nothing."""
+    found: dict[tuple[int, int], list[float | None]] = defaultdict(list)
+    matrix = shown.matrix
+    for source, target, value in zip(matrix.sources, matrix.targets, matrix.values, strict=True):
+        found[source, target].append(value)
+    return {pair: _settled(values) for pair, values in found.items()}
+
+
+def _settled(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and 2 * len(known) >= len(values) else None
+
+
+def _cell(shown: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> Cell:
+    """The worst of the tests of two parts; nothing at all is worse than any number."""
+    if tests is None:
+        return Cell()
+    known = [value for value in tests if value is not None]
+    if len(known) < len(tests):
+        return Cell("none", None, bad)
+    lower = shown.matrix.better is Better.LOWER
+    value, usual = (max if lower else min)(known), shown.decoded.noise.usual
+    over, under = (usual, value) if lower else (value, usual)
+    step = int(STEPS * over / under) if under > 0 else 0
+    return Cell(f"{value:.3g}", min(STEPS - 1, max(0, step)), bad)
