@@ -23,7 +23,6 @@ from tests.sample_reports import (
     healthy,
     verdict_of,
     with_metric,
-    with_row,
     without_node,
     wrong_sums,
 )
@@ -66,27 +65,14 @@ def _cut_off() -> Report:
     return with_metric(report, "network.pairs", "node-3", "bandwidth_gbps", speeds)
 
 
-def _attacked() -> Report:
-    report = with_row(
-        wrong_sums(healthy()),
-        "collective.all_reduce",
-        "node-1/rank-3",
-        lambda row: replace(row, evidence=ATTACK * 9),
-    )
-    report = with_metric(report, "network.pairs", "node-0", "peers", (ATTACK,))
-    nodes = tuple(replace(node, identity={ATTACK: ATTACK, "host": "x" * 5000}) for node in report.nodes)
-    plan = tuple(replace(p, check=ATTACK) if p.check == "training.step" else p for p in report.plan)
-    return replace(report, nodes=nodes, plan=plan, gate_id=ATTACK, measured_at=ATTACK, collection=(ATTACK,))
-
-
 def _page_of(report: Report | None) -> str:
     verdict: Verdict = unreadable(ATTACK, POLICY, FACTS, b"{") if report is None else verdict_of(report)
     return html(report, verdict, "local")
 
 
 def _fleet() -> str:
-    """Thirty nodes of p5.48xlarge, one cut off, with everything that a page can have."""
-    report = cut_off(fleet(30), ["ip-10-0-0-13"], 0.2)
+    """Twelve nodes of p5.48xlarge, one cut off, with everything that a page can have."""
+    report = cut_off(fleet(12), ["ip-10-0-0-13"], 0.2)
     verdict, beside = judged(report)
     answers = (Answer.GO, Answer.NO_GO, Answer.CANNOT_TELL, Answer.NO_GO)
     gates = tuple(
@@ -94,7 +80,7 @@ def _fleet() -> str:
         for i, answer in enumerate(answers)
     )
     past = Past(gates, problems=("The report of p5-prod-2 is gone.",))
-    shown = (between(30, 4, bad_rails=[(2, 1)], partners=12), inside(30, 4, bad=[(9, 3)]))
+    shown = (between(12, 4, bad_rails=[(2, 1)]), inside(12, 4, bad=[(9, 3)]))
     return html(report, verdict, "p5-prod", replace(beside, past=past, shown=shown))
 
 
@@ -105,7 +91,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "no-go": lambda: _page_of(_cut_off()),
     "cannot-tell": lambda: _page_of(without_node(healthy(4, 2), "node-3")),
     "wide": lambda: _page_of(wrong_sums(healthy(30, 1), "node-1/rank-1")),
-    "attacked": lambda: _page_of(_attacked()),
     "unreadable": lambda: _page_of(None),
 }
 
@@ -218,16 +203,6 @@ def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) 
     assert page.evaluate("document.activeElement.parentElement.open")
 
 
-def test_the_numbers_stand_beside_what_is_expected_and_its_source_is_named(
-    reader: Reader, tmp_path: Path
-) -> None:
-    """Where nothing is known, that is said."""
-    page = reader.open(tmp_path, "fleet", 1200)
-    text = page.locator("#bandwidth").inner_text()
-
-    assert "awsome-distributed-training" in text and "Nothing is known of alltoall" in text
-
-
 def test_a_reader_of_screens_finds_its_way(reader: Reader, tmp_path: Path) -> None:
     """Landmarks, headings in order, tables with captions and scopes, links that lead somewhere."""
     page = reader.open(tmp_path, "fleet", 1200)
@@ -280,18 +255,12 @@ def test_the_trend_is_a_strip_of_words(reader: Reader, tmp_path: Path) -> None:
     assert "The report of p5-prod-2 is gone." in page.locator("#past").inner_text()
 
 
-def test_the_attack_is_there_to_read(reader: Reader, tmp_path: Path) -> None:
-    """Escaped, not dropped: what a node wrote is evidence."""
-    page = reader.open(tmp_path, "attacked", 1200)
-
-    assert "<img src=x onerror=" in page.locator("#findings").inner_text()
-
-
 def test_the_policy_forbids_what_escaping_would_have_missed(browser: Browser, tmp_path: Path) -> None:
-    """Script, style, image and link tags put into the page do nothing and reach nobody."""
+    """Scripts, handlers, styles, images and links put into the page do nothing and reach nobody; the page's own script still runs."""
     file = tmp_path / "injected.html"
     tags = (
         "<script>document.title='owned'</script><img src='http://127.0.0.1:9/a.png'>"
+        "<p id=x onclick=\"document.title='owned'\">x</p><a id=y href=\"javascript:document.title='owned'\">y</a>"
         "<link rel=stylesheet href='http://127.0.0.1:9/a.css'><style>body{display:none}</style>"
     )
     file.write_text(_page("go").replace("<main>", f"<main>{tags}"), encoding="utf-8")
@@ -301,8 +270,14 @@ def test_the_policy_forbids_what_escaping_would_have_missed(browser: Browser, tm
     blocked: list[str] = []
     page.on("console", lambda message: blocked.append(message.text))
     page.goto(file.as_uri())
+    for name in ("#x", "#y"):
+        page.locator(name).click()
 
-    assert ("GO local", True) == (page.title(), page.locator("h1").is_visible())
+    assert ("GO local", True, True) == (
+        page.title(),
+        page.locator("h1").is_visible(),
+        page.locator("#tools").is_visible(),
+    )
     assert [] == [url for url in answered if url != file.as_uri()]
-    assert len([text for text in blocked if "Content Security Policy" in text]) >= 3
+    assert len([text for text in blocked if "Content Security Policy" in text]) >= 5
     page.close()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
 from checks.model import Report, Verdict, node_of
 from tasks.render.context import NO_CONTEXT, Past, PastGate
@@ -21,9 +21,6 @@ from tests.tasks.render.fleets import cut_off, fleet, judged, silent, slower, un
 
 __all__ = ["browser"]
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
-# The browser may have loaded the page before it painted it.
-PAINTED = """new Promise(done => new PerformanceObserver(list => done(list.getEntries().map(entry => entry.startTime)))
-    .observe({type: "paint", buffered: true}))"""
 SICK = "ip-10-0-0-13"
 TITLE = "document.title='owned'"
 HOSTILE = (
@@ -115,21 +112,6 @@ def test_nothing_from_a_report_is_a_script(page: Page, opened: Callable[..., lis
     assert "owned" != page.title() and [SCRIPT] == page.locator("script").all_text_contents()
     assert [] == [target for target in targets if not re.match(r"#|\.\./", target)]
     assert [] == said
-
-
-def test_a_script_that_was_put_into_the_page_does_not_run(
-    page: Page, opened: Callable[..., list[str]]
-) -> None:
-    """Inline scripts and handlers and javascript: links are refused, and the page's own script still runs."""
-    evil = f'<script>{TITLE}</script><p id=x onclick="{TITLE}">x</p><a id=y href="javascript:{TITLE}">y</a>'
-    report = healthy()
-    said = opened(html(report, verdict_of(report), "local").replace("<main>", f"<main>{evil}"))
-    for name in ("#x", "#y"):
-        page.locator(name).click()
-
-    assert "GO local" == page.title()
-    assert 3 <= len([text for text in said if "Content Security Policy" in text])
-    assert page.locator("#tools").is_visible()
 
 
 def test_everything_is_readable_without_a_script(browser: Browser, tmp_path: Path) -> None:
@@ -250,44 +232,3 @@ def test_sixty_four_nodes_say_it_on_two_screens_and_six_sheets(
     # The eight ranks of one node share a row, and nothing else does.
     assert len({(found.check, node_of(found.subject)) for found in verdict.findings}) <= len(rows)
     assert 2 <= sheets <= 6
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_a_thousand_nodes_are_painted_within_a_second(browser: Browser, tmp_path: Path) -> None:
-    """37 silent nodes are one row, each node is on the page, 2 MB at most, first paint in a second of the browser's own time."""
-    quiet = tuple(f"ip-10-0-{place // 200}-{place % 200 + 11}" for place in range(12, 981, 26))[:37]
-    report = slower(silent(fleet(1000, peers=False), *quiet), "nccl.intra_node", "ip-10-0-3-33", 0.4)
-    verdict, beside = judged(report)
-    file = tmp_path / "wide.html"
-    file.write_text(html(report, verdict, "p5-prod", beside), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
-    page.goto(file.as_uri())
-    paint = page.evaluate(PAINTED)
-    said = page.locator("table.findings").inner_text()
-    text = page.locator("#matrix").text_content() or ""
-
-    assert file.stat().st_size <= 2_000_000
-    assert paint and max(paint) <= 1000
-    assert f"37 nodes: {quiet[0]} ... {quiet[-1]}" in said and "ip-10-0-3-33" in said
-    assert [] == [node for node in report.declared.node_names if node not in text]
-    assert 1280 >= page.evaluate("document.documentElement.scrollWidth")
-    page.close()
-
-
-def test_the_page_asks_nobody(page: Page, opened: Callable[..., list[str]]) -> None:
-    """Also while it is used: an attachment that is opened without a network is whole."""
-    asked: list[str] = []
-
-    def note(route: Route) -> None:
-        asked.append(route.request.url)
-        route.continue_()
-
-    page.route(re.compile("^(?!file:)"), note)
-    _, _, text = _sixty_four()
-    opened(text)
-    page.locator("#unfold").click()
-    page.locator("#filter").fill("nccl")
-    page.unroute_all()
-
-    assert [] == asked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checks.model import Cause, Value, node_of
-from tests.tasks.render.fleets import cut_off, fleet, judged, silent
+from checks.model import Value, node_of
+from tests.tasks.render.fleets import cut_off, fleet, judged
 
 SICK = "ip-10-0-0-13"
 
@@ -39,14 +39,3 @@ def test_a_host_that_is_cut_off_is_slow_for_every_check_that_tests_pairs() -> No
     assert {(SICK, "network.pairs"), (SICK, "nccl.pairs")} == {(f.subject, f.check) for f in verdict.findings}
     assert {SICK} == suspects
     assert () == judged(fleet(6))[0].findings
-
-
-def test_nodes_that_are_silent_answer_no_pair_test() -> None:
-    """The others blame nobody else for it."""
-    report = silent(fleet(6), SICK, "ip-10-0-0-14")
-    verdict, _ = judged(report)
-    ends = {text for row in report.observations for text in _texts(row.metrics.get("results", ""))}
-
-    assert {"ok", "no_answer"} <= ends
-    assert {SICK, "ip-10-0-0-14"} == {finding.subject for finding in verdict.findings}
-    assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}

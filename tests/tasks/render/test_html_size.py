@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jinja2
-import pytest
-
 from checks.model import Cause, Finding, Level
 from tasks.render.html import html
 from tests.sample_reports import healthy, verdict_of
 
 LIMIT = 2_000_000
-
-
-def test_the_second_page_of_a_process_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To compile the template takes longer than to fill it in, and a refused gate's page is written twice."""
-    report = healthy()
-    page = html(report, verdict_of(report), "local")
-    monkeypatch.setattr(jinja2.Environment, "compile", lambda *of: 1 / 0)
-
-    assert page == html(report, verdict_of(report), "local")
 
 
 def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checks.judge.not_measured import not_measured
 from checks.judge.verdict import unreadable
-from checks.model import Answer, Cause, Finding, Level, Report, Verdict
+from checks.model import Cause, Finding, Level, Report, Verdict
 from checks.model_details import Unmeasured
 from checks.policy import OnWarn
 from tasks.render.findings import gathered, group
@@ -45,21 +45,6 @@ def _pages(report: Report | None, verdict: Verdict, name: str = "local") -> dict
         "junit": junit(report, verdict, name),
         "html": html(report, verdict, name),
     }
-
-
-def test_a_go_states_its_coverage() -> None:
-    """The whole sentence."""
-    assert "GO local: 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations" == headline(
-        verdict_of(healthy()), "local"
-    )
-    assert "16 of 16 GPUs" in headline(verdict_of(healthy(4, 4, 4)), "local")
-
-
-def test_a_no_go_names_the_culprit() -> None:
-    """Who, which check, what was measured."""
-    said = headline(verdict_of(wrong_sums(healthy())), "local")
-
-    assert said == "NO-GO local: node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)"
 
 
 def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
@@ -204,19 +189,6 @@ def test_what_was_not_judged_for_one_reason_is_said_once() -> None:
     assert ["gpu.ecc a, b; gpu.fabric c: it is not there", "x y: no"] == not_judged(said)
 
 
-def test_the_worst_check_has_the_first_column() -> None:
-    """Of sixty columns most are beyond the edge of the screen; each cell stays under its check."""
-    report = wrong_sums(healthy(2, 2), "node-1/rank-3")
-    page = html(report, verdict_of(report), "local")
-    grid = page[page.index('class="grid states ') :]
-    header, row = re.findall(r"<tr>(.*?)</tr>", grid, re.DOTALL)[:2]
-    names = [re.sub(r"<[^>]*>", "", name) for name in re.findall(r"<th.*?</th>", header)]
-
-    assert "collective.all_reduce" == names[2]
-    assert "node-1" in row and "fail" in re.findall(r"<td.*?</td>", row)[1]
-    assert "pass" in re.findall(r"<td.*?</td>", row)[2]
-
-
 @pytest.mark.parametrize("width", [60, 140])
 def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -> None:
     """The first line whole, the others within the width, no colour unless asked."""
@@ -228,21 +200,6 @@ def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -
     assert all(len(line) <= width for line in lines[1:])
     assert "\x1b" not in "".join(lines)
     assert "\x1b[1;31mNO-GO" in terminal(report, verdict, "local", width, colour=True)
-
-
-@pytest.mark.parametrize(
-    "report", [healthy(), wrong_sums(healthy()), without_node(healthy(3), "node-1"), None]
-)
-def test_every_page_says_the_answer_and_the_same_twice(report: Report | None) -> None:
-    """Also for a report that could not be read."""
-    verdict = UNREADABLE if report is None else verdict_of(report)
-    word = {Answer.GO: "GO", Answer.NO_GO: "NO-GO", Answer.CANNOT_TELL: "CANNOT TELL"}[verdict.answer]
-    pages = _pages(report, verdict)
-
-    assert pages == _pages(report, verdict)
-    for kind in ("terminal", "markdown", "html"):
-        assert word in pages[kind]
-        assert str(verdict.coverage.checks.required) in pages[kind]
 
 
 def test_a_code_block_cannot_be_closed_from_within() -> None:

@@ -17,7 +17,7 @@ from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.reports.fleet.model import GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
-from tasks.reports.fleet.text import LEGEND, fleet_text, mark_words, node_document, node_text, open_words
+from tasks.reports.fleet.text import fleet_text, mark_words, node_document, node_text, open_words
 from tasks.store.node_rows import GateNodes, Standing, rows_of
 from tasks.store.records import KeptFinding, of
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
@@ -77,11 +77,6 @@ def test_missing_evidence_of_two_gates_is_two_lines() -> None:
     assert ["CANNOT TELL 2 checks (4 results)", "CANNOT TELL 1 check (2 results)"] == [
         line.partition(",")[0] for line in open_words(only(found))
     ]
-
-
-def test_the_marks_of_a_node_have_their_legend() -> None:
-    """As the table of the fleet."""
-    assert node_text(only(FOUND), FOUND).endswith(f"\n{LEGEND}\n")
 
 
 def test_a_warning_about_a_value_that_was_slow_on_a_busy_node_is_a_doubt() -> None:

@@ -18,7 +18,7 @@ from tasks.reports.machines.rows import (
     machine_rows,
     our_state,
 )
-from tasks.reports.machines.table import age_text, machines_text, node_text, row_table, time_text
+from tasks.reports.machines.table import machines_text, node_text, row_table, time_text
 from tests.fakes.machines import PlayedMachines, serving
 
 GATE = "p5-20261125-120000-abcd"
@@ -217,14 +217,6 @@ def test_the_last_act_that_places_a_node_is_the_last_in_time() -> None:
     fence, page, refused = act(Rung.FENCE), act(Rung.PAGE), act(Rung.RETURN, ActState.REFUSED)
 
     assert last_placing((fence, page, refused)) is fence
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (200_000, "2 d")]
-)
-def test_ages_are_short(seconds: float, text: str) -> None:
-    """A clock that is ahead makes no negative age."""
-    assert age_text(seconds) == text
 
 
 def test_a_time_that_is_none_is_said() -> None:
