@@ -1,5 +1,5 @@
 """The index: one SQLite file with a row per verdict, node and finding. It is a cache: everything in it can be made again from the
-store, and no verdict depends on it. A file that is damaged, or that another version made, is replaced by an empty one.
+store, and no verdict depends on it. The tables of another version are replaced by empty ones.
 
 IndexFailed         it could not be read or written; carries the remedy
 """
@@ -48,13 +48,6 @@ BUSY_S = 10.0
 REBUILD = "prelaunch store index --rebuild STORE"
 BATCH = 50
 WRITING, READING = "IMMEDIATE", "DEFERRED"
-# A file that is cut, overwritten, or without our tables ("SQL error or missing database"; SQLite, "Result and Error Codes").
-DAMAGED = (
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_IOERR_SHORT_READ,
-)
 # What reading a document raises that somebody overwrote.
 DAMAGE = (zlib.error, ValueError, KeyError, TypeError, DecodeError)
 TABLES = (
@@ -132,29 +125,14 @@ class Index:
     ) -> T:
         """Do the work in a transaction, in a thread that is left behind if a mount never answers. Raises IndexFailed."""
         try:
-            return limited(seconds, lambda: self._repaired(work, mode))
+            return limited(seconds, lambda: self._once(work, mode))
         except TimeoutError:
             reason = f"it did not answer in {seconds:g} s"
         except (sqlite3.Error, OSError, *DAMAGE) as error:
             reason = " ".join(str(error).split())[:300]
-        raise IndexFailed(f"the index {self.name} failed: {reason}. When that is fixed, run: {REBUILD}.")
-
-    def _repaired(self, work: Callable[[sqlite3.Connection], T], mode: str) -> T:
-        """A damaged file is removed, and the work done on a new one. That a file is busy, full or read-only is no damage, and neither
-        is a fault of what is written to it.
-        """
-        try:
-            return self._once(work, mode)
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0)
-            if code not in DAMAGED and code & 0xFF not in DAMAGED:
-                raise
-        except DAMAGE:
-            if mode == WRITING:
-                raise
-        for name in (f"{self._file}-journal", self._file):
-            Path(name).unlink(missing_ok=True)
-        return self._once(work, mode)
+        raise IndexFailed(
+            f"the index {self.name} failed: {reason}. It is a cache: remove the file if it is damaged. Then run: {REBUILD}."
+        )
 
     def _once(self, work: Callable[[sqlite3.Connection], T], mode: str) -> T:
         self._file.parent.mkdir(parents=True, exist_ok=True)
