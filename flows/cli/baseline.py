@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn = actions.add_parser("learn", help="learn a baseline from reports", allow_abbrev=False)
     learn.description = (
         "Learns the usual range and the median of every speed and latency. Failed nodes and checks are left "
-        "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected, 3 nothing written: a file is not a "
-        "report, or nothing could be learned, 5 the store failed."
+        "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected (also: a file is not a report), 3 nothing "
+        "written: nothing could be learned, 5 the store failed."
     )
     add_reports(learn, "decides which nodes are healthy")
     learn.add_argument(
@@ -53,18 +53,10 @@ def _learn(arguments: argparse.Namespace) -> int:
     except NoReports as error:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
-    reports, bad = reports_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
+    reports = reports_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
     say_cluster(arguments.reports, arguments.cluster)
     for line in () if arguments.policy else policy_notes(arguments.reports):
         write_stderr(line)
-    for one in bad:
-        write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
-    if bad:
-        return _nothing(
-            arguments,
-            bad[0].file,
-            f"it is not a report of Prelaunch: {bad[0].reason}. Leave it out, or measure again.",
-        )
     made = learned(reports)
     if not any(group.bands for group in made.groups):
         if arguments.format == "text":

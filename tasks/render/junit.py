@@ -18,9 +18,7 @@ from checks.model import (
     Observation,
     Outcome,
     Report,
-    Scope,
     Verdict,
-    rank_subject,
 )
 from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext
@@ -36,41 +34,21 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     for finding in verdict.findings:
         findings[finding.check, finding.subject].append(finding)
     rows = {(row.check, row.subject): row for row in report.observations} if report else {}
-    planned = _planned(report) if report else []
+    skipped = {p.check: p.skip.value for p in report.plan if p.skip is not None} if report else {}
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
     suite.append(_properties(report, verdict, said, context))
-    for check, subject, skip in planned:
-        suite.append(_case(check, subject, skip, findings.pop((check, subject), []), rows, verdict))
-    for (check, subject), mine in findings.items():
-        suite.append(_case(check, subject, "", mine, rows, verdict))
+    # What nobody measured has a finding of its own.
+    for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *rows, *findings]):
+        skip = skipped.get(check, "") if subject == CLUSTER else ""
+        suite.append(_case(check, subject, skip, findings.get((check, subject), []), rows, verdict))
     if context.failed:
         case = xml.SubElement(suite, "testcase", classname="gate", name="training", time="0.000")
         xml.SubElement(case, "failure", type="training", message=one_line(context.failed, 900))
     _count(suite, said, verdict)
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
-
-
-def _planned(report: Report) -> list[tuple[str, str, str]]:
-    """(check, subject, why it was left out), of every node that is declared by name or reported."""
-    ranks = {node.name: node.rank for node in report.nodes}
-    names = list(dict.fromkeys([*ranks, *report.declared.node_names]))
-    per_node = report.declared.ranks_per_node
-    cases: dict[tuple[str, str], str] = {}
-    for planned in report.plan:
-        if planned.skip is not None or planned.scope is Scope.CLUSTER:
-            cases[planned.check, CLUSTER] = planned.skip.value if planned.skip else ""
-        elif planned.scope is Scope.NODE:
-            cases.update({(planned.check, node): "" for node in names})
-        else:
-            places = [
-                (node, rank * per_node + local) for node, rank in ranks.items() for local in range(per_node)
-            ]
-            cases.update({(planned.check, rank_subject(node, rank)): "" for node, rank in places})
-            cases.update({(planned.check, node): "" for node in names if node not in ranks})
-    return [(check, subject, skip) for (check, subject), skip in cases.items()]
 
 
 def _case(
@@ -94,8 +72,6 @@ def _case(
         _add(case, "failure", worst, verdict)
     elif skip or (row is not None and row.outcome is Outcome.SKIPPED):
         xml.SubElement(case, "skipped", message=one_line(skip or _why(row, worst)))
-    elif row is None and worst is None:
-        xml.SubElement(case, "error", type=Cause.EVIDENCE.value, message="nothing reported")
     if findings:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case

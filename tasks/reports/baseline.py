@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.report import digest
@@ -22,32 +21,21 @@ from tasks.reports.read import InputError, default_policy_of, not_a_report, poli
 from tasks.reports.store_argument import inputs_of
 
 
-@dataclass(frozen=True)
-class UnreadableReport:
-    """A file that is no report, and why."""
-
-    file: str
-    reason: str
-
-
-def reports_of(
-    files: Sequence[str], policy: Policy | None, cluster: str | None = None
-) -> tuple[list[DatedReport], list[UnreadableReport]]:
-    """Each report with its policy, and what is no report; without a policy that of the gate file, or else the shipped one of its
-    type. `cluster` as in `inputs_of`. Raises InputError for what is not there, StoreError.
+def reports_of(files: Sequence[str], policy: Policy | None, cluster: str | None = None) -> list[DatedReport]:
+    """Each report with its policy; without one that of the gate file, or else the shipped one of its type. `cluster` is as in
+    `inputs_of`. Raises InputError for what is not there or is no report, StoreError.
     """
     found: list[DatedReport] = []
-    bad: list[UnreadableReport] = []
     for one in inputs_of(files, cluster):
         try:
             report = load_report(one.data)
         except DecodeError as error:
-            bad.append(UnreadableReport(one.name, not_a_report(one.data, error)))
-            continue
+            said = f"it is not a report of Prelaunch: {not_a_report(one.data, error)}. Leave it out, or measure again."
+            raise InputError(one.name, said) from error
         declared = report.declared
         rules = policy or policy_of(one.policy) or default_policy_of(declared.instance_type, declared)[0]
         found.append(DatedReport(report, digest(one.data), rules))
-    return found, bad
+    return found
 
 
 def learned(reports: Iterable[DatedReport]) -> Baseline:

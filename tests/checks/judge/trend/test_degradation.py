@@ -87,10 +87,10 @@ def test_what_all_machines_do_is_news_for_some_gates_alone() -> None:
     assert fleet_move(moved[6:]) is None
 
 
-@pytest.mark.parametrize(("noise", "tails"), [(0.03, False), (0.015, True)])
-def test_a_healthy_fleet_keeps_the_budget(noise: float, tails: bool) -> None:
+@pytest.mark.parametrize(("noise", "tails", "numbers"), [(0.03, False, 1), (0.015, True, 3)])
+def test_a_healthy_fleet_keeps_the_budget(noise: float, tails: bool, numbers: int) -> None:
     """Also where noise has heavier tails than the tests assume."""
-    assert healthy_year(200, 3, 120, noise, tails).a_month <= 1.0
+    assert healthy_year(200, numbers, 120, noise, tails).a_month <= 1.0
 
 
 def test_proofs_that_are_like_their_neighbours_name_nobody() -> None:
