@@ -213,41 +213,6 @@ def _part(page: Callable[[], str], selector: str, width: int, most: int = 10_000
         return made.screenshot(clip=clip, full_page=True)  # type: ignore[arg-type]
 
 
-def alerts() -> bytes:
-    """The page of alerts of a real Prometheus: a GPU without values, an exporter that stopped, and a node that never existed."""
-    from tests.deployments.monitoring.alert_world import CPU, GPU, NEVER, World, until
-
-    os.environ["PATH"] += f":{ROOT}/build/unpacked/usr/bin:/usr/sbin:/sbin"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        World(Path(folder)) as world,
-        sync_playwright() as playwright,
-    ):
-        until("every target is up", lambda: len(world.query("up == 1")) == 7)
-        world.gpus = 7
-        world.end(f"node {GPU}")
-        world.targets("cpus", "cpu", f"cpu-0={CPU},cpu-9={NEVER}")
-        until("they fire", lambda: len(world.firing()) == 4)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        page = browser.new_page(viewport={"width": 1100, "height": 960})
-        page.goto(f"http://127.0.0.1:{world.port['prometheus']}/classic/alerts", wait_until="networkidle")
-        page.locator("label", has_text="Inactive").click()
-        page.locator("button.show-annotations").click()
-        for row in page.locator("tr.alert_header").all():
-            if "PrelaunchGpusUnmonitored" in (row.text_content() or ""):
-                row.click()
-        # The folder of the picture's Prometheus is nobody's.
-        page.evaluate(
-            "folder => document.querySelectorAll('td').forEach(cell => { if (cell.textContent.trim().startsWith(folder)) "
-            "cell.textContent = cell.textContent.replace(folder, '/etc/prometheus') })",
-            f"{folder}/etc",
-        )
-        page.wait_for_timeout(1000)
-        made = page.screenshot()
-        browser.close()
-        return made
-
-
 PAGES: Mapping[str, Callable[[], bytes]] = {
     "report": lambda: _upper(six, 1200, 1690),
     "report-phone": lambda: _upper(six, 390, 844, dark=True),
@@ -256,7 +221,6 @@ PAGES: Mapping[str, Callable[[], bytes]] = {
     "fleet": lambda: _upper(fleet_over_time, 1440, 900, at=states.NOW),
     "slack": lambda: _part(slack, "body", 760),
     "terminal": lambda: _part(terminal, "body", 1100),
-    "alerts": alerts,
 }
 
 

@@ -114,8 +114,3 @@ def test_every_ink_can_be_read_on_its_fill(scheme: dict[str, str]) -> None:
     pairs += [(scheme[tone], scheme["page"]) for tone in (*TONES, "text", "quiet", "focus")]
 
     assert [] == [pair for pair in pairs if contrast(*pair) < 4.5]
-
-
-def test_the_colours_that_this_page_once_had_would_not_pass() -> None:
-    """The measure tells: amber and vermilion texts were one colour to a protanope."""
-    assert distance("#7a4f00", "#a63a00", "protanopia") < NOTICEABLE

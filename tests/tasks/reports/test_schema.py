@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
-import pytest
 
 from checks.documents.report import dump, load
 from checks.value_types import DecodeError
@@ -88,11 +87,6 @@ def test_the_committed_schema_is_current() -> None:
     assert PATH.read_text() == report_schema()
 
 
-def test_the_schema_is_a_schema() -> None:
-    """Any validator of its dialect can use it."""
-    jsonschema.Draft202012Validator.check_schema(json.loads(PATH.read_text()))
-
-
 def test_schema_and_reader_accept_and_refuse_the_same() -> None:
     """Over every place of a report: whatever stands there, or is missing."""
     documents = list(corpus())
@@ -100,20 +94,5 @@ def test_schema_and_reader_accept_and_refuse_the_same() -> None:
         name for name, document in documents if VALIDATOR.is_valid(document) is not reader_takes(document)
     ]
 
-    assert len(documents) > 500
+    assert reader_takes(GOOD) and len(documents) > 500
     assert unlike == []
-
-
-def test_a_good_report_is_accepted_by_both() -> None:
-    """The corpus begins with one that is right."""
-    assert VALIDATOR.is_valid(GOOD)
-    assert reader_takes(GOOD)
-
-
-@pytest.mark.parametrize("version", [0, 2, "1", None, True])
-def test_another_version_is_refused_by_both(version: Any) -> None:
-    """A reader of version 1 reads nothing else."""
-    document = {**GOOD, "schema_version": version}
-
-    assert not VALIDATOR.is_valid(document)
-    assert not reader_takes(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
-from tests.benchmarks.mann_kendall import mann_kendall
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
 NODES = 6
@@ -195,17 +193,6 @@ def test_a_fall_of_less_than_healthy_parts_differ_is_none() -> None:
     made = followed([gemm(number, 42.0 if number < 9 else 40.4) for number in range(1, LAST + 1)])
 
     assert not machine(made, "node-1").worse and machine(made, "node-1").told
-
-
-def test_noise_is_no_trend() -> None:
-    """Of 200 sequences of six noisy values, 10 % apart, hardly any is called a trend."""
-    chance = random.Random(3)
-    found = 0
-    for _ in range(200):
-        values = [40.0 * (1 + 0.05 * chance.gauss(0, 1)) for _ in range(6)]
-        found += mann_kendall(values)[1] <= 0.01
-
-    assert found <= 6
 
 
 def test_getting_faster_is_no_finding() -> None:
