@@ -250,14 +250,14 @@ def _past(session: Session, judged: JudgedReport) -> Past:
     setting = session.setting
     this = TrendContext(
         session.gate_id, setting.gate.cluster.name, judged.report, judged.verdict.digests.report, setting.policy,
-        of(judged.verdict).findings, judged.verdict.digests,
+        judged.verdict.digests,
     )  # fmt: skip
     try:
         return past_of(setting.store, setting.index, this, ends=end_marks)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
         said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
-        return Past(problems=(said,), unknown=said)
+        return Past(problems=(said,))
 
 
 async def export_report(session: Session, judged: JudgedReport) -> None:

@@ -69,9 +69,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Item:
-    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, what to type, and whether earlier
-    gates had them ("" where nobody can say).
-    """
+    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type."""
 
     word: str
     cause: str
@@ -81,7 +79,6 @@ class Item:
     remedy: str
     commands: tuple[str, ...]
     evidence: str
-    earlier: str = ""
 
     def __str__(self) -> str:
         """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"; the cause of CANNOT TELL is always missing evidence."""

@@ -25,7 +25,7 @@ from tasks.notifiers.base import (
     PendingQuestion,
     Severity,
 )
-from tasks.render.context import VerdictContext, advice, earlier_said
+from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
@@ -134,7 +134,6 @@ def finish_page(page: Notification, reason: str) -> Notification:
     lines += [value for key, value in page.facts if key == MEANING]
     for item in page.items:
         lines += ["", str(item)]
-        lines += [f"  Earlier gates: {item.earlier}"] if item.earlier else []
         lines += [f"  Remedy: {item.remedy}"] if item.remedy else []
         lines += [f"  $ {command}" for command in item.commands]
     lines += ["", f"{page.more_items} more findings are in the report."] if page.more_items else []
@@ -291,7 +290,6 @@ def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
         one_line(remedy, 600),
         commands,
         evidence,
-        earlier_said(group, context),
     )
 
 

@@ -5,8 +5,8 @@ what such machines should reach, and the trend of this cluster's last gates, old
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from checks.facts.instances import Facts
@@ -21,7 +21,6 @@ from tasks.render.findings import Group, remedy_of
 from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.suspects import DecodedMatrix, of_readings
-from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
 
@@ -55,50 +54,11 @@ class PastGate:
         return self.end.value if self.end is not None else ANSWER_WORDS[self.answer]
 
 
-# Check, subject and message of a finding; without the message for a page that joined several.
-FindingKey = tuple[str, str, str]
-
-
-def finding_keys(check: str, subject: str, message: str) -> tuple[FindingKey, FindingKey]:
-    """Under which keys a finding is known."""
-    return (check, subject, message), (check, subject, "")
-
-
-@dataclass(frozen=True)
-class EarlierFinding:
-    """Whether earlier gates of the cluster had a finding on the same node: `found` of the `of` newest that would have found it.
-
-    `first` is when the first one that had it was judged (UTC, ISO 8601), "" if none had.
-    """
-
-    found: int
-    of: int
-    first: str
-
-    @property
-    def said(self) -> str:
-        """Such as "also in 3 of the last 5 gates that measured it, first 2026-11-20 08:00 UTC"."""
-        gates = "gate" if self.of == 1 else f"{self.of} gates"
-        if self.found:
-            share = f"the last {gates}" if self.of == 1 else f"{self.found} of the last {gates}"
-            return f"also in {share} that measured it, first {minute(self.first)}"
-        before = f"; before that, first {minute(self.first)}" if self.first else ""
-        new = "" if before else "new: "
-        return f"{new}not in the last {gates} that measured it{before}"
-
-
-def minute(when: str) -> str:
-    """ "2026-11-20T08:00:00Z" as "2026-11-20 08:00 UTC"."""
-    return f"{one_line(when[:16], 16).replace('T', ' ')} UTC"
-
-
 @dataclass(frozen=True)
 class Past:
     """`problems` say what could not be read: a short strip must not look like a short history.
 
     `worse` are lines about the numbers that get worse.
-
-    `earlier` says which findings are known from earlier gates; `unknown` why nobody knows, "" if somebody does.
 
     `changed` are lines about what is another one since the last GO. `fleet` leads to the page about all nodes of the cluster, "" if
     there is none.
@@ -111,8 +71,6 @@ class Past:
     problems: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     fleet: str = ""
-    earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
-    unknown: str = ""
 
     def ended(self, end: EndMark | None) -> Past:
         """The same, which says of the page's own gate how it ended."""
@@ -203,12 +161,11 @@ def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str,
 
 @dataclass(frozen=True)
 class Advised:
-    """A group of findings as every renderer shows it: with the remedy, what to type, and whether earlier gates had it."""
+    """A group of findings as every renderer shows it: with the remedy and what to type."""
 
     item: Group
     remedy: str
     commands: tuple[str, ...]
-    earlier: str
 
 
 def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> tuple[Advised, ...]:
@@ -234,7 +191,7 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
                 "" if first.subjects == item.subjects else f"The same as for {first.who} above.",
                 (),
             )
-        found.append(Advised(item, remedy, lines, earlier_said(item, context)))
+        found.append(Advised(item, remedy, lines))
     return tuple(found)
 
 
@@ -242,28 +199,6 @@ def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
     """The failure of the same check on all these subjects."""
     alike = (one for one in failed if item.checks == one.checks and set(item.subjects) <= set(one.subjects))
     return next(alike, None)
-
-
-def earlier_said(item: Group, context: VerdictContext) -> str:
-    """Whether its findings are known from earlier gates or are new; "" where nobody can say."""
-    if context.past is None or item.level is Level.PASS or item.follows:
-        return ""
-    found = [_earlier(item, subject, context.past.earlier) for subject in item.subjects]
-    texts = Counter(one.said for one in found if one is not None)
-    if len(texts) < 2 and None not in found:
-        return next(iter(texts), "")
-    known = [one for one in found if one is not None and one.first]
-    new = sum(one is not None and not one.first for one in found)
-    parts = [f"{new} of {len(found)} are new"] if new else []
-    if known:
-        oldest = min(known, key=lambda one: (-one.found, one.first))
-        parts.append(f"{len(known)} of {len(found)} are known, one of them {oldest.said}")
-    return "; ".join(parts)
-
-
-def _earlier(item: Group, subject: str, known: Mapping[FindingKey, EarlierFinding]) -> EarlierFinding | None:
-    keys = finding_keys(item.check, subject, item.message)
-    return next((known[key] for key in keys if key in known), None)
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from tasks.text.inert import clean, one_line
 from tasks.text.tables import Table, table
 
 FINDINGS, NODES, SUSPECTS, EVIDENCE, PAST = 30, 50, 6, 1200, 8
-HEAD = ("Level", "Cause", "Subject", "Check", "Message", "Earlier gates")
+HEAD = ("Level", "Cause", "Subject", "Check", "Message")
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
 # Prefect shows references in tables as they are, to people and through its API: a number has none, because an item of a list needs a
@@ -85,13 +85,11 @@ def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
     if not groups:
         return []
     shown = advised(own[:FINDINGS], verdict, context)
-    # The last column is there only where earlier gates say something.
-    columns = 6 if any(one.earlier for one in shown) else 5
     rows = [
-        (one.item.word, one.item.cause.value, one.item.names, ", ".join(one.item.checks), one.item.message, one.earlier)
+        (one.item.word, one.item.cause.value, one.item.names, ", ".join(one.item.checks), one.item.message)
         for one in shown
-    ]  # fmt: skip
-    parts = ["## Findings", _table(table(HEAD[:columns], [row[:columns] for row in rows]))]
+    ]
+    parts = ["## Findings", _table(table(HEAD, rows))]
     parts += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
     parts += dict.fromkeys(part for one in shown for part in _detail(one))
     if caused:

@@ -120,9 +120,6 @@ def _show_findings(
         console.print(Text(head, style=_COLOURS[finding_state(item)]))
         console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
         _show_detail(console, one)
-    if context.past is not None and context.past.unknown:
-        said = f"whether these findings are new is not known: {context.past.unknown}"
-        console.print(Text(one_line(said, 600)), soft_wrap=True)
     for line in missing_lines(missing) if missing else ():
         console.print(Text(line))
     if len(whole) > len(shown):
@@ -134,8 +131,7 @@ def _show_detail(console: Console, one: Advised) -> None:
     from rich.text import Text
 
     lines = clean(one.item.evidence[0][1]).splitlines() if one.item.evidence else []
-    shown = [Text(f"earlier gates: {one.earlier}")] if one.earlier else []
-    shown += [Text(f"do: {one_line(one.remedy)}")] if one.remedy else []
+    shown = [Text(f"do: {one_line(one.remedy)}")] if one.remedy else []
     shown += [Text(f"$ {one_line(line, COMMAND)}") for line in one.commands]
     shown += [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
     more = len(lines) - EVIDENCE_LINES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
@@ -17,15 +17,14 @@ from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy
 from checks.runner.deadline import limited
-from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
+from tasks.render.context import EndMark, Past, PastGate
 from tasks.render.trend_text import too_few, worse_lines
-from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.reading import page_link
 from tasks.store.base import Store, StoreError
 from tasks.store.history import Listed, known_nodes, listed
 from tasks.store.index import Index
 from tasks.store.layout import fleet_key, html_key
-from tasks.store.records import KeptFinding, Record
+from tasks.store.records import Record
 from tasks.text.inert import one_line
 from tasks.text.tables import few
 
@@ -40,7 +39,7 @@ Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 class TrendContext:
     """The gate that a page is about, with what its report's numbers are compared with.
 
-    `findings` are looked for in earlier gates. `digests` are those of its verdict.
+    `digests` are those of its verdict; without them nothing is compared with the last GO.
     """
 
     gate_id: str
@@ -48,17 +47,7 @@ class TrendContext:
     report: Report
     digest: str
     policy: Policy
-    findings: tuple[KeptFinding, ...] = ()
     digests: Digests | None = None
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """The trend of the nodes, and which findings earlier gates had; `unknown` as that of Past."""
-
-    trend: Trend
-    earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
-    unknown: str = ""
 
 
 def past_of(
@@ -76,7 +65,7 @@ def past_of(
         found = listed(store, index, whole=False)
     except StoreError as error:
         reason = one_line(f"Earlier gates could not be read: {error}", 400)
-        return Past(problems=(reason,), unknown=reason)
+        return Past(problems=(reason,))
     problems = [*found.problems, *filter(None, [found.index_problem])]
     mine = [record for record in found.records if record.cluster == this.cluster]
     # Of gates that were judged within one second this one is the last, which its id does not say.
@@ -94,13 +83,11 @@ def past_of(
         )
         for r in newest
     )  # fmt: skip
-    compared = _compared(store, index, mine, this, problems, until - clock())
-    trend = compared.trend
+    trend = _compared(store, index, mine, this, problems, until - clock())
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
         _changed(mine, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
-        compared.earlier, compared.unknown,
     )  # fmt: skip
 
 
@@ -143,26 +130,24 @@ def _compared(
     this: TrendContext,
     problems: list[str],
     seconds: float,
-) -> _Compared:
-    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand, and its findings in them."""
+) -> Trend:
+    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand."""
     own = gate_numbers(
         DatedReport(replace(this.report, gate_id=this.gate_id), this.digest, this.policy), this.cluster
     )
-    earlier = [record for record in mine if record.digests.report != this.digest]
+    earlier = tuple(record for record in mine if record.digests.report != this.digest)
     ids = {record.gate_id for record in earlier}
     if not ids:
-        return _Compared(follow([own]))
+        return follow([own])
 
-    def work() -> tuple[_Compared, tuple[str, ...]]:
-        known = known_nodes(store, index, Listed(tuple(earlier), ()), this.cluster)
-        gates = [gate for gate in known.history.gates if gate.gate_id in ids]
-        trend = follow([*(gate.numbers for gate in gates), own])
-        found = earlier_findings(this.findings, this.gate_id, gates, machines_in(trend))
-        return _Compared(trend, found), known.problems
+    def work() -> tuple[Trend, tuple[str, ...]]:
+        known = known_nodes(store, index, Listed(earlier, ()), this.cluster)
+        gates = [gate.numbers for gate in known.history.gates if gate.gate_id in ids]
+        return follow([*gates, own]), known.problems
 
     with _named(problems, "Earlier gates", "compared"):
         found, unread = limited(max(seconds, 0.0), work)
         more = f" ({len(unread) - 1} more gates are not compared either)" if len(unread) > 1 else ""
         problems += [f"{unread[0]}{more}"] if unread else []
         return found
-    return _Compared(follow([own]), unknown=problems[-1])
+    return follow([own])

@@ -34,7 +34,6 @@ from tasks.gate.question import (
     read_answer,
     standing_answer,
 )
-from tasks.render.context import earlier_said
 from tasks.render.findings import gathered
 from tasks.render.headline import sentence
 from tasks.render.markdown import escape
@@ -110,8 +109,7 @@ def _findings(judged: JudgedReport) -> Iterator[str]:
     """One line each; the report has their evidence."""
     groups = gathered(judged.verdict.findings)
     for item in groups[:FINDINGS]:
-        earlier = earlier_said(item, judged.context)
-        yield f"- **{item.word}** {escape(sentence(item))}{f' ({escape(earlier)})' if earlier else ''}"
+        yield f"- **{item.word}** {escape(sentence(item))}"
     if len(groups) > FINDINGS:
         yield f"- {len(groups) - FINDINGS} more are in the report."
 

@@ -200,7 +200,6 @@ def elapsed(seconds: float) -> str:
 def finding_blocks(item: Item) -> list[Block]:
     """A finding with its remedy, the commands to type, and its evidence."""
     said = str(item)
-    said += f"\nEarlier gates: {item.earlier}" if item.earlier else ""
     said += f"\nRemedy: {item.remedy}" if item.remedy else ""
     blocks = [plain(said)]
     blocks += [code("\n".join(item.commands))] if item.commands else []

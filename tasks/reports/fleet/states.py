@@ -18,7 +18,6 @@ from checks.model import LINK, Cause, Level
 from checks.value_types import natural
 from tasks.machines.base import Service
 from tasks.remediation.model import Act
-from tasks.reports.fleet.earlier import would_find
 from tasks.reports.fleet.model import (
     NO_TREND,
     SEEN_S,
@@ -243,7 +242,7 @@ def _answers(row: _Row, finding: KeptFinding) -> bool:
     seen = any(one.check == finding.check and _was_measured(one) for one in row.node.findings)
     if seen and finding.cause is Cause.EVIDENCE and not finding.metric:
         return True
-    return would_find(finding, row.checks)
+    return finding.check in row.checks if is_measurement(finding) else bool(row.checks)
 
 
 def _proof(

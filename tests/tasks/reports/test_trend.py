@@ -9,18 +9,15 @@ import pytest
 
 from checks.documents.report import digest, dump
 from checks.model import Answer, Report
-from tasks.paging.content import items_of
 from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.terminal import terminal
 from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.index import Index
 from tasks.store.layout import nodes_key, record_key
 from tasks.store.open import open_store
-from tasks.store.records import of
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
 
@@ -129,31 +126,6 @@ def test_a_store_that_does_not_answer_is_said_on_the_page(
 
     assert ("Earlier gates could not be read: no answer",) == past.problems
     assert "Earlier gates could not be read: no answer" in page
-    bad, shown = wrong_sums(healthy()), replace(NO_CONTEXT, past=past)
-    said = "whether these findings are new is not known: Earlier gates could not be read: no answer"
-    assert said in terminal(bad, verdict_of(bad), "local", context=shown)
-    assert said not in terminal(healthy(), verdict_of(healthy()), "local", context=shown)
-
-
-def test_every_page_says_whether_a_finding_is_known(store: Store, index: Index) -> None:
-    """Of what was found twice since the last GO, and of what is new, each on its own node; the answer is the same."""
-    bad = wrong_sums(healthy())
-    for number, report in enumerate([healthy(), bad, bad]):
-        keep(store, number, _day(number, report))
-    this = _day(3, with_metric(bad, "system.clock", "node-0", "synchronised", False))
-    verdict = keep(store, 3, this)
-    context = replace(_this(3, this), findings=of(verdict).findings)
-    shown = replace(NO_CONTEXT, past=past_of(store, index, context))
-    known = "also in 2 of the last 3 gates that measured it, first 2025-11-22 08:00 UTC"
-    new = "new: not in the last 3 gates that measured it"
-    pages = [
-        html(this, verdict, "local", shown), markdown(this, verdict, "local", shown), terminal(this, verdict, "local", context=shown),
-        "\n".join(f"{item.said}: {item.earlier}" for item in items_of(verdict, shown)),
-    ]  # fmt: skip
-
-    assert [(1, 1)] * 4 == [(page.count(known), page.count(new)) for page in pages]
-    assert all(page.index("computes wrong sums") < page.index(known) < page.index(new) for page in pages)
-    assert verdict.answer is Answer.NO_GO
 
 
 def test_an_index_that_fails_does_not_shorten_the_history(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tasks.gate.approval.answers import FINDINGS, SCHEMA, question_text
 from tasks.gate.outcome import JudgedReport
 from tasks.gate.question import Question
 from tasks.gate_file.cost_terms import CostTerms, cost_of
-from tasks.render.context import EarlierFinding, Past, VerdictContext
+from tasks.render.context import VerdictContext
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.gate_file.test_cost_terms import P5
 
@@ -32,18 +32,6 @@ def test_it_is_short() -> None:
     assert "1970-01-01 01:00 UTC" in said[1] and "launch-anyway overrides it" in said[2]
     assert said[3].startswith("- **FAIL") and "node-1" in said[3]
     assert len(said) == 5 and "training.expected_hours" in said[4]
-
-
-def test_who_decides_sees_whether_a_finding_is_new() -> None:
-    """Behind it, on its line."""
-    report = wrong_sums(healthy())
-    verdict = verdict_of(report)
-    first = verdict.findings[0]
-    now = EarlierFinding(0, 1, "")
-    past = Past(earlier={(first.check, first.subject, first.message): now})
-    said = paragraphs(JudgedReport(report, verdict, context=VerdictContext(past=past)))
-
-    assert said[3].endswith("(new: not in the last gate that measured it)") and len(said) == 5
 
 
 def test_both_answers_have_a_cost_where_it_is_known() -> None:
