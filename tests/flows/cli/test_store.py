@@ -174,9 +174,13 @@ def test_a_time_that_is_none_is_rejected(run: Run, store: FolderStore, words: tu
 
 
 def test_index_is_made_anew(run: Run, store: FolderStore) -> None:
-    """Whatever it said before; where it lies is said."""
+    """Where it lies is said; a damaged one has to be removed before."""
     (store.root / "index.sqlite").write_bytes(b"nonsense\n" * 999)
+    damaged = run("store", "index", store.root, "--rebuild")
+    (store.root / "index.sqlite").unlink()
     code, out, err = run("store", "index", store.root, "--rebuild")
+
+    assert 5 == damaged[0] and "remove the file if it is damaged" in damaged[2]
 
     assert (
         0,
