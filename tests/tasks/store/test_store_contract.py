@@ -79,8 +79,6 @@ def test_conditions_look_at_the_value(store: Store) -> None:
 
 RACER = """
 import sys
-from tasks.store.history import known_nodes, listed
-from tasks.store.index import Index
 from tasks.store.open import open_store
 how, address, mine = sys.argv[1:]
 store = open_store(address)
@@ -164,8 +162,6 @@ import sys
 from pathlib import Path
 from tasks.store.history import known_nodes, listed
 from tasks.store.index import Index
-from tasks.store.history import known_nodes, listed
-from tasks.store.index import Index
 from tasks.store.open import open_store
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep
@@ -177,11 +173,10 @@ for number in range(int(first), int(first) + 3):
 """
 
 
-def test_gates_that_end_at_once_are_all_listed_with_their_nodes(
-    address: str, store: Store, tmp_path: Path
-) -> None:
+def test_gates_that_end_at_once_are_all_listed_with_their_nodes(tmp_path: Path) -> None:
     """Four processes write their verdicts to one store and one index, which none of them has begun."""
-    file = tmp_path / "index.sqlite"
+    file, address = tmp_path / "index.sqlite", str(tmp_path / "store")
+    store = open_store(address)
     writers = [
         subprocess.Popen(
             (sys.executable, "-c", GATES, address, str(file), str(3 * number)),
