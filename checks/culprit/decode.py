@@ -37,9 +37,9 @@ from checks.culprit.matrix import (
 )
 from checks.culprit.noise import MOST, Screened, most_are_slow, screen, stand_together, steady_nodes
 from checks.culprit.patterns.groups import known_groups, node_groups, standing_together
-from checks.culprit.patterns.medians import SlowNodes, slow_nodes
+from checks.culprit.patterns.medians import SlowParts, slow_parts
 from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_periods, sweep_again
-from checks.culprit.patterns.part_time import part_time_suspect
+from checks.culprit.patterns.part_time import at_any_time, in_periods
 from checks.culprit.patterns.paths import cost, shared_path, slow_paths
 from checks.culprit.patterns.periods import periods
 from checks.culprit.patterns.sweeps import swept_tests
@@ -118,6 +118,9 @@ def _with_patterns(
     culprits of the rest.
     """
     first, node_of = swept_tests(matrix), _nodes(matrix)
+    most = tolerance.max_unfit_fraction
+    slow = slow_parts(matrix, screened, node_of, first, (), most)
+    screened = slow.without_explained(matrix, screened, tolerance)
     paths = slow_paths(matrix, screened, tolerance, first, node_of) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
     timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
@@ -130,17 +133,21 @@ def _with_patterns(
     gone = timed.excused | theirs | of_paths
     kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
     found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
-    alone = tuple(part_time_suspect(matrix, screened, node_of, first, one) for one in timed.part_time)
-    named = tuple(sorted((*found.suspects, *alone), key=lambda one: -one.probability))
+    alone = [in_periods(matrix, screened, node_of, first, one) for one in timed.part_time]
+    if found.answer is not Answer.FABRIC:
+        alone += at_any_time(matrix, screened, node_of, first, (*found.suspects, *alone))
+    theirs_now = {node for one in alone for node in one.nodes if not one.passed}
+    others = (one for one in found.suspects if one.kind is not Kind.LINK or theirs_now.isdisjoint(one.nodes))
+    named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
     good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
     open_ = [
         test for test in sorted(timed.excused) if (matrix.sources[test], matrix.targets[test]) not in good
     ]
-    slow = SlowNodes((), None)
-    if found.answer is not Answer.FABRIC and matrix.better is Better.HIGHER:
-        known = {node for one in named if not one.passed for node in one.nodes}
-        slow = slow_nodes(matrix, screened, node_of, first, known, tolerance.max_unfit_fraction)
+    if found.answer is Answer.FABRIC:
+        slow = SlowParts()
+    elif lasting := [one for one in named if not one.passed]:
+        slow = slow_parts(matrix, screened, node_of, first, lasting, most)
     more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
     answer = Answer.NAMED if is_named else found.answer
     if open_ and answer is Answer.NOBODY:

@@ -101,6 +101,19 @@ def _beta(bad: float, tests: float, one: float, other: float) -> float:
     )  # fmt: skip
 
 
+def at_least(trials: int, least: int, share: float) -> float:
+    """The probability of `least` successes or more in so many trials."""
+    if share >= 1:
+        return 1.0
+    return math.fsum(
+        math.exp(
+            math.lgamma(trials + 1) - math.lgamma(some + 1) - math.lgamma(trials - some + 1)
+            + some * math.log(share) + (trials - some) * math.log1p(-share)
+        )
+        for some in range(least, trials + 1)
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Chance:
     """How often a good test is bad, and how often a whole visit between good ends is bad."""

@@ -182,15 +182,18 @@ def most_are_slow(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> b
 
     Then the usual value is that of the bad parts. If nearly all parts have such a partner, these are merely near to each other.
     """
-    if screened.distance is not None or screened.main.usual is None:
+    return any(_few_are_fast(matrix, level, tolerance.ratio) for level in screened.levels)
+
+
+def _few_are_fast(matrix: Matrix, level: Level, ratio: float) -> bool:
+    if level.usual is None:
         return False
-    of_cell = screened.main.merits
-    usual = screened.main.usual if matrix.better.value == "higher" else 1 / screened.main.usual
-    fast = {cell for cell, merit in of_cell.items() if merit * tolerance.ratio > usual}
+    usual = level.usual if matrix.better is Better.HIGHER else 1 / level.usual
+    fast = {cell for cell, merit in level.merits.items() if merit * ratio > usual}
     if not fast:
         return False
     few = {part for cell in fast for part in cell}
-    among = sum(a in few and b in few for a, b in of_cell)
+    among = sum(a in few and b in few for a, b in level.merits)
     return 3 <= len(few) < len(matrix.parts) / 2 and len(fast) >= MOST * among
 
 

@@ -6,7 +6,7 @@ From the most likely explanation it makes the suspects: the part, its probabilit
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
@@ -14,8 +14,9 @@ from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
 from checks.culprit.links import LinkFault
-from checks.culprit.matrix import Better, Direction, Kind, Matrix, RunnerUp, Suspect, link
+from checks.culprit.matrix import Direction, Kind, Matrix, RunnerUp, Suspect, link
 from checks.culprit.noise import Screened
+from checks.culprit.suspects import suspect_of
 
 # The rates from which the search begins: hiccups that are rare, usual, and so frequent that blaming is hard. The most likely result
 # is used.
@@ -128,7 +129,6 @@ def _rival(explanation: Explanation, at: int) -> Rival:
 SURE = 0.9
 # A fault between nodes removes no machine: it is named if it is more likely than not, and chance is unlikely.
 LIKELY = 0.5
-MOST_CELLS = 16
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _of_candidate(
     blames_nodes = who.kind in (Kind.NODE, Kind.RANK) and not same
     named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
     tests = explanation.tests_of(at)
-    made = _suspect(
+    made = suspect_of(
         matrix, screened, (who.kind, subject_of(candidates, who), nodes, who.way), tests, bad, probability
     )
     return Named(replace(made, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named)
@@ -202,38 +202,9 @@ def _of_link(
         runner_up = _runner_up(matrix, candidates, candidates.whos[best], (), against / total)
     names = _ends(matrix, candidates, fault)
     nodes = tuple(dict.fromkeys(matrix.parts[part].node for part in _parts(candidates, fault)))
-    made = _suspect(matrix, screened, (Kind.LINK, link(*names), nodes, fault.way), tests, bad, 1 / total)
+    made = suspect_of(matrix, screened, (Kind.LINK, link(*names), nodes, fault.way), tests, bad, 1 / total)
     named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
     return Named(replace(made, runner_up=runner_up), tests, len(tests) / fault.size, named)
-
-
-def _suspect(
-    matrix: Matrix,
-    screened: Screened,
-    who: tuple[Kind, str, tuple[str, ...], Direction],
-    tests: Sequence[int],
-    bad: Collection[int],
-    probability: float,
-) -> Suspect:
-    kind, subject, nodes, way = who
-    values = matrix.values
-    ratios = sorted(
-        value / usual
-        for test in tests
-        if (value := values[test]) is not None
-        and value == value
-        and (usual := screened.usual(test)) is not None
-    )
-    mine = [test for test in tests if test in bad]
-    worst = sorted(mine, key=lambda test: (_merit(matrix, values[test]), test))[:MOST_CELLS]
-    ratio = ratios[len(ratios) // 2] if ratios else None
-    return Suspect(kind, subject, nodes, way, probability, len(mine), len(tests), ratio, tuple(worst))
-
-
-def _merit(matrix: Matrix, value: float | None) -> float:
-    if value is None or value != value:
-        return -math.inf
-    return value if matrix.better is Better.HIGHER else -value
 
 
 def _runner_up(

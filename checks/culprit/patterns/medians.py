@@ -1,20 +1,23 @@
-"""Nodes that are a little slower than the others towards all of their partners, and how slow a node this sweep would show. Pure.
+"""Nodes, ranks and rails that are a little slower than the others towards all of their partners, and how slow a node this sweep would
+show. Pure.
 
 The median over its partners is not moved by bad links, by congestion of a while, or by a bad partner. How far the medians of good
-nodes lie apart is measured, so that nothing depends on a fixed ratio.
+parts lie apart is measured, so that nothing depends on a fixed ratio. What a part is slower by is taken out of its tests before the
+smaller parts are compared, so that neither its ranks nor its links are named for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress, repeat
 from statistics import median
+from typing import NamedTuple
 
-from checks.culprit.matrix import Better, Direction, Kind, Matrix, Span, Suspect
+from checks.culprit.matrix import Better, Direction, Kind, Matrix, Span, Suspect, Tolerance
 from checks.culprit.noise import MAD_TO_SIGMA, Screened
+from checks.culprit.suspects import suspect_of, tests_of
 
 # Of a normal distribution the median of n values scatters by sqrt(pi / 2) of what their mean does.
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)
@@ -26,100 +29,256 @@ FEW = 8.0
 LEAST_SLOWNESS = 0.05
 # A node is seen in nine sweeps of ten if it lies this many standard deviations beyond the threshold.
 NINE_OF_TEN = 1.2816
-LEAST_NODES = 4
-MOST_CELLS = 16
-# So many tests of a slow node are measured again, and with retests of fewer cells than this it is judged by its first tests.
+LEAST_PARTS = 4
+# A part with fewer tests has no median that counts.
+LEAST_TESTS = 3
+# So many tests of a slow part are measured again, and with retests of fewer cells than this it is judged by its first tests.
 MEASURED_AGAIN, FEW_CELLS = 6, 3
+# Judgement: the search finds a part from this share of bad tests on.
+MANY_BAD = 0.25
 # Judgement: of two groups of tests this share lies on its own side of the middle between their medians.
 APART = 0.9
 # A test without a value counts as this logarithm of a share in the mean of a node.
 LEAST_LOG = math.log(0.05)
-# This many values of a node give its median to a fraction of a percent.
+# This many values of a part give its median to a fraction of a percent.
 MOST_VALUES = 512
 
 
+class _Level(NamedTuple):
+    """The parts of one kind: to which of them each rank belongs, their names, and their nodes."""
+
+    kind: Kind
+    of: Sequence[int]
+    subjects: Sequence[str]
+    nodes: Sequence[tuple[str, ...]]
+
+
+class _Limit(NamedTuple):
+    middle: float
+    spread: float
+    least: float
+
+
+class _Slow(NamedTuple):
+    """One slow part of a level: by which logarithm, and with which limit it was compared."""
+
+    level: _Level
+    at: int
+    way: Direction
+    off: float
+    limit: _Limit
+
+    def has(self, source: int, target: int) -> bool:
+        """Whether a test from one rank to another goes through the part."""
+        sends = self.level.of[source] == self.at and self.way is not Direction.IN
+        return sends or (self.level.of[target] == self.at and self.way is not Direction.OUT)
+
+
 @dataclass(frozen=True)
-class SlowNodes:
-    """Nodes that are slower than the others, and the least slowness that would have been seen in nine sweeps of ten (None: it cannot
-    be told). `doubtful` are tests of theirs whose cells should be measured again. `many_slower`: too many nodes are slower than the
-    others to name them, by this share at most (None: there are not so many).
+class SlowParts:
+    """Parts that are slower than the others, and the least slowness of a node that would have been seen in nine sweeps of ten (None:
+    it cannot be told). `doubtful` are tests of theirs whose cells should be measured again. `many_slower`: too many parts are slower
+    than the others to name them, by this share at most (None: there are not so many).
     """
 
-    suspects: tuple[Suspect, ...]
-    seen_from: float | None
+    suspects: tuple[Suspect, ...] = ()
+    seen_from: float | None = None
     doubtful: tuple[int, ...] = ()
     many_slower: float | None = None
+    slow: tuple[_Slow, ...] = ()
+
+    def without_explained(self, matrix: Matrix, screened: Screened, tolerance: Tolerance) -> Screened:
+        """The same without the bad tests that are good by the ratio if what the slow parts are slower by is taken out of them.
+
+        A part of whose tests many are bad explains none: the search names it. What is below the floor stays bad.
+        """
+        bad, least = set(screened.bad), math.log(tolerance.ratio)
+        off: dict[int, float] = {}
+        for one in self.slow if bad else ():
+            ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+            mine = [test for test, cell in ends if one.has(*cell)]
+            spoiled = bad.intersection(mine)
+            for test in spoiled if len(spoiled) < MANY_BAD * len(mine) else ():
+                off[test] = off.get(test, 0.0) + one.off
+        for test, log in off.items():
+            value, usual = matrix.values[test] or 0.0, screened.usual(test)
+            is_good = value > (tolerance.floor or 0.0) and usual and math.log(value / usual) - log >= least
+            bad -= {test} if is_good else set()
+        return replace(screened, bad=sorted(bad))
 
 
-def slow_nodes(
+@dataclass
+class _Swept:
+    """The ends of the first tests of all cells, and the logarithms of the cells' values, compared with the usual ones.
+
+    A cell counts once: its best test, because what was measured again was chosen for being bad. `again` has the best retest of each
+    cell that was measured again.
+    """
+
+    sources: Sequence[int]
+    targets: Sequence[int]
+    logs: list[float]
+    again: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def take_out(self, one: _Slow) -> None:
+        """Takes what a slow part is slower by out of its tests."""
+        for test, ends in enumerate(zip(self.sources, self.targets, strict=True)):
+            if one.has(*ends):
+                self.logs[test] -= one.off
+        self.again = {cell: log - one.off if one.has(*cell) else log for cell, log in self.again.items()}
+
+
+def slow_parts(
     matrix: Matrix,
     screened: Screened,
     node_of: Sequence[int],
     first: Sequence[bool],
-    known: Collection[str],
+    named: Sequence[Suspect],
     most: float,
-) -> SlowNodes:
-    """The nodes whose medians are low. `known` are named already; if more than the share `most` are slow, none is named."""
-    nodes = max(node_of, default=-1) + 1
-    if matrix.span is Span.INSIDE or nodes < LEAST_NODES or screened.main.usual is None:
-        return SlowNodes((), None)
-    every = _all_logs(matrix, screened)
-    again = _again(matrix, every, first)
-    swept = _first_tests(matrix, every, node_of, first, again)
-    sent, received = _logs(swept, nodes)
+) -> SlowParts:
+    """The parts whose medians are low, without what the parts that are `named` already explain. If more than the share `most` of one
+    kind are slow, none of it is named.
+    """
+    if matrix.span is Span.INSIDE or matrix.better is Better.LOWER or screened.main.usual is None:
+        return SlowParts()
+    swept = _swept(matrix, screened, first, named)
+    known = {(one.kind, one.subject) for one in named}
+    taken = {node for one in named if one.kind is Kind.NODE for node in one.nodes}
+    slow: list[_Slow] = []
+    suspects, doubtful = [], list[int]()
+    seen_from = slower = None
+    for level in _levels(matrix, node_of):
+        columns = _columns(swept, level)
+        if len(level.subjects) < LEAST_PARTS or any(
+            len(its) < LEAST_TESTS for its in columns[Direction.BOTH]
+        ):
+            continue
+        limits = {way: _limit(its) for way, its in columns.items()}
+        limit = limits[Direction.BOTH]
+        if not math.isfinite(limit.middle):
+            continue
+        found = [
+            one
+            for one in _found(level, columns, limits)
+            if (level.kind, level.subjects[one.at]) not in known
+            and (level.kind is Kind.RAIL or not taken.intersection(level.nodes[one.at]))
+        ]
+        if level.kind is Kind.NODE:
+            seen_from, slower = _seen_from(limit, len(level.subjects)), _slower_half(swept, level, columns)
+        if len(found) > max(1.0, most * len(level.subjects)):
+            slower = 1 - math.exp(min(one.off for one in found))
+            break
+        for one in found:
+            cells = [log for cell, log in swept.again.items() if one.has(*cell)]
+            if len(cells) >= FEW_CELLS and median(cells) > one.limit.middle - one.limit.least / 2:
+                continue
+            slow.append(one)
+            suspects.append(_suspect(matrix, screened, one))
+            if len(cells) < FEW_CELLS:
+                mine = tests_of(matrix, suspects[-1])
+                doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)]
+        for one in slow:
+            if one.level is level:
+                swept.take_out(one)
+    return SlowParts(tuple(suspects), seen_from, tuple(doubtful), slower, tuple(slow))
+
+
+def _levels(matrix: Matrix, node_of: Sequence[int]) -> Iterator[_Level]:
+    """The kinds of parts, the largest first."""
+    parts = matrix.parts
+    names = list(dict.fromkeys(part.node for part in parts))
+    if len(parts) > len(names):
+        rails = sorted({part.rail for part in parts})
+        subjects = [f"rail {rail}" for rail in rails]
+        yield _Level(
+            Kind.RAIL, [rails.index(part.rail) for part in parts], subjects, [tuple(names)] * len(rails)
+        )
+    yield _Level(Kind.NODE, node_of, names, [(name,) for name in names])
+    if len(parts) > len(names):
+        subjects = [part.name for part in parts]
+        yield _Level(Kind.RANK, range(len(parts)), subjects, [(part.node,) for part in parts])
+
+
+Columns = dict[Direction, list[list[float]]]
+
+
+def _columns(swept: _Swept, level: _Level) -> Columns:
+    """For each part of the level the logarithms of its cells' values, by direction; a rail sends what it receives."""
+    sent: list[list[float]] = [[] for _ in level.subjects]
+    received: list[list[float]] = [[] for _ in level.subjects]
+    for source, target, log in zip(swept.sources, swept.targets, swept.logs, strict=True):
+        sent[level.of[source]].append(log)
+        received[level.of[target]].append(log)
+    sent, received = ([its[:: 1 + len(its) // MOST_VALUES] for its in column] for column in (sent, received))
+    if level.kind is Kind.RAIL:
+        return {Direction.BOTH: sent}
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
-    if any(len(its) < 3 for its in both):
-        return SlowNodes((), None)
-    names = {node: matrix.parts[part].node for part, node in enumerate(node_of)}
-    medians = {
-        way: [median(its) if its else 0.0 for its in column]
-        for way, column in ((Direction.BOTH, both), (Direction.OUT, sent), (Direction.IN, received))
-    }
-    limits = {
-        way: _limit(its, column, nodes)
-        for (way, its), column in zip(medians.items(), (both, sent, received), strict=True)
-    }
-    limit = limits[Direction.BOTH]
-    if not math.isfinite(limit.middle):
-        return SlowNodes((), None)
-    found = []
-    columns = {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
-    for node in range(nodes):
-        way = _way(node, medians, limits)
-        if way is not None and names[node] not in known and _is_steady(columns[way][node], limits[way]):
-            found.append((node, way, medians[way][node] - limits[way].middle, limits[way]))
+    return {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
+
+
+def _limit(column: Sequence[Sequence[float]]) -> _Limit:
+    """The middle of the medians of parts, how far those of good parts lie apart, and from where on one is slow."""
+    medians = [median(its) if its else 0.0 for its in column]
+    middle = median(medians)
+    apart = MAD_TO_SIGMA * median(abs(one - middle) for one in medians)
+    scatter = sorted([abs(value - middle) for its in column for value in its[:64]])
+    spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
+    tests = median(len(its) for its in column) or 1
+    spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
+    return _Limit(
+        middle, spread, max((DEVIATIONS + FEW / len(column)) * spread, -math.log(1 - LEAST_SLOWNESS))
+    )
+
+
+def _seen_from(limit: _Limit, nodes: int) -> float:
     # The limit of another sweep differs from this one's, the more so the fewer nodes there are.
     least = (DEVIATIONS + FEW / nodes + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(nodes))
-    seen_from = 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
-    if len(found) > max(1.0, most * nodes):
-        return SlowNodes((), seen_from, many_slower=1 - math.exp(min(off for _, _, off, _ in found)))
-    suspects, doubtful = [], list[int]()
-    for node, way, off, limit in found:
-        mine = _tests(matrix, node_of, node, way)
-        cells = {cell for test in mine if (cell := (matrix.sources[test], matrix.targets[test])) in again}
-        if len(cells) >= FEW_CELLS and median(again[cell] for cell in cells) > limit.middle - limit.least / 2:
-            continue
-        suspects.append(_suspect(matrix, names[node], mine, way, off, limit))
-        doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)] if len(cells) < FEW_CELLS else ()
-    slower = _slower_half(swept, both)
-    return SlowNodes(tuple(suspects), seen_from, tuple(doubtful), slower)
+    return 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
 
 
-def _slower_half(swept: Swept, logs: Sequence[Sequence[float]]) -> float | None:
+def _found(level: _Level, columns: Columns, limits: dict[Direction, _Limit]) -> Iterator[_Slow]:
+    """The slow parts of a level, each with its direction."""
+    for at in range(len(level.subjects)):
+        off = {
+            way: limits[way].middle - (median(its[at]) if its[at] else 0.0) for way, its in columns.items()
+        }
+        way = _way(off, {way for way in off if off[way] > limits[way].least})
+        if way is not None and _is_steady(columns[way][at], limits[way]):
+            yield _Slow(level, at, way, -off[way], limits[way])
+
+
+def _way(off: dict[Direction, float], slow: set[Direction]) -> Direction | None:
+    """In which direction a part is slow; None if it is not."""
+    if slow >= {Direction.OUT, Direction.IN} or slow == {Direction.BOTH}:
+        return Direction.BOTH
+    one = slow - {Direction.BOTH}
+    if not one:
+        return None
+    (way,) = one
+    other = Direction.IN if way is Direction.OUT else Direction.OUT
+    return way if off[other] < off[way] / 2 else Direction.BOTH
+
+
+def _is_steady(logs: Sequence[float], limit: _Limit) -> bool:
+    """Whether a part is slow towards three quarters of its partners: noise with a long tail moves the median alone."""
+    return sorted(logs)[3 * len(logs) // 4] < limit.middle - limit.least / 2
+
+
+def _slower_half(swept: _Swept, level: _Level, columns: Columns) -> float | None:
     """By which share all other tests are slower than those of a few nodes with each other, if these are half of the nodes at most.
 
     A test is as slow as the slower of its ends, so that the usual value and nearly all medians are those of the slow nodes.
     """
-    means = [sum([one if one > LEAST_LOG else LEAST_LOG for one in its]) / len(its) for its in logs]
+    both = columns[Direction.BOTH]
+    means = [sum([one if one > LEAST_LOG else LEAST_LOG for one in its]) / len(its) for its in both]
     order = sorted(range(len(means)), key=lambda node: -means[node])
-    sizes = range(LEAST_NODES, len(order) // 2 + 1)
+    sizes = range(LEAST_PARTS, len(order) // 2 + 1)
     size = max(sizes, key=lambda at: means[order[at - 1]] - means[order[at]], default=0)
-    is_fast = [False] * len(order)
-    for node in order[:size]:
-        is_fast[node] = True
-    both = [is_fast[a] and is_fast[b] for a, b in zip(swept.sources, swept.targets, strict=True)]
-    among = [log for log, fast in zip(swept.logs, both, strict=True) if fast]
-    others = [log for log, fast in zip(swept.logs, both, strict=True) if not fast]
+    fast_nodes = set(order[:size])
+    is_fast = [node in fast_nodes for node in level.of]
+    fast = [is_fast[a] and is_fast[b] for a, b in zip(swept.sources, swept.targets, strict=True)]
+    among = list(compress(swept.logs, fast))
+    others = [log for log, its in zip(swept.logs, fast, strict=True) if not its]
     if not among or not others:
         return None
     high, low = median(among), median(others)
@@ -132,128 +291,44 @@ def _slower_half(swept: Swept, logs: Sequence[Sequence[float]]) -> float | None:
     return 1 - math.exp(low - high)
 
 
-def _is_steady(logs: Sequence[float], limit: _Limit) -> bool:
-    """Whether the node is slow towards three quarters of its partners: noise with a long tail moves the median alone."""
-    return sorted(logs)[3 * len(logs) // 4] < limit.middle - limit.least / 2
+def _suspect(matrix: Matrix, screened: Screened, one: _Slow) -> Suspect:
+    subject, nodes = one.level.subjects[one.at], one.level.nodes[one.at]
+    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+    mine = [test for test, cell in ends if one.has(*cell)]
+    spread = one.limit.spread
+    chance = math.erfc(-one.off / spread / math.sqrt(2)) / 2 if spread else 0.0
+    who = one.level.kind, subject, nodes, one.way
+    made = suspect_of(matrix, screened, who, mine, mine, 1 - min(1.0, chance * 100))
+    return replace(made, bad=0, ratio=math.exp(one.off))
 
 
-@dataclass(frozen=True)
-class _Limit:
-    middle: float
-    spread: float
-    least: float
-
-
-def _limit(medians: Sequence[float], logs: Sequence[Sequence[float]], nodes: int) -> _Limit:
-    middle = median(medians)
-    apart = MAD_TO_SIGMA * median(abs(one - middle) for one in medians)
-    scatter = sorted([abs(value - middle) for its in logs for value in its[:64]])
-    spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
-    tests = median(len(its) for its in logs) or 1
-    spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
-    return _Limit(middle, spread, max((DEVIATIONS + FEW / nodes) * spread, -math.log(1 - LEAST_SLOWNESS)))
-
-
-def _way(
-    node: int, medians: dict[Direction, list[float]], limits: dict[Direction, _Limit]
-) -> Direction | None:
-    """In which direction the node is slow; None if it is not."""
-    off = {way: limits[way].middle - medians[way][node] for way in medians}
-    slow = {way for way in off if off[way] > limits[way].least}
-    if slow >= {Direction.OUT, Direction.IN} or slow == {Direction.BOTH}:
-        return Direction.BOTH
-    one = slow - {Direction.BOTH}
-    if not one:
-        return None
-    (way,) = one
-    other = Direction.IN if way is Direction.OUT else Direction.OUT
-    return way if off[other] < off[way] / 2 else Direction.BOTH
-
-
-def _tests(matrix: Matrix, node_of: Sequence[int], node: int, way: Direction) -> list[int]:
-    """The tests of the node in this direction."""
-    ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
-    return [
-        test
-        for test, (a, b) in enumerate(ends)
-        if (a == node and way is not Direction.IN) or (b == node and way is not Direction.OUT)
-    ]
-
-
-def _suspect(
-    matrix: Matrix, name: str, mine: Sequence[int], way: Direction, off: float, limit: _Limit
-) -> Suspect:
-    slow = [test for test in mine if matrix.values[test] is not None]
-    slow.sort(key=lambda test: matrix.values[test] or 0.0, reverse=matrix.better is Better.LOWER)
-    chance = math.erfc(-off / limit.spread / math.sqrt(2)) / 2 if limit.spread else 0.0
-    return Suspect(
-        Kind.NODE,
-        name,
-        (name,),
-        way,
-        1 - min(1.0, chance * 100),
-        0,
-        len(mine),
-        math.exp(off),
-        tuple(slow[:MOST_CELLS]),
-    )
-
-
-def _again(matrix: Matrix, every: Sequence[float], first: Sequence[bool]) -> dict[tuple[int, int], float]:
-    """The best value, as a logarithm, of each cell that was measured again."""
-    found: dict[tuple[int, int], float] = {}
+def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], named: Sequence[Suspect]) -> _Swept:
+    logs, bad = _all_logs(matrix, screened), set(screened.bad)
+    for one in named:
+        mine = [test for test in tests_of(matrix, one) if test in bad]
+        fine = [logs[test] for test in mine if math.isfinite(logs[test])]
+        usual = median(fine) if fine else 0.0
+        for test in mine:
+            logs[test] = logs[test] - usual if math.isfinite(logs[test]) else 0.0
+    again: dict[tuple[int, int], float] = {}
     for test, is_first in enumerate(first):
         if not is_first:
             cell = matrix.sources[test], matrix.targets[test]
-            found[cell] = max(found.get(cell, -math.inf), every[test])
-    return found
-
-
-@dataclass(frozen=True)
-class Swept:
-    """The nodes of the first tests of all cells, and the logarithms of the cells' values, compared with the usual ones.
-
-    A cell counts once: its best test, because what was measured again was chosen for being bad.
-    """
-
-    sources: Sequence[int]
-    targets: Sequence[int]
-    logs: Sequence[float]
-
-
-def _first_tests(
-    matrix: Matrix,
-    every: Sequence[float],
-    node_of: Sequence[int],
-    first: Sequence[bool],
-    again: Mapping[tuple[int, int], float],
-) -> Swept:
+            again[cell] = max(again.get(cell, -math.inf), logs[test])
     sources, targets = list(compress(matrix.sources, first)), list(compress(matrix.targets, first))
-    logs = list(compress(every, first))
+    swept = list(compress(logs, first))
     if again:
         best = map(again.get, zip(sources, targets, strict=True))
-        logs = [log if more is None or more < log else more for log, more in zip(logs, best, strict=True)]
-    return Swept([node_of[part] for part in sources], [node_of[part] for part in targets], logs)
-
-
-def _logs(swept: Swept, nodes: int) -> tuple[list[list[float]], list[list[float]]]:
-    """For each node the logarithms of its cells' values, sending and receiving."""
-    sent: list[list[float]] = [[] for _ in range(nodes)]
-    received: list[list[float]] = [[] for _ in range(nodes)]
-    has_many = max(Counter(swept.sources).values(), default=0) > MOST_VALUES
-    for source, target, log in zip(swept.sources, swept.targets, swept.logs, strict=True):
-        if not has_many or min(len(sent[source]), len(received[target])) < MOST_VALUES:
-            sent[source].append(log)
-            received[target].append(log)
-    return sent, received
+        swept = [log if more is None or more < log else more for log, more in zip(swept, best, strict=True)]
+    return _Swept(sources, targets, swept, again)
 
 
 def _all_logs(matrix: Matrix, screened: Screened) -> list[float]:
     """The logarithm of each test's value, compared with the usual one: the greater, the better."""
     usual = [math.log(level.usual) if level.usual else None for level in screened.levels]
-    log, inf, sign = math.log, math.inf, 1 if matrix.better is Better.HIGHER else -1
+    log, inf = math.log, math.inf
     bases = [usual[far] for far in screened.distance] if screened.distance else repeat(usual[0])
     return [
-        sign * (log(value) - base) if value is not None and 0 < value < inf and base is not None else -inf
+        log(value) - base if value is not None and 0 < value < inf and base is not None else -inf
         for value, base in zip(matrix.values, bases, strict=False)
     ]

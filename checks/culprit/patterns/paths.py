@@ -5,15 +5,15 @@ Flows whose hashes collide share a link of the fabric in every test; the links t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
-from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, SlowPaths, Span, Suspect, Tolerance
+from checks.culprit.likelihood import at_least
+from checks.culprit.matrix import Better, Kind, Matrix, SlowPaths, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.sweeps import ALWAYS
-from checks.model import LINK
+from checks.culprit.suspects import tests_of
 
 Pair = tuple[int, int]
 # Judgement: this many pairs, and this share of all, are no longer a matter of broken cables.
@@ -80,14 +80,11 @@ def shared_path(matrix: Matrix, screened: Screened, floor: float | None, one: Su
 
     There are too few such pairs to say more of them: each may be a broken cable as well.
     """
-    ends = one.subject.split(LINK)
     if one.kind is not Kind.LINK or one.ratio is None:
         return None
     mine: dict[Pair, list[int]] = {}
-    for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-        names = [_end(matrix.parts[part], ends) for part in cell]
-        if None not in names and names[0] != names[1] and _goes(one.way, names[0] == ends[0]):
-            mine.setdefault(cell, []).append(test)
+    for test in tests_of(matrix, one):
+        mine.setdefault((matrix.sources[test], matrix.targets[test]), []).append(test)
     bad = set(screened.bad)
     every = [test for its in mine.values() for test in its]
     if (
@@ -97,15 +94,6 @@ def shared_path(matrix: Matrix, screened: Screened, floor: float | None, one: Su
     ):
         return None
     return None if _broken(matrix, screened, floor, mine) else cost(matrix, screened, every)
-
-
-def _end(part: Part, ends: Sequence[str]) -> str | None:
-    """The end of a link to which the part belongs."""
-    return part.name if part.name in ends else part.node if part.node in ends else None
-
-
-def _goes(way: Direction, is_forward: bool) -> bool:
-    return way is Direction.BOTH or (way is Direction.OUT) is is_forward
 
 
 def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
@@ -156,21 +144,8 @@ def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int, node_of: Seq
     every = {_pair((node_of[a], node_of[b])) for a, b in matrix.cells}
     partners = Counter(node for pair in every for node in pair)
     share = pairs / len(every)
-    least = min(_tail(*its, share) for its in {(partners[node], some) for node, some in ends.items()})
+    least = min(at_least(*its, share) for its in {(partners[node], some) for node, some in ends.items()})
     return least * len(partners) >= BY_CHANCE
-
-
-def _tail(trials: int, least: int, share: float) -> float:
-    """The probability of `least` successes or more."""
-    if share >= 1:
-        return 1.0
-    return math.fsum(
-        math.exp(
-            math.lgamma(trials + 1) - math.lgamma(some + 1) - math.lgamma(trials - some + 1)
-            + some * math.log(share) + (trials - some) * math.log1p(-share)
-        )
-        for some in range(least, trials + 1)
-    )  # fmt: skip
 
 
 def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:

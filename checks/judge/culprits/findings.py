@@ -26,7 +26,7 @@ from checks.judge.culprits.pattern_findings import (
     costs_too_much,
     many_hiccups,
     of_sensitivity,
-    of_slow_nodes,
+    of_slow_parts,
     of_time_and_fabric,
     unaccounted,
     unexplained_level,
@@ -97,9 +97,9 @@ class CheckFindings:
         blamed = self.blamed
         everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
-            for finding, of in of_slow_nodes(reading, self.tests, self._refused_from(reading)):
-                if not self._is_named(of):
-                    yield self.loads.weighed(finding, of, of, reading.what.name.lower())
+            for finding, one in of_slow_parts(reading, self.tests, self._refused_from(reading)):
+                if one.kind is Kind.RAIL or not self._is_named(one.nodes):
+                    yield self.loads.weighed(finding, one.nodes, one.nodes, reading.what.name.lower())
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):

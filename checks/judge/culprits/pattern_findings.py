@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.doubt import never_good
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span
+from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect
 from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
 from checks.judge.culprits.from_report import MatrixSubject, Table
@@ -111,19 +111,21 @@ def of_time_and_fabric(
         )  # fmt: skip
 
 
-def of_slow_nodes(reading: Reading, tests: Table, wanted: float) -> Iterator[tuple[Finding, tuple[str, ...]]]:
-    """Nodes whose tests are good and slower than those of the others, each with its finding."""
+def of_slow_parts(reading: Reading, tests: Table, wanted: float) -> Iterator[tuple[Finding, Suspect]]:
+    """Nodes, ranks and rails whose tests are good and slower than those of the others, each with its finding."""
     if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
         return
     for one in reading.decoded.slow:
         level = Level.FAIL if wanted and one.ratio is not None and 1 - one.ratio >= wanted else Level.WARN
+        message, is_rail = wording.slow_part(reading.matrix, reading.decoded, one), one.kind is Kind.RAIL
         yield (
             Finding(
-                level, Cause.HARDWARE, reading.check, one.subject, wording.slow_node(reading.matrix, reading.decoded, one),
+                level, Cause.HARDWARE, reading.check, CLUSTER if is_rail else one.subject,
+                f"{one.subject} {message}" if is_rail else message,
                 wording.cells(reading.matrix, one.cells, tests, reading.decoded.noise, bad=False),
-                wording.REMEDIES[Kind.NODE], is_predicate=True,
+                wording.REMEDIES[one.kind], is_predicate=not is_rail,
             ),
-            one.nodes,
+            one,
         )  # fmt: skip
 
 

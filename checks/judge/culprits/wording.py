@@ -238,11 +238,12 @@ def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
     )
 
 
-def slow_node(matrix: Matrix, result: Decoded, found: Suspect) -> str:
-    """A node is a little slower than the others."""
+def slow_part(matrix: Matrix, result: Decoded, found: Suspect) -> str:
+    """A node, rank or rail is a little slower than the others."""
+    slower, usual = percent(1 - (found.ratio or 0.0)), number(result.noise.usual, matrix.unit)
     return (
-        f"is {percent(1 - (found.ratio or 0.0))} slower than the other nodes{_where(found)} (median of its {found.tests} tests, usual"
-        f" {number(result.noise.usual, matrix.unit)}); probability {percent(found.probability)}"
+        f"is {slower} slower than the other {found.kind.value}s{_where(found)} (median of its {found.tests} tests, usual {usual});"
+        f" probability {percent(found.probability)}"
     )
 
 

@@ -1,0 +1,93 @@
+"""Suspects: the tests in which one takes part, and what is said of it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, Suspect
+from checks.culprit.noise import Screened
+from checks.model import LINK
+
+MOST_CELLS = 16
+
+
+def tests_of(matrix: Matrix, one: Suspect) -> list[int]:
+    """All tests in which a suspect takes part, in its direction."""
+    ends = [_end(part, one) for part in matrix.parts]
+    columns = zip(matrix.sources, matrix.targets, strict=True)
+    cells: set[tuple[int | None, int | None]] = {(0, None), (None, 0), (0, 0)}
+    if one.kind is Kind.LINK:
+        cells = {(0, 1), (1, 0)}
+    elif one.kind is Kind.SWITCH:
+        cells = {(0, None), (None, 0)}
+    wanted = {(a, b) for a, b in cells if _goes(one.way, a == 0, b == 0)}
+    return [test for test, (a, b) in enumerate(columns) if (ends[a], ends[b]) in wanted]
+
+
+def _end(part: Part, one: Suspect) -> int | None:
+    """To which end of a link a part belongs, or 0 if it belongs to another suspect; None if it does not."""
+    if one.kind is Kind.LINK:
+        ends = one.subject.split(LINK)
+        return next((at for at, name in enumerate(ends) if name in (part.name, part.node)), None)
+    mine = part.node in one.nodes
+    if one.kind is Kind.RANK:
+        mine = part.name == one.subject
+    elif one.kind is Kind.RAIL:
+        mine = f"rail {part.rail}" == one.subject
+    return 0 if mine else None
+
+
+def _goes(way: Direction, sends: bool, receives: bool) -> bool:
+    return way is Direction.BOTH or (sends if way is Direction.OUT else receives)
+
+
+def suspect_of(
+    matrix: Matrix,
+    screened: Screened,
+    who: tuple[Kind, str, tuple[str, ...], Direction],
+    tests: Sequence[int],
+    bad: Collection[int],
+    probability: float,
+) -> Suspect:
+    """The suspect with these tests, the worst of the bad ones first."""
+    kind, subject, nodes, way = who
+    values, wrong = matrix.values, set(bad)
+    ratios = sorted(
+        value / usual
+        for test in tests
+        if (value := values[test]) is not None
+        and value == value
+        and (usual := screened.usual(test)) is not None
+    )
+    mine = [test for test in tests if test in wrong]
+    worst = sorted(mine, key=lambda test: (_merit(matrix, values[test]), test))[:MOST_CELLS]
+    ratio = ratios[len(ratios) // 2] if ratios else None
+    return Suspect(kind, subject, nodes, way, probability, len(mine), len(tests), ratio, tuple(worst))
+
+
+def _merit(matrix: Matrix, value: float | None) -> float:
+    if value is None or value != value:
+        return -math.inf
+    return value if matrix.better is Better.HIGHER else -value
+
+
+def node_suspect(
+    matrix: Matrix,
+    screened: Screened,
+    part: int,
+    tests: Sequence[int],
+    probability: float,
+    *,
+    passed: bool = False,
+) -> Suspect:
+    """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
+    name, bad = matrix.parts[part].node, set(screened.bad)
+    sends = {matrix.parts[matrix.sources[test]].node == name for test in tests if test in bad}
+    way = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
+    if way is not Direction.BOTH:
+        is_out = way is Direction.OUT
+        tests = [test for test in tests if (matrix.parts[matrix.sources[test]].node == name) is is_out]
+    made = suspect_of(matrix, screened, (Kind.NODE, name, (name,), way), tests, bad, probability)
+    return replace(made, passed=passed)

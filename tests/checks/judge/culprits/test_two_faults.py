@@ -1,0 +1,121 @@
+"""A second fault hides none: with two faults no answer is better than with the worse of them alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import product
+
+import pytest
+
+from checks.culprit.matrix import Direction, Kind, Tolerance
+from checks.judge.cpu_contention import RecordedLoads
+from checks.judge.culprits.findings import CheckFindings
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
+from checks.judge.culprits.pattern_findings import Reading
+from checks.model import CLUSTER, LINK, Finding, Level, node_of
+from tests.benchmarks.localising.cluster import Cluster, Fault
+from tests.benchmarks.localising.noise import CALM, Noise
+from tests.benchmarks.localising.ours import swept
+from tests.benchmarks.localising.pair_worlds import EVEN
+from tests.benchmarks.localising.world import World
+
+WANTED = {"detects_slow_node": 0.1}
+LEAF = 4
+
+
+@lru_cache
+def findings(
+    faults: tuple[Fault, ...], nodes: int = 16, rails: int = 2, seed: int = 1, noise: Noise = EVEN
+) -> tuple[Finding, ...]:
+    """What the judge says of a cluster with these faults, whose switches are known."""
+    world = World(Cluster(nodes, rails, faults, LEAF, leaf=LEAF), noise, random.Random(f"{seed} {faults}"))
+    tests, decoded = swept(world, tolerance=Tolerance(0.7))
+    parts = tests.matrix.parts
+    reading = Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, tests.matrix, decoded)
+    table = Table(parts, tuple(range(len(parts))))
+    return tuple(CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), WANTED).findings())
+
+
+def refused(found: Collection[Finding]) -> set[str]:
+    return {one.subject for one in found if one.level is Level.FAIL}
+
+
+def kinds(node: int, other: int, rail: int) -> dict[str, Fault]:
+    """A fault of each kind, at this node."""
+    leaf = tuple(range(node // LEAF * LEAF, node // LEAF * LEAF + LEAF))
+    return {
+        "slow node": Fault(Kind.NODE, (node,), factor=0.8, rate=1.0),
+        "bad node": Fault(Kind.NODE, (node,), factor=0.4, rate=1.0),
+        "node that sends slowly": Fault(Kind.NODE, (node,), factor=0.8, rate=1.0, way=Direction.OUT),
+        "node that receives badly": Fault(Kind.NODE, (node,), factor=0.5, rate=1.0, way=Direction.IN),
+        "loss": Fault(Kind.NODE, (node,), factor=0.2, rate=0.4),
+        "slow rank": Fault(Kind.RANK, (node,), rail=rail, factor=0.8, rate=1.0),
+        "bad rank": Fault(Kind.RANK, (node,), rail=rail, factor=0.4, rate=1.0),
+        "shared path": Fault(Kind.LINK, (node, other), factor=0.5, rate=1.0),
+        "broken link": Fault(Kind.LINK, (node, other), factor=0.1, rate=1.0),
+        "link one way": Fault(Kind.LINK, (node, other), factor=0.3, rate=1.0, way=Direction.OUT),
+        "switch": Fault(Kind.SWITCH, leaf, factor=0.5, rate=1.0),
+        "bad rail": Fault(Kind.RAIL, rail=rail, factor=0.4, rate=1.0),
+    }
+
+
+def test_a_slow_node_is_named_beside_its_own_bad_link() -> None:
+    """It was never mentioned: the link counted as its explanation."""
+    here = kinds(4, 9, 0)
+
+    assert "n4" in refused(findings((here["slow node"], here["shared path"])))
+
+
+FIRST, SAME, AWAY = kinds(4, 9, 0), kinds(4, 12, 1), kinds(13, 6, 1)
+PAIRS = [
+    (FIRST[one], second[two])
+    for one, second, two in product(FIRST, (SAME, AWAY), FIRST)
+    if FIRST[one] != second[two]
+    and (FIRST[one].kind, second[two].kind) != (Kind.RAIL, Kind.RAIL)  # then all is as slow
+]
+
+
+@pytest.mark.parametrize("at", [slice(0, None, 30), pytest.param(slice(None), marks=pytest.mark.long)])
+def test_a_second_fault_never_makes_the_answer_better(at: slice) -> None:
+    """All kinds at one node and at two: whoever is refused alone is refused with it, or the whole of the cluster is."""
+    for pair in random.Random(5).sample(PAIRS, len(PAIRS))[at]:
+        both = refused(findings(pair))
+        for fault in pair:
+            alone = refused(findings((fault,)))
+            if CLUSTER not in both:
+                assert all(_covered(subject, both) for subject in alone), (pair, both)
+
+
+def _covered(subject: str, both: set[str]) -> bool:
+    """Whether one of them is the subject, a node or rank at one of its ends, or a part of it."""
+    ends = {*subject.split(LINK), *map(node_of, subject.split(LINK))}
+    return any(one in ends or set(map(node_of, one.split(LINK))) <= ends for one in both)
+
+
+@pytest.mark.parametrize("factor", [0.85, 0.75, 0.72])
+def test_one_slow_rank_of_eight_is_named(factor: float) -> None:
+    """The median of its whole node does not show it."""
+    for seed in range(2):
+        fault = Fault(Kind.RANK, (5,), rail=3, factor=factor, rate=1.0)
+
+        assert {"n5/3"} == refused(findings((fault,), rails=8, seed=seed))
+
+
+def test_one_slow_rail_of_eight_is_named_and_no_rank_of_it() -> None:
+    """Its ranks are as slow as each other."""
+    (found,) = findings((Fault(Kind.RAIL, rail=2, factor=0.85, rate=1.0),), rails=8)
+
+    assert (CLUSTER, Level.FAIL) == (found.subject, found.level)
+    assert found.message.startswith("rail 2 is 1") and "slower than the other rails" in found.message
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(16, 0), (16, 1), (64, 0)])
+def test_a_node_that_is_bad_in_a_fifth_of_its_tests_is_named_and_none_of_its_links(
+    nodes: int, seed: int
+) -> None:
+    """Each of its links was bad by itself, in several tests."""
+    fault = Fault(Kind.NODE, (3,), factor=0.4, rate=0.2)
+
+    assert {"n3"} == refused(findings((fault,), nodes, 1, seed, CALM))
