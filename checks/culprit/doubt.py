@@ -36,8 +36,6 @@ BAD_VISIT = 0.25
 NEAR = 0.5
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
 CHANCE = 3.1
-# Judgement: a node of whose bad partners this share is bad in every test has bad pairs, if there are a few of them.
-FEW_PAIRS, ALWAYS_BAD = 3, 0.8
 
 
 def doubtful_tests(explanation: Explanation, found: Sequence[Named], most_hiccups: float) -> list[int]:
@@ -98,7 +96,7 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
 
 
 def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
-    """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
+    """The same, not named if it may be what others did at one time."""
     crowds = _crowded_rounds(matrix, found, bad)
     sure = [
         replace(
@@ -109,7 +107,7 @@ def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
         )
         for one in found
     ]
-    return _only_if_distinct(matrix, [_if_not_pairs(matrix, one, bad) for one in sure], bad)
+    return _only_if_distinct(matrix, sure, bad)
 
 
 # of each rail, and of all rails together (None)
@@ -218,33 +216,6 @@ def _is_congested_switch(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool
 def _is_rare(one: Named, node: str) -> bool:
     suspect = one.suspect
     return suspect.kind is Kind.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
-
-
-def _if_not_pairs(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
-    """A node or rank is not named if less than half of its partners are bad, those always, and other pairs as often as its own."""
-    if not one.named or one.suspect.kind not in (Kind.NODE, Kind.RANK):
-        return one
-    mine, wrong = set(one.tests), set(bad)
-    cells = _outcomes(matrix, one.tests, wrong)
-    spoiled = [its for its in cells.values() if its[0]]
-    again = [its for its in spoiled if len(its) > 1]
-    if 2 * len(spoiled) >= len(cells) or sum(all(its) for its in again) < max(
-        FEW_PAIRS, ALWAYS_BAD * len(again)
-    ):
-        return one
-    others = _outcomes(matrix, [test for test in range(len(matrix.values)) if test not in mine], wrong)
-    usual = len(cells) * sum(len(its) > 1 and all(its) for its in others.values()) / max(1, len(others))
-    return replace(one, named=len(spoiled) > usual + CHANCE * math.sqrt(usual) + 1)
-
-
-def _outcomes(
-    matrix: Matrix, tests: Sequence[int], wrong: Collection[int]
-) -> dict[tuple[int, int], list[bool]]:
-    """Which tests of each cell were bad, in the order of time."""
-    cells: dict[tuple[int, int], list[bool]] = {}
-    for test in tests:
-        cells.setdefault((matrix.sources[test], matrix.targets[test]), []).append(test in wrong)
-    return cells
 
 
 def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowds: Crowds) -> bool:

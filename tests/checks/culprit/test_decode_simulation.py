@@ -14,14 +14,14 @@ import pytest
 from checks.culprit.matrix import Direction, Kind
 from tests.benchmarks.localisation import OURS, main, run
 from tests.benchmarks.localising.cluster import Cluster, Fault
-from tests.benchmarks.localising.noise import BURSTY, CALM, MODELS, Noise, Weather
+from tests.benchmarks.localising.noise import BURSTY, CALM, MODELS, Noise
 from tests.benchmarks.localising.plan import again, circle, met, rounds_of, tournament
-from tests.benchmarks.localising.rules import RULES, SOURCES, Blame
+from tests.benchmarks.localising.rules import RULES, Blame
 from tests.benchmarks.localising.scenarios import TARGETS, Scenario, compared
 from tests.benchmarks.localising.world import World
 
 SEED = 31
-TRIALS = 10
+TRIALS = 4
 STILL = Noise("still", hiccup=0.0, sensitivity=1.0, spread=0.0)
 SPELLS = replace(STILL, spell=6.0)
 
@@ -81,24 +81,6 @@ def test_two_bad_nodes_in_one_pair(rule: str) -> None:
 def test_a_bad_link_between_good_nodes(rule: str, blame: Blame) -> None:
     """Most rules forgive it, one blames its ends; only all pairs show it."""
     assert blame == RULES[rule](world(Fault(Kind.LINK, (4, 5))))
-
-
-def test_bisection_looks_between_its_groups() -> None:
-    """A bad link between two groups' first nodes fails their common job; alone with good nodes both pass again."""
-    measured = world(Fault(Kind.LINK, (0, 4)))
-
-    assert Blame() == RULES["bisection by ceil(sqrt N)"](measured)
-    assert (4, 4 + 1 + 2 + 2) == (measured.rounds, measured.tests)
-
-
-def test_known_good_needs_somebody_good() -> None:
-    """With no node that passed, two-pass has nobody to clear a suspect with: all are named."""
-    assert nodes(*range(4)) == RULES["two-pass with known-good"](world(*node(0, 1, 2), nodes=4))
-
-
-def test_every_rule_says_where_it_comes_from() -> None:
-    """No rule without a publication."""
-    assert set(RULES) == set(SOURCES)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 9, 16])
@@ -170,16 +152,6 @@ def test_spells_are_rounds_long() -> None:
     assert 10 < len(world(fault, nodes=64, noise=SPELLS).failing_pairs()) < 53
 
 
-def test_congestion_lasts() -> None:
-    """Some rounds at a time, over the same nodes."""
-    weather = Weather(BURSTY, 64, random.Random(SEED), [])
-    covered = [weather.over(when) for when in range(5_000)]
-    begins = sum(bool(now) and now != before for before, now in pairwise(covered))
-
-    assert {0, 8} == {len(nodes) for nodes in covered}
-    assert 3.0 < sum(map(bool, covered)) / begins < 5.0
-
-
 def crowding(noise: Noise) -> float:
     """Variance over mean of how many tests of healthy nodes are bad in a round: about 1 where each fails by itself."""
     plan, counts = tournament(128, 1), []
@@ -199,7 +171,7 @@ def test_congestion_comes_in_bursts() -> None:
 @pytest.mark.parametrize("scenario", TARGETS[:3], ids=lambda scenario: scenario.name)
 def test_our_way_points_to_its_targets(scenario: Scenario) -> None:
     """Every bad node, nearly all bad links (of the noisy ones one in fifty is good both ways when measured), no good node."""
-    tally = run(scenario, (OURS,), 3 if scenario.nodes > 64 else TRIALS, SEED)[OURS]
+    tally = run(scenario, (OURS,), 1 if scenario.nodes > 64 else TRIALS, SEED)[OURS]
 
     assert tally.node_recall in (None, 1.0)
     assert (tally.link_recall or 1.0) >= 0.8
@@ -226,7 +198,7 @@ def test_our_way_is_better_than_the_rules() -> None:
 
 def test_the_same_seed_prints_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:
     """So that docs/culprit.md can be made again, by one process or two."""
-    asked = ["--trials", "2", "--nodes", "16", "--only", "compare"]
+    asked = ["--trials", "1", "--nodes", "16", "--only", "compare"]
     printed = []
     for jobs in ("1", "2"):
         assert 0 == main([*asked, "--jobs", jobs])

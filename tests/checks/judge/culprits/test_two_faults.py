@@ -77,7 +77,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("at", [slice(0, None, 30), pytest.param(slice(None), marks=pytest.mark.long)])
+@pytest.mark.parametrize("at", [slice(0, None, 60), pytest.param(slice(None), marks=pytest.mark.long)])
 def test_a_second_fault_never_makes_the_answer_better(at: slice) -> None:
     """All kinds at one node and at two: whoever is refused alone is refused with it, or the whole of the cluster is."""
     for pair in random.Random(5).sample(PAIRS, len(PAIRS))[at]:
