@@ -32,7 +32,7 @@ def in_periods(
 ) -> Suspect:
     """The suspect for a node that was bad in some periods."""
     bad, cells = set(screened.bad), list(zip(matrix.sources, matrix.targets, strict=True))
-    tests = [test for test, (a, b) in enumerate(cells) if one.node in (node_of[a], node_of[b])]
+    tests = _tests(matrix, node_of, one.node)
     mine = {cells[test] for test in tests if test in bad}
     again = [test for test in tests if not first[test] and cells[test] in mine]
     passed = one.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
@@ -71,13 +71,14 @@ def at_any_time(
             or not _returns(matrix, screened, node_of, first, node, share)
         ):
             return
-        tests = [
-            test
-            for test, (a, b) in enumerate(zip(matrix.sources, matrix.targets, strict=True))
-            if node in (node_of[a], node_of[b])
-        ]
-        yield node_suspect(matrix, screened, node_of.index(node), tests, 1 - chance)
+        yield node_suspect(matrix, screened, node_of.index(node), _tests(matrix, node_of, node), 1 - chance)
         known.add(node)
+
+
+def _tests(matrix: Matrix, node_of: Sequence[int], node: int) -> list[int]:
+    """The tests of a node."""
+    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+    return [test for test, (a, b) in ends if node in (node_of[a], node_of[b])]
 
 
 def _visits(
@@ -117,8 +118,7 @@ def _returns(
     matrix: Matrix, screened: Screened, node_of: Sequence[int], first: Sequence[bool], node: int, share: float
 ) -> bool:
     """Whether the node was as bad when it was measured again, at other times."""
-    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
-    mine = [test for test, (a, b) in ends if node in (node_of[a], node_of[b])]
+    mine = _tests(matrix, node_of, node)
     again = [test for test in mine if not first[test]]
     if len(again) < LEAST_RETESTS:
         moments = [matrix.moments[test] for test in mine] if matrix.moments else [0.0]
