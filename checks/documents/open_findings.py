@@ -97,22 +97,6 @@ class OpenFindings:
     closed_total: Mapping[str, Number] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class WatchPage:
-    """What a watch serves about itself: its open findings, when its last round ended (Unix time; 0.0 before the first one), and how
-    often it makes one.
-    """
-
-    findings: OpenFindings
-    last_round_at: Moment
-    interval_s: Annotated[float, Range(0.0, 1e6)]
-
-
-def load_page(data: bytes | str) -> WatchPage:
-    """What a watch served. Raises DecodeError."""
-    return decode(WatchPage, parse_json(data, FILE_BYTES))
-
-
 def load(data: bytes | str) -> OpenFindings:
     """The findings in the file. Raises DecodeError."""
     return decode(OpenFindings, parse_json(data, FILE_BYTES))

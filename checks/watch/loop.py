@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from checks.documents.open_findings import OpenFinding, OpenFindings, WatchPage
-from checks.documents.report import dump_plain
+from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
@@ -30,7 +29,7 @@ from checks.version import ENGINE
 from checks.watch.exposition import GROWN, WatchNumbers, exposition, read
 from checks.watch.families import CONTENT_TYPE
 from checks.watch.rounds import RoundResult, Rounds
-from checks.watch.server import FINDINGS, METRICS, Page, PageServer, address_of
+from checks.watch.server import METRICS, Page, PageServer, address_of
 
 TEXTFILE = "prelaunch.prom"
 # How many seconds a round may take.
@@ -113,13 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _publish(numbers: WatchNumbers, pages: dict[str, Page]) -> None:
-    """Makes the pages anew: the metrics, and the open findings with when the last round ended (0 before the first one)."""
-    ended_at = numbers.last.ended_at if numbers.last else 0.0
+    """Makes the page of metrics anew."""
     pages[METRICS] = CONTENT_TYPE, exposition(numbers).encode()
-    pages[FINDINGS] = (
-        "application/json",
-        dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s)),
-    )
 
 
 def _serve(listen: str, pages: Mapping[str, Page]) -> PageServer | None:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import unquote
 
-METRICS, FINDINGS = "/metrics", "/findings"
+METRICS = "/metrics"
 # A client that is silent for CLIENT_S is left. Of more than CLIENTS at once the oldest that has not asked anything yet is ended.
 CLIENT_S, CLIENTS = 10.0, 16
 # A page's Content-Type and its bytes.

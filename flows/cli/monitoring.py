@@ -1,4 +1,4 @@
-"""`prelaunch monitoring`: what Prometheus needs, and what is new on the nodes."""
+"""`prelaunch monitoring`: what Prometheus needs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import re
 from pathlib import Path
 
 from checks.exit_codes import Exit
-from flows.cli.monitoring_page import add_page
 from flows.cli.options import host_port, number
 from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.config import SECRET, ConfigError, Settings, rendered
-from tasks.monitoring.exporters import Job
+from tasks.monitoring.config import SECRET, ConfigError, Job, Settings, rendered
 from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError
@@ -23,10 +21,7 @@ SECONDS = number(0.5, 600, "seconds")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions."""
-    parser.description = (
-        "Writes what Prometheus needs to watch the declared nodes of a cluster, and notifies people of what is found between gates. "
-        "Exit codes: 0 written; 2 rejected; those of `page` are in its own help."
-    )
+    parser.description = "Writes what Prometheus needs to watch the declared nodes of a cluster. Exit codes: 0 written; 2 rejected."
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
     _add_targets(
         actions.add_parser(
@@ -39,15 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="write prometheus.yml, alertmanager.yml and the rules with your addresses",
             allow_abbrev=False,
         )
-    )
-    add_page(
-        actions.add_parser(
-            "page",
-            help="notify people of what the watches of the nodes have found since the last look",
-            allow_abbrev=False,
-        ),
-        _port,
-        SECONDS,
     )
 
 
@@ -107,7 +93,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write, or look at the nodes."""
+    """Write the files."""
     try:
         return int(arguments.run_action(arguments))
     except (TargetsError, ConfigError) as error:

@@ -63,7 +63,7 @@ VERBS = {
     ),
     "monitoring": (
         "flows.cli.monitoring",
-        "write what Prometheus needs to watch the declared nodes, and ask every exporter whether it serves it",
+        "write what Prometheus needs to watch the declared nodes",
     ),
     "exporter": ("flows.cli.exporter", "serve metrics about the gates in a store to Prometheus"),
     "cluster-config": (

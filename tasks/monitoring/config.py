@@ -1,5 +1,8 @@
 """The configuration of Prometheus and Alertmanager, made of the files in deployments/monitoring with a site's addresses and intervals.
 
+Ports: Prometheus' list of default port allocations, and what Amazon's installers for HyperPod use (node exporter 9100, EFA 9109,
+DCGM 9400; older ones EFA 9100).
+
 ConfigError      a value cannot stand in the files; the message says which
 """
 
@@ -8,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-
-from tasks.monitoring.exporters import PORTS, Job
 
 SHIPPED = Path(__file__).parents[2] / "deployments" / "monitoring"
 ALERTMANAGER = "alertmanager.yml"
@@ -25,6 +27,18 @@ WAITS = re.compile(r"^(\s+for: )([0-9]+)(s|m)$", re.MULTILINE)
 # Nothing that would end a quoted scalar of YAML.
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2000}")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
+
+
+class Job(StrEnum):
+    """The name of a scrape job; rules and dashboards select by it."""
+
+    WATCH = "prelaunch-watch"
+    NODE = "node"
+    DCGM = "dcgm"
+    EFA = "efa"
+
+
+PORTS: Mapping[Job, int] = {Job.WATCH: 9402, Job.NODE: 9100, Job.DCGM: 9400, Job.EFA: 9109}
 
 
 class ConfigError(Exception):

@@ -1,26 +1,23 @@
 """The nodes that Prometheus scrapes: those that were declared, in a file for its file-based discovery.
 
-TargetsError     the declaration does not say which nodes there are, or a file is no file of targets; carries the remedy
+TargetsError     the declaration does not say which nodes there are; carries the remedy
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.documents.decode import parse_json
 from checks.documents.hostlist import HostListError, expand
 from checks.facts.builtin import builtin
 from checks.model import NODE_NAME, Declared
-from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.registry import launcher_for
 
-FILE_BYTES = 64 << 20
 ADDRESS = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
 LOOPBACK = "127.0.0.1"
 # How the names of the nodes are found where the launcher learns them only from a job.
@@ -95,25 +92,6 @@ def document(targets: Sequence[Target]) -> str:
     return json.dumps(rows, indent=1) + "\n"
 
 
-def read_targets(file: Path) -> tuple[Target, ...]:
-    """The targets in a file that `document` made, without their hardware. Raises TargetsError."""
-    try:
-        with open(file, "rb") as data:
-            rows = parse_json(data.read(FILE_BYTES + 1), FILE_BYTES)
-        if not isinstance(rows, list):
-            raise DecodeError("expected a list")
-        found = tuple(_read(row, f"[{number}]") for number, row in enumerate(rows))
-    except OSError as error:
-        raise TargetsError(f"{file} cannot be read ({error.strerror}).") from error
-    except DecodeError as error:
-        raise TargetsError(
-            f"{file} is no file of targets: {error}. Write one: prelaunch monitoring targets GATE_FILE --out {file}"
-        ) from error
-    if not found:
-        raise TargetsError(f"{file} has no target, so nothing would be looked at.")
-    return found
-
-
 def _named(nodes: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in _words(nodes):
@@ -170,16 +148,3 @@ def _hardware(declared: Declared) -> tuple[int | None, bool]:
     instance = builtin().of(declared).instances.get(declared.instance_type)
     gpus = declared.gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
     return gpus, not instance or instance.efa_devices != 0
-
-
-def _read(row: object, path: str) -> Target:
-    if not isinstance(row, Mapping):
-        raise DecodeError("expected a table", path)
-    addresses, labels = row.get("targets"), row.get("labels")
-    if not isinstance(labels, Mapping) or not isinstance(addresses, list) or len(addresses) != 1:
-        raise DecodeError("expected one target and its labels", path)
-    values = {str(key): str(value) for key, value in labels.items()}
-    address = str(addresses[0])
-    if not re.fullmatch(ADDRESS, address[:300]):
-        raise DecodeError(f"{address!r:.80} is not a host without a port", path)
-    return Target(address, values.get("cluster", ""), values.get("node", address))

@@ -38,7 +38,6 @@ class Kind(StrEnum):
     CRASHED = "run crashed"
     LATE = "run late"
     REPAIR = "repair"
-    NODES = "nodes between gates"
     DIGEST = "fleet digest"
     TEST = "test"
 

@@ -17,7 +17,6 @@ from prefect.events import emit_event
 from prefect.events.worker import should_emit_events
 from prefect.flows import Flow
 from prefect.logging import get_logger
-from prefect.settings import get_current_settings
 
 from checks.exit_codes import Exit
 from tasks.gate.context import GateContext, open_gate_context
@@ -66,15 +65,6 @@ class Event(StrEnum):
     LATE = "prelaunch.gate.late"
 
 
-class NodeEvent(StrEnum):
-    """Events about a node between gates: a FAIL was opened or closed there, its watch fell silent, or answers again."""
-
-    OPENED = "prelaunch.node.opened"
-    CLOSED = "prelaunch.node.closed"
-    SILENT = "prelaunch.node.silent"
-    BACK = "prelaunch.node.back"
-
-
 def emit_gate_event(
     event: Event, setting: GateContext | None, gate_id: str, flow_run_id: str, payload: Said
 ) -> None:
@@ -88,12 +78,6 @@ def emit_gate_event(
         {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
     ]
     _emit(event.value, cluster, related if flow_run_id else None, {**base, **payload})
-
-
-def emit_node_event(event: NodeEvent, cluster: str, gate: str, payload: Said) -> None:
-    """Emit an event about a node, on the cluster's resource, where a Prefect server is configured: an event must not start one."""
-    if get_current_settings().api.url:
-        _emit(event.value, cluster, None, {"gate": gate, "cluster": cluster, **payload})
 
 
 def _emit(event: str, cluster: str, related: list[dict[str, str]] | None, payload: Said) -> None:

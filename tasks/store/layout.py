@@ -13,8 +13,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "baselines",
     "incidents",
 )
-RUNS, REMEDIATION, COMMISSIONS = "runs", "remediation", "commissions"
-MONITORING, FLEET = "monitoring", "fleet"
+RUNS, REMEDIATION, COMMISSIONS, FLEET = "runs", "remediation", "commissions", "fleet"
 STORE_ID_KEY = "store-id"
 
 REPORT_FILE, VERDICT_FILE = MERGED_FILE, "verdict.json"
@@ -144,11 +143,6 @@ def answer_key(gate_id: str, key: str) -> str:
 def given_key(gate_id: str, key: str) -> str:
     """The key of the answer that the gate used."""
     return f"{GATES}/{gate_id}/given/{key}.json"
-
-
-def told_key(cluster: str) -> str:
-    """The key of what people were told about a cluster's nodes between gates."""
-    return f"{MONITORING}/{_file(cluster)}.json"
 
 
 def gate_of(key: str) -> str:

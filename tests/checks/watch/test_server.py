@@ -12,13 +12,13 @@ from threading import Thread
 import pytest
 
 from checks.watch.families import CONTENT_TYPE
-from checks.watch.server import CLIENTS, FINDINGS, METRICS, Page, PageServer, address_of
+from checks.watch.server import CLIENTS, METRICS, Page, PageServer, address_of
 
 
 @pytest.fixture
 def pages() -> dict[str, Page]:
     return {
-        METRICS: (CONTENT_TYPE, b"a 1\n"), FINDINGS: ("application/json", b"{}\n"), "/nodes/\xfc": ("text/html", b"<p>node</p>")
+        METRICS: (CONTENT_TYPE, b"a 1\n"), "/other": ("application/json", b"{}\n"), "/nodes/\xfc": ("text/html", b"<p>node</p>")
     }  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def fetched(server: PageServer, path: str) -> bytes:
 
 
 def test_a_page_is_what_was_made_last(server: PageServer, pages: dict[str, Page]) -> None:
-    assert (b"a 1\n", b"{}\n") == (fetched(server, METRICS), fetched(server, f"{FINDINGS}?x=1"))
+    assert (b"a 1\n", b"{}\n") == (fetched(server, METRICS), fetched(server, "/other?x=1"))
     pages[METRICS] = (CONTENT_TYPE, b"a 2\n")
 
     assert b"a 2\n" == fetched(server, METRICS)

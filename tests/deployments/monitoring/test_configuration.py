@@ -16,8 +16,7 @@ from checks.cli import add_verbs
 from checks.command_line import Parser
 from flows.cli.verbs import whole_parser
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.config import SHIPPED, Settings, rendered
-from tasks.monitoring.exporters import PORTS, Job
+from tasks.monitoring.config import PORTS, SHIPPED, Job, Settings, rendered
 from tasks.monitoring.targets import document, targets_of
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
 

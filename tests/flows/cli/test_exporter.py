@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,6 @@ import pytest
 
 from flows.cli import exporter
 from flows.cli.main import main
-from tasks.monitoring.endpoint import fetched
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep
@@ -41,11 +41,8 @@ def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 def values(port: int) -> dict[str, float]:
     """The samples without labels."""
-    return {
-        one.name: one.value
-        for one in samples(fetched("127.0.0.1", port, 20, "/metrics", "text/plain"))
-        if not one.labels
-    }
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        return {one.name: one.value for one in samples(answer.read().decode()) if not one.labels}
 
 
 def test_it_serves_until_a_signal_ends_it(tmp_path: Path) -> None:

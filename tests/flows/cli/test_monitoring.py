@@ -22,16 +22,6 @@ def run(run: Run) -> Run:
     return lambda *words: run("monitoring", *words)
 
 
-@pytest.fixture
-def targets(run: Run, tmp_path: Path) -> Path:
-    """The targets of one CPU node, which is this machine."""
-    file = tmp_path / "nodes.json"
-    assert (
-        0 == run("targets", GATES / "slurm-cpu.toml", "--nodes", "a=127.0.0.1,b=127.0.0.1", "--out", file)[0]
-    )
-    return file
-
-
 def test_targets_are_printed_or_replace_a_file(run: Run, tmp_path: Path) -> None:
     """What Prometheus reads meanwhile is the old file or the new one: it is another file, not the old one written over."""
     file = tmp_path / "nodes.json"
@@ -60,17 +50,15 @@ def test_a_gate_file_without_nodes_is_refused_with_the_way_to_name_them(run: Run
 @pytest.mark.parametrize(
     "words",
     [
-        ("verify", "TARGETS"),
-        ("page", LOCAL, "no-such-file"),
-        ("page", LOCAL, "TARGETS", "--port", "gpu=1"),
-        ("page", LOCAL, "TARGETS", "--every", "0"),
+        ("targets",),
+        ("config", "--port", "gpu=1"),
         ("config", "--out", "x", "--on-call", "y", "--owner", "y", "--heartbeat", "y"),
         ("config", "--out", "x", "--alertmanager", "y", "--on-call", "http://y", "--owner", "http://y", "--heartbeat", "http://y"),
     ],
 )  # fmt: skip
-def test_words_that_are_wrong_are_refused(run: Run, targets: Path, words: tuple[str, ...]) -> None:
-    """With exit code 2, before anything is asked or written."""
-    assert 2 == run(*(str(targets) if word == "TARGETS" else word for word in words))[0]
+def test_words_that_are_wrong_are_refused(run: Run, words: tuple[str, ...]) -> None:
+    """With exit code 2, before anything is written."""
+    assert 2 == run(*words)[0]
 
 
 def test_a_configuration_is_written_with_its_rules(run: Run, tmp_path: Path) -> None:

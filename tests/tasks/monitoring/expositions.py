@@ -1,11 +1,6 @@
-"""What a healthy watch and DCGM serve, answers of HTTP, a server that serves anything, and the samples of a page of metrics."""
+"""What a healthy watch and DCGM serve, and the samples of a page of metrics."""
 
 from __future__ import annotations
-
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -36,55 +31,3 @@ def dcgm(gpus: int = 8) -> str:
 def samples(text: str) -> tuple[Sample, ...]:
     """The samples of a page in Prometheus' text format, as its own client reads them."""
     return tuple(one for family in text_string_to_metric_families(text) for one in family.samples)
-
-
-def page(
-    body: str | bytes,
-    kind: str = "text/plain; version=0.0.4",
-    status: str = "200 OK",
-    length: int | None = None,
-) -> bytes:
-    """A whole answer of HTTP."""
-    data = body.encode() if isinstance(body, str) else body
-    size = len(data) if length is None else length
-    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n".encode() + data
-
-
-@contextmanager
-def serving(answer: bytes | Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
-    """A port of 127.0.0.1 on which every client gets this answer; a function gets the connection, and ends at the event."""
-    over = threading.Event()
-    threads: list[threading.Thread] = []
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def one(client: socket.socket) -> None:
-        try:
-            with client:
-                client.recv(65536)
-                if callable(answer):
-                    answer(client, over)
-                else:
-                    client.sendall(answer)
-        except OSError:
-            pass
-
-    def accept() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            threads.append(threading.Thread(target=one, args=(client,)))
-            threads[-1].start()
-
-    accepting = threading.Thread(target=accept)
-    accepting.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        over.set()
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        accepting.join()
-        for thread in threads:
-            thread.join()

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.monitoring.config import PLACEHOLDER, RULES, ConfigError, Settings, rendered
-from tasks.monitoring.exporters import Job
+from tasks.monitoring.config import PLACEHOLDER, RULES, ConfigError, Job, Settings, rendered
 
 HOOK = "http://127.0.0.1:1/"
 SETTINGS = Settings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.targets import Target, TargetsError, document, read_targets, targets_of
+from tasks.monitoring.targets import Target, TargetsError, document, targets_of
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 
@@ -77,11 +77,10 @@ def test_a_list_that_is_wrong_is_refused(nodes: str, said: str) -> None:
         targets_of(gate("slurm-p5"), nodes)
 
 
-def test_the_document_is_prometheus_own_form_and_is_read_back(tmp_path: Path) -> None:
+def test_the_document_is_prometheus_own_form() -> None:
     """One target each, ordered; what a node has is in labels that end in Prometheus."""
     found = targets_of(gate("slurm-p5"), "n[4,3,2,1]")
     rows = json.loads(document(found))
-    (tmp_path / "nodes.json").write_text(document(found))
 
     assert {
         "targets": ["n1"],
@@ -94,9 +93,6 @@ def test_the_document_is_prometheus_own_form_and_is_read_back(tmp_path: Path) ->
         },
     } == rows[0]
     assert ["n1", "n2", "n3", "n4"] == [row["labels"]["node"] for row in rows]
-    assert [(one.address, one.cluster, one.node) for one in sorted(found, key=lambda one: one.node)] == [
-        (one.address, one.cluster, one.node) for one in read_targets(tmp_path / "nodes.json")
-    ]
 
 
 def test_a_node_that_two_files_declare_differently_is_refused() -> None:
@@ -105,25 +101,3 @@ def test_a_node_that_two_files_declare_differently_is_refused() -> None:
     document([*one, *one])
     with pytest.raises(TargetsError, match="n1 of cluster slurm-p5 is declared twice"):
         document([*one, *targets_of(gate("slurm-p5"), "n1=10.0.0.1,n[2-4]")])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        "[1]",
-        '[{"targets": ["a"]}]',
-        '[{"targets": ["a:1"], "labels": {}}]',
-        '[{"targets": ["a", "b"], "labels": {}}]',
-        "\xff",
-    ],
-)
-def test_what_is_no_file_of_targets_is_refused(tmp_path: Path, text: str) -> None:
-    """An empty list as well: nothing would be looked at, and all would be well."""
-    (tmp_path / "t.json").write_text(text, encoding="latin-1")
-    with pytest.raises(TargetsError):
-        read_targets(tmp_path / "t.json")
-    with pytest.raises(TargetsError, match="cannot be read"):
-        read_targets(tmp_path / "none.json")
