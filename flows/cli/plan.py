@@ -1,4 +1,4 @@
-"""`prelaunch plan FILE`: what a gate would run, as tables, or as the requests themselves. It starts nothing and writes nothing."""
+"""`prelaunch plan FILE`: what a gate would run, as text, or as the requests themselves. It starts nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
 from flows.cli.options import add_gate_file, add_set, gate_file
-from flows.cli.output import json_text, stdout_colour, stdout_width, write_stderr, write_stdout
+from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import reject_gate
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
@@ -45,7 +45,7 @@ def add_arguments(parser: Parser) -> None:
     add_set(parser)
     parser.add_argument(
         "--format", choices=("text", "json", "shell"), default="text",
-        help="format of stdout (default text: tables); shell prints what is submitted: the batch scripts of Slurm, else commands",
+        help="format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands",
     )  # fmt: skip
     parser.add_argument(
         "--offline",
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         from flows.cli.plan_text import plan_text
 
         made = forecast(setting, advanced.ask_minutes)
-        write_stdout(plan_text(setting, made, plans, lines, os.environ, stdout_width(), stdout_colour()))
+        write_stdout(plan_text(setting, made, plans, lines, os.environ))
     return _code(lines)
 
 

@@ -1,28 +1,21 @@
-"""What a gate would do, as tables for people: checks, stages with time and cost, notifications, and what would be submitted (pure)."""
+"""What a gate would do, for people: checks, stages with time and cost, notifications, and what would be submitted (pure)."""
 
 from __future__ import annotations
 
-import io
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from checks.bundle import plan_of
-from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
+from checks.model import ANSWER_WORDS, Answer, Planned, Scope
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import examples_of
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
-from tasks.render.terminal import text_console
 from tasks.store.open import absolute, is_remote
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 HOUR_S = 3600.0
 # What a job is for.
@@ -39,7 +32,6 @@ RESULTS = {
     PreflightResult.NO_CAPACITY: "NO CAPACITY",
     PreflightResult.UNSEEN: "not looked at",
 }
-Rows = Sequence[tuple[str, ...]]
 
 
 def plan_text(
@@ -48,97 +40,56 @@ def plan_text(
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
-    width: int = 100,
-    colour: bool = False,
 ) -> str:
-    """The page, `width` columns wide; the first line is the summary."""
-    out = io.StringIO()
+    """The page: what is tested, what is wrong, then a section for each of the rest."""
     _, planned = plan_of(setting.bundle("plan"))
-    console = text_console(out, width, colour)
-    _print(console, _summary(setting, planned), "bold")
-    for line in lines:
-        if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY):
-            _print(console, f"This gate would not start: {line.text}", "bold red")
-            break
-    else:
-        for line in [one for one in lines if one.unreachable][:1]:
-            _print(console, f"The engine could not be asked: {line.text}", "bold yellow")
-    for line in [one for one in lines if one.result is PreflightResult.WARNING]:
-        _print(console, f"WARNING: {line.text}", "bold yellow")
-    _print(console, _store(setting))
-    examples = [one.text for one in examples_of(setting.gate, environment)]
-    _list(console, "Still an example: the gate fails, or notifies nobody, until it is yours", examples)
-    profile = setting.gate.checks.profile.value
-    _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
-    head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")
-    _table(console, "Stages: estimates, not measurements of this cluster", head, list(_stages(made)))
     region = f" ({made.price_region})" if made.price_region else ""
-    _table(
-        console, f"Cost before the training, by placement{region}", ("placement", "expected", "at most", "of which idle"),
-        [_placement(one) for one in made.placements],
-    )  # fmt: skip
-    head = ("what happened", "who", "notified through")
-    _table(console, "Notifications", head, list(_notified(setting, environment)))
-    head = ("job", "what it is", "what is submitted")
-    _table(console, "Jobs", head, [_job(plan) for plan in plans])
-    if lines:
-        rows = [(RESULTS[line.result], line.text) for line in lines]
-        _table(console, "Looked at before the start", ("result", "what"), rows)
-    _list(console, "Not known", made.unknown)
-    _list(console, "Price", [_price(made)])
-    console.print()
-    _print(console, "Nothing was started. --format shell prints the requests, --format json everything.")
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def _print(console: Console, line: str, style: str = "") -> None:
-    from rich.text import Text
-
-    console.print(Text(one_line(line, 1200), style=style), soft_wrap=True)
-
-
-def _table(console: Console, title: str, head: tuple[str, ...], rows: Rows) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in head:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(one_line(cell, 4000)) for cell in row))
-    console.print()
-    console.print(Text(title, style="bold"))
-    console.print(table)
-
-
-def _list(console: Console, title: str, lines: Sequence[str]) -> None:
-    from rich.text import Text
-
-    if not lines:
-        return
-    console.print()
-    _print(console, title, "bold")
-    for line in lines:
-        for part in textwrap.wrap(
-            one_line(line, 1200),
-            console.width - 2,
-            initial_indent="- ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        ):
-            console.print(Text(part), soft_wrap=True)
+    sections: dict[str, Iterable[str]] = {
+        "Still an example: the gate fails, or notifies nobody, until it is yours": [
+            one.text for one in examples_of(setting.gate, environment)
+        ],
+        f"Checks, profile {setting.gate.checks.profile.value}": _checks(setting, planned),
+        "Stages: estimates, not measurements of this cluster": [_stage(made, one) for one in made.stages],
+        f"Cost before the training{region}": [
+            *(_cost(one) for one in made.placements if one.chosen),
+            _price(made),
+        ],
+        "Not known": made.unknown,
+        "Notifications": _notified(setting, environment),
+        "Jobs": map(_job, plans),
+        "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
+    }
+    page = [_summary(setting, planned), *_obstacles(lines), _store(setting)]
+    for title, rows in sections.items():
+        if shown := [f"  {one_line(row, 4000)}" for row in rows]:
+            page += ["", title, *shown]
+    page += ["", "Nothing was started. --format shell prints the requests, --format json everything."]
+    return "\n".join(page) + "\n"
 
 
 def _summary(setting: GateContext, planned: Sequence[Planned]) -> str:
     gate, declared = setting.gate, setting.declared
     gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
     running = sum(1 for one in planned if one.skip is None and one.check not in gate.checks.skip)
-    return (
+    summary = (
         f"Plan of gate {gate.name}: {running} checks on {counted(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
         f"{counted(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
         f"policy {setting.policy.name}"
     )
+    return one_line(summary, 1200)
+
+
+def _obstacles(lines: Sequence[PreflightCheck]) -> Iterator[str]:
+    """What would stop the gate, or else the engine that gave no answer; then the warnings."""
+    stopping = [one for one in lines if one.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
+    unreachable = [one for one in lines if one.unreachable]
+    if stopping:
+        yield f"This gate would not start: {one_line(stopping[0].text, 1200)}"
+    elif unreachable:
+        yield f"The engine could not be asked: {one_line(unreachable[0].text, 1200)}"
+    for line in lines:
+        if line.result is PreflightResult.WARNING:
+            yield f"WARNING: {one_line(line.text, 1200)}"
 
 
 def _store(setting: GateContext) -> str:
@@ -154,7 +105,7 @@ def relative_note(setting: GateContext) -> str:
     return f" ([store] path {path!r} is relative to the folder where the command runs)"
 
 
-def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[tuple[str, str]]:
+def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
     """What runs where, then what does not run and why; a check that the policy does not require is marked."""
     declared = setting.declared
     names = ", ".join(declared.node_names[:4]) + (", ..." if len(declared.node_names) > 4 else "")
@@ -164,52 +115,35 @@ def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[tuple[
         Scope.CLUSTER: "once per cluster",
     }
     skipped = setting.gate.checks.skip
-    for scope, place in where.items():
-        chosen = [p.check for p in planned if p.scope is scope and p.skip is None and p.check not in skipped]
-        if chosen:
-            yield place, ", ".join(_marked(setting, name) for name in chosen)
+    groups: dict[str, list[str]] = {place: [] for place in where.values()}
     if skipped:
-        yield f"not run: {Skip.GATE_FILE.value} (a warning in every verdict)", ", ".join(skipped)
-    reasons: dict[Skip, list[str]] = {}
+        groups["not run: left out by the gate file (a warning in every verdict)"] = list(skipped)
     for one in planned:
-        if one.skip is not None and one.check not in skipped:
-            reasons.setdefault(one.skip, []).append(one.check)
-    for reason, left in reasons.items():
-        yield f"not run: {reason.value}", ", ".join(left)
+        if one.check not in skipped:
+            place = where[one.scope] if one.skip is None else f"not run: {one.skip.value}"
+            groups.setdefault(place, []).append(_marked(setting, one))
+    return (f"{place}: {', '.join(checks)}" for place, checks in groups.items() if checks)
 
 
-def _marked(setting: GateContext, name: str) -> str:
-    entry = setting.policy.checks.get(name)
-    return name if entry is not None and entry.required else f"{name} (not required)"
+def _marked(setting: GateContext, planned: Planned) -> str:
+    entry = setting.policy.checks.get(planned.check)
+    optional = planned.skip is None and not (entry is not None and entry.required)
+    return f"{planned.check} (not required)" if optional else planned.check
 
 
-def _stages(made: Forecast) -> Iterator[tuple[str, ...]]:
-    for stage in made.stages:
-        yield (
-            stage.name,
-            _about(stage),
-            "none" if stage.at_most_s is None else _time(stage.at_most_s),
-            ("at least " if stage.is_least and stage.billed else "") + _cost(made, stage, stage.about_s),
-            _cost(made, stage, stage.at_most_s),
-        )
+def _stage(made: Forecast, stage: StageForecast) -> str:
+    about = "not known"
+    if stage.about_s is not None:
+        about = f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
+    limit = "no limit" if stage.at_most_s is None else f"at most {_time(stage.at_most_s)}"
+    if not stage.billed or stage.at_most_s is None:
+        return f"{stage.name}: {about}, {limit}"
+    hours = made.nodes * stage.at_most_s / HOUR_S
+    usd = None if made.usd_per_node_hour is None else hours * made.usd_per_node_hour
+    return f"{stage.name}: {about}, {limit} for {_amount(hours, usd)}"
 
 
-def _about(stage: StageForecast) -> str:
-    if stage.about_s is None:
-        return "not known"
-    return f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
-
-
-def _cost(made: Forecast, stage: StageForecast, seconds: float | None) -> str:
-    if not stage.billed:
-        return "-"
-    if seconds is None:
-        return "not known"
-    hours = made.nodes * seconds / HOUR_S
-    return _amount(hours, None if made.usd_per_node_hour is None else hours * made.usd_per_node_hour)
-
-
-def _placement(one: PlacementCost) -> tuple[str, ...]:
+def _cost(one: PlacementCost) -> str:
     about = "not known"
     if one.about_node_hours is not None:
         word = "at least" if one.is_least else "about"
@@ -218,34 +152,27 @@ def _placement(one: PlacementCost) -> tuple[str, ...]:
     if one.idle_at_most_node_hours:
         rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD per minute"
         idle = f"at most {_amount(one.idle_at_most_node_hours, one.idle_at_most_usd)}{rate}"
-    name = (
-        f"{one.placement.value}{' (this gate)' if one.chosen else ''}{f': {one.again}' if one.again else ''}"
-    )
-    return name, about, _amount(one.at_most_node_hours, one.at_most_usd), idle
+    most = _amount(one.at_most_node_hours, one.at_most_usd)
+    again = f"; {one.again}" if one.again else ""
+    return f"{one.placement.value}: {about}, at most {most}, of which idle {idle}{again}"
 
 
-def _notified(setting: GateContext, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _notified(setting: GateContext, environment: Mapping[str, str]) -> Iterator[str]:
     notify, approval = setting.gate.notify, setting.gate.approval
-    reach = {
-        side: ", then ".join(map(str, notifier_reach(notify, side, environment))) or "nobody"
-        for side in Audience
-    }
-    yield "a node or a link is broken", "hardware on-call", reach[Audience.ONCALL]
-    yield (
-        "missing evidence, configuration, no machines, or the training failed",
-        "owner of the gate",
-        reach[Audience.OWNER],
+    oncall, owner = (
+        ", then ".join(map(str, notifier_reach(notify, side, environment))) or "nobody"
+        for side in (Audience.ONCALL, Audience.OWNER)
     )
+    yield f"a node or a link is broken: hardware on-call, through {oncall}"
+    yield f"missing evidence, configuration, no machines, or the training failed: owner of the gate, through {owner}"
     if setting.asks:
         people = ", ".join(dict.fromkeys((*approval.approvers, *approval.overriders)))
-        answered = (
-            f"answered by {people} in Slack, or in Prefect's form" if people else "answered in Prefect's form"
-        )
-        yield "the verdict needs approval", f"owner of the gate; {answered}", reach[Audience.OWNER]
-    yield ANSWER_WORDS[Answer.GO], "nobody", "messages that are open are updated"
+        form = f"by {people} in Slack, or in Prefect's form" if people else "in Prefect's form"
+        yield f"the verdict needs approval: owner of the gate, through {owner}; answered {form}"
+    yield f"{ANSWER_WORDS[Answer.GO]}: nobody; messages that are open are updated"
 
 
-def _job(plan: Plan) -> tuple[str, ...]:
+def _job(plan: Plan) -> str:
     calls = [f"{call.service} {call.operation}" for call in plan.calls]
     scripts = [one.argv[0] for one in plan.processes if one.script]
     nodes = [one.node for one in plan.processes if one.node]
@@ -256,8 +183,7 @@ def _job(plan: Plan) -> tuple[str, ...]:
         for kind, several in kinds.items()
         if kind in {one.kind for one in plan.processes}
     ]
-    submitted = ", ".join((*calls, *scripts, *own))
-    return plan.job.name, WORDS[plan.job.work], submitted
+    return f"{plan.job.name}: {WORDS[plan.job.work]}: {', '.join((*calls, *scripts, *own))}"
 
 
 def _price(made: Forecast) -> str:

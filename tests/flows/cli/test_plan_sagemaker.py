@@ -110,12 +110,12 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     estimate = json.loads(capsys.readouterr().out)["estimate"]
 
     assert "Stages: estimates, not measurements of this cluster" in text
-    assert "- 63.296 USD per node and hour (AWS Price List API" in text
-    assert "Cost before the training, by placement (price of us-west-2)" in text
+    assert "  63.296 USD per node and hour (AWS Price List API" in text
+    assert "Cost before the training (price of us-west-2)" in text
     assert "price of us-west-2" == estimate["price_region"]
-    assert "checks, profile standard   at least 3.0 min   30.0 min   at least 12.66 USD" in text
-    assert re.search(r"pooled \(this gate\): where .* 379\.78 USD .* at most 253\.18 USD", text)
-    assert "- how long this takes: idle pool" in text
+    assert "  checks, profile standard: at least 3.0 min, at most 30.0 min for 126.59 USD" in text
+    assert re.search(r"  pooled: at least 12\.66 USD .* 379\.78 USD .* idle at most 253\.18 USD", text)
+    assert "  how long this takes: idle pool" in text
     assert ["in_job", "pooled", "none"] == [row["placement"] for row in estimate["placements"]]
     assert [False, True, False] == [row["chosen"] for row in estimate["placements"]]
     assert {"name", "about_s", "is_least", "at_most_s", "source", "billed"} == set(estimate["stages"][0])
