@@ -1,11 +1,8 @@
 """Who is named as degrading, in simulated fleets: `python tests/benchmarks/degradation.py [--full]`. JSON on stdout.
 
 Constructed values, not measured ones: each machine has a level of its own (2 % apart), each proof normal noise around it. The same
-seed gives the same fleets. Three rules judge every gate, with the newest value of each machine last:
-
-peers    checks.judge.trend.degradation: divided by the median of the gate, reference since the last change, a budget of false names
-trend    the rule before it: Mann and Kendall's p <= 0.01 and Theil and Sen's change >= 5 %, over all of a machine's own values
-cusum    a plain CUSUM (k 0.5, h 5) with mean and deviation of the first eight values (Page, Biometrika 41, 1954)
+seed gives the same fleets. The rule of checks.judge.trend.degradation judges every gate, with the newest value of each machine last:
+divided by the median of the gate, reference since the last change, a budget of false names.
 
 `named_within` is the share of the degraded machines that were named so many gates after the change began, `after` the median number
 of gates, `healthy_named` the share of healthy machines that were ever named. `false_names_a_month` is over the whole fleet.
@@ -37,7 +34,6 @@ from checks.judge.trend.degradation import (  # noqa: E402
     fleet_move,
     moves,
 )
-from tests.benchmarks.mann_kendall import mann_kendall, theil_sen  # noqa: E402
 
 SEED, NUMBERS, GATES_A_MONTH = 20261126, 37, 30.0
 KEPT = 60
@@ -74,37 +70,6 @@ def by_peers(tests: int) -> Rule:
     """The product's rule, with the budget of so many tests a gate."""
     chance = chance_of(tests, GATES_A_MONTH)
     return lambda fleet: [one.motion is Motion.WORSE for one in moves(Side.LOW, divided(fleet), chance)]
-
-
-def by_trend(fleet: Fleet) -> list[bool]:
-    """The rule that the product had before."""
-    return [_falls(values) for values in fleet]
-
-
-def _falls(values: Sequence[float]) -> bool:
-    days = [float(day) for day in range(len(values))]
-    if len(values) < 5 or mann_kendall(values)[1] > 0.01:
-        return False
-    slope = theil_sen(days, values)
-    start = statistics.median(value - slope * day for day, value in zip(days, values, strict=True))
-    return slope * days[-1] / start <= -0.05
-
-
-def by_cusum(fleet: Fleet) -> list[bool]:
-    """One-sided, towards slower."""
-    return [_cusum(values) for values in fleet]
-
-
-def _cusum(values: Sequence[float]) -> bool:
-    if len(values) <= 8:
-        return False
-    middle, deviation = statistics.mean(values[:8]), statistics.stdev(values[:8])
-    total = 0.0
-    for value in values[8:]:
-        total = max(0.0, total + (middle - value) / deviation - 0.5)
-        if total > 5.0:
-            return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -147,12 +112,10 @@ def _drift(gate: int, machine: int) -> float:
 
 
 def cases(runs: int) -> dict[str, object]:
-    """Every case by every rule: `runs` fleets of 24 machines x 60 gates, with the budget of 24 (and of 1,000) nodes x 37 numbers."""
+    """Every case: `runs` fleets of 24 machines x 60 gates, with the budget of 24 (and of 1,000) nodes x 37 numbers."""
     rules: dict[str, Rule] = {
-        "peers": by_peers(24 * NUMBERS),
-        "peers with the budget of 1,000 nodes": by_peers(1000 * NUMBERS),
-        "trend": by_trend,
-        "cusum": by_cusum,
+        "budget of 24 nodes": by_peers(24 * NUMBERS),
+        "budget of 1,000 nodes": by_peers(1000 * NUMBERS),
     }
     made: dict[str, object] = {}
     for name, (noise, faulty, within, fault) in CASES.items():
