@@ -16,10 +16,10 @@ from checks.facts.builtin import builtin
 from checks.facts.driver_fields import DriverTable, Reader
 from checks.judge import driver_age
 from checks.judge.verdict import decide
-from checks.model import Cause, Finding, Level, Observation, Value, Verdict
-from checks.policy import CheckPolicy, Policy, Rule, load
+from checks.model import Cause, Level, Observation, Value, Verdict
+from checks.policy import Policy
 from checks.probes.gpu import explain, nvidia_smi, nvlink, nvml
-from checks.value_types import DecodeError, version_of
+from checks.value_types import version_of
 from tasks.gate_file.references import default_policy
 from tasks.reports.explain import explain_text
 from tests.checks.probes.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
@@ -164,46 +164,6 @@ def test_versions_are_numbers_and_not_text() -> None:
     assert (1000, 1) > (580,) and version_of("550.9") < version_of("550.54")  # type: ignore[operator]
     assert (550, 163, 1) == version_of("550.163.01")
     assert [None] * 6 == [version_of(text) for text in ("", "v550", "550.", "550.54.15-1", "0550", 550)]
-
-
-@pytest.mark.parametrize(
-    ("driver", "level"), [("535.183.01", Level.FAIL), ("570.133.20", None), ("580.105.08", None)]
-)
-def test_a_policy_may_require_a_driver(driver: str, level: Level | None) -> None:
-    """A rule with min_version, on NVML's version or on that of the kernel's module."""
-    rule = Rule("driver", "a site's own", min_version="570", cause=Cause.CONFIGURATION, remedy="Update.")
-    rows = healthy(driver)[:1]
-    shipped = policy_for(rows)
-    found = decide(
-        report_of(rows), replace(shipped, checks={"gpu.inventory": CheckPolicy(rules=(rule,))}), builtin()
-    )
-    mine: list[Finding] = [f for f in found.findings if f.check == "gpu.inventory"]
-
-    assert ([level] if level else []) == [f.level for f in mine]
-    assert all(f"driver version is {driver}, older than 570" == f.message for f in mine)
-
-
-def test_a_driver_that_cannot_be_compared_is_not_measured() -> None:
-    """It is not taken for new enough."""
-    rows = changed(healthy(OLD)[:1], "gpu.inventory", driver=(None,))
-    line = CheckPolicy(rules=(Rule("driver", "a site's own", min_version="570"),))
-    found = decide(report_of(rows), replace(policy_for(rows), checks={"gpu.inventory": line}), builtin())
-
-    assert Cause.EVIDENCE in {
-        f.cause for f in found.findings if f.check == "gpu.inventory" and f.level is Level.FAIL
-    }
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"min_version": "R570"}, {"min_version": "570", "equals": 1}, {"min_version": "570", "over": "cluster"}],
-)
-def test_a_rule_with_a_version_that_means_nothing_is_refused(more: dict[str, object]) -> None:
-    """Before it holds nothing."""
-    line = {"rules": [{"metric": "driver", "source": "x", **more}]}
-    policy = {"name": "x", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.1}
-    with pytest.raises(DecodeError, match="version"):
-        load({**policy, "checks": {"gpu.inventory": line}})
 
 
 def test_every_field_that_is_read_has_its_driver() -> None:

@@ -36,7 +36,6 @@ from tests.sample_reports import (
     with_metric,
     with_row,
     without_node,
-    without_row,
 )
 
 Spoil = Callable[[Observation], Observation | None]
@@ -344,15 +343,6 @@ def test_a_node_may_not_be_called_cluster() -> None:
     nodes = (replace(report.nodes[0], name=CLUSTER),)
 
     assert verdict_of(replace(report, nodes=nodes)).answer is Answer.CANNOT_TELL
-
-
-def test_a_missing_rank_is_named() -> None:
-    """The rank that said nothing, not its node."""
-    verdict = verdict_of(without_row(healthy(), "compute.gemm", "node-1/rank-2"))
-
-    assert ["node-1/rank-2"] == [
-        finding.subject for finding in verdict.findings if finding.check == "compute.gemm"
-    ]
 
 
 def test_scope_in_the_plan_cannot_be_narrowed() -> None:

@@ -22,7 +22,6 @@ from checks.model import (
     Digests,
     Finding,
     Level,
-    Outcome,
     Report,
 )
 from checks.policy import OnWarn
@@ -34,7 +33,6 @@ from tests.sample_reports import (
     healthy,
     verdict_of,
     with_metric,
-    with_row,
     without_node,
     without_row,
     wrong_sums,
@@ -151,13 +149,6 @@ def test_too_many_condemned_nodes_are_a_suspect_policy_and_all_are_named() -> No
     assert not verdict_of(wrong_sums(healthy(2, 2))).suspect_policy
 
 
-def test_a_policy_for_another_type_judges_nothing() -> None:
-    """Its thresholds are about other machines."""
-    verdict = verdict_of(healthy(), replace(POLICY, instance_types=("toy.4x",)))
-
-    assert (Answer.CANNOT_TELL, "policy") == (verdict.answer, verdict.findings[0].check)
-
-
 def test_a_type_that_nothing_is_known_of_cannot_be_judged() -> None:
     """Nor one whose number of GPUs is declared wrongly."""
     report = healthy()
@@ -235,41 +226,6 @@ def test_a_policy_for_another_type_condemns_nobody_and_passes_nobody() -> None:
         assert (Answer.CANNOT_TELL, ()) == (verdict.answer, verdict.condemned)
         assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
         assert any("is not for instance type cpu" in finding.message for finding in verdict.findings)
-
-
-def test_a_rank_that_fell_silent_is_named_before_those_that_reported_an_error() -> None:
-    """Its peers could only report that it did not answer; ranks that finished are neither."""
-    report = healthy(3, 2)
-    check = "collective.all_reduce"
-    for subject in ("node-0/rank-0", "node-1/rank-2"):
-        report = with_row(
-            report,
-            check,
-            subject,
-            lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="timed out"),
-        )
-    report = without_row(report, check, "node-2/rank-5")
-    report = replace(
-        report, observations=tuple(row for row in report.observations if row.subject != "node-2/rank-5")
-    )
-    found = [f.subject for f in verdict_of(report).findings]
-
-    assert "node-2/rank-5" == found[0] and {"node-0/rank-0", "node-1/rank-2"} <= set(found[1:])
-
-
-def test_a_rank_that_fell_silent_is_named_first_where_every_other_one_reported_an_error() -> None:
-    """It finished the checks before, and of this one nobody has a result."""
-    report, check = healthy(3, 2), "compute.gemm"
-    for rank in range(5):
-        report = with_row(
-            report,
-            check,
-            f"node-{rank // 2}/rank-{rank}",
-            lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="timed out"),
-        )
-    found = verdict_of(without_row(report, check, "node-2/rank-5")).findings
-
-    assert [("node-2/rank-5", check)] == [(one.subject, one.check) for one in found[:1]]
 
 
 @pytest.mark.parametrize(("bad", "brake"), [(1, False), (2, True)])

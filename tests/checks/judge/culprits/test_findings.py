@@ -74,9 +74,7 @@ def test_two_ranks_and_no_floor_were_held_to_nothing() -> None:
             lambda a, b: {"wrong_elements": 3, "failures": "3 wrong elements"} if b == 5 else {},
             "node-5", id="wrong data",
         ),
-        pytest.param(
-            lambda a, b: NO_ANSWER if 7 in (a, b) else {}, "node-7", id="cut off"
-        ),
+        pytest.param(lambda a, b: NO_ANSWER if 7 in (a, b) else {}, "node-7", id="cut off"),
     ],
 )  # fmt: skip
 def test_of_eight_nodes_the_bad_part_is_named(change: Change, named: str) -> None:

@@ -160,6 +160,23 @@ def test_what_is_missing_of_an_optional_check_only_warns() -> None:
         ({"equals": 0, "level": "PASS"}, "neither WARN nor FAIL"),
         ({"equals": 0, "source": " "}, "the threshold has no source"),
         ({"fail_below": float("nan")}, "finite"),
+        ({"fact": "gpu_colour"}, "no column"),
+        ({"fact": "nvlinks", "over": "cluster"}, "each subject"),
+        ({"fact": "nvlinks", "equals": 1}, "would be ignored"),
+        ({"uniform": True, "fail_below": 1}, "would be ignored"),
+        ({"over": "node"}, "rules"),
+        ({"over": "slowest", "fail_below": 0.5}, "rules"),
+        ({"over": "expected", "fail_below": 0.8}, "rules"),
+        ({"expect": "gemm", "fail_below": 0.8}, "rules"),
+        ({"at": "sizes", "fail_below": 0.8}, "rules"),
+        ({"over": "slowest", "deviations": 3.0, "fail_above": 0.2}, "rules"),
+        ({"over": "subject", "deviations": 3.0, "fail_below": 0.8}, "rules"),
+        ({"metric": "wrong_elements", "equals": 0, "needs_cpu": True}, "needs_cpu"),
+        ({"metric": "wrong_elements", "fail_above": 0, "needs_cpu": True}, "needs_cpu"),
+        ({"metric": "digest", "over": "cluster", "same": True, "needs_cpu": True}, "needs_cpu"),
+        ({"min_version": "R570"}, "version"),
+        ({"min_version": "570", "equals": 1}, "version"),
+        ({"min_version": "570", "over": "cluster"}, "version"),
     ],
 )
 def test_a_rule_that_would_hold_nothing_is_refused(rule: dict[str, object], why: str) -> None:
@@ -195,17 +212,6 @@ def test_the_odd_rank_among_many_is_named_itself() -> None:
     rule = Rule("x", "source", over=Over.CLUSTER, same=True)
 
     assert ["node-1/rank-11"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 16)]
-
-
-def test_ranks_of_one_node_do_not_outvote_another_node() -> None:
-    """Two equal votes of one host against one of another prove nothing about either."""
-    rows = [
-        Observation("a.b", subject, Outcome.MEASURED, 0.1, {"x": value})
-        for subject, value in (("node-0/rank-0", "a"), ("node-0/rank-1", "a"), ("node-1/rank-2", "b"))
-    ]
-    rule = Rule("x", "source", over=Over.CLUSTER, same=True)
-
-    assert ["cluster"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 3)]
 
 
 @pytest.mark.parametrize(

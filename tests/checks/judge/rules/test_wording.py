@@ -10,16 +10,12 @@ import pytest
 
 from checks.judge.rules.wording import (
     bounded,
-    exit_text,
     noun_of,
-    percent,
     plural,
     predicate_of,
-    quantity,
     several,
     spoken,
     unequal,
-    who,
     who_all,
 )
 from checks.model import Cause, Finding, Level
@@ -93,21 +89,6 @@ def test_a_number_is_shown_with_its_threshold(compared: Comparison, element: str
     assert (found, is_predicate) == (said, not element)
 
 
-def test_what_should_not_be_there_at_all_has_no_threshold() -> None:
-    """ "threshold 0" would say nothing."""
-    compared = Comparison(3, "", Relation.ABOVE, 0)
-
-    assert bounded("network.counters", "rx_errors", "eth0", compared) == (
-        "eth0 has 3 errors on reception",
-        False,
-    )
-
-
-def test_a_metric_without_words_keeps_its_name() -> None:
-    """Such as one of a site's own check."""
-    assert bounded("site.entropy", "bits_left", "", below(12, 64)) == ("bits left is 12, threshold 64", False)
-
-
 @pytest.mark.parametrize(
     "check, metric, odd, wanted, said",
     [
@@ -143,34 +124,6 @@ def test_values_that_are_not_what_they_must_be(
 def test_a_predicate_for_several_subjects(one: str, several: str) -> None:
     """Only a verb in the present has another form."""
     assert plural(one) == several
-
-
-def test_units_are_those_that_people_read() -> None:
-    """Bytes become binary units, and whole percentages are no powers of ten."""
-    assert [quantity(2_000_000_000, "B"), quantity(0, "B"), quantity(19961, "MiB")] == [
-        "1.863 GiB",
-        "0 B",
-        "19,961 MiB",
-    ]
-    assert [percent(1.0), percent(0.275), percent(31.0)] == ["100 %", "27.5 %", "3,100 %"]
-    assert [percent(part, 2) for part in (0.9975, 0.996, 0.994, 0.0012)] == [
-        "99.8 %",
-        "99.6 %",
-        "99 %",
-        "0.12 %",
-    ]
-
-
-def test_a_subject_in_words() -> None:
-    """Never "node node-1"."""
-    said = {
-        "node-1": "node-1",
-        "n1/rank-3": "node n1, rank 3",
-        "node-1<->node-2": "the link between node-1 and node-2",
-        "cluster": "the cluster",
-    }
-
-    assert {subject: who(subject) for subject in said} == said
 
 
 def test_a_finding_is_one_sentence_with_its_subject() -> None:
@@ -210,14 +163,3 @@ def test_a_number_that_holds_for_each_subject_is_said_so() -> None:
         "computes wrong sums (12 wrong values in all_reduce)"
     )
     assert "each lack 2 GPUs (8 declared)" == several("lacks 2 GPUs (8 declared)")
-
-
-def test_how_a_process_ended() -> None:
-    """A negative code is a signal, whose name people know."""
-    said = {
-        None: "its process did not end",
-        7: "its process exited 7",
-        -9: "its process was ended by SIGKILL",
-    }
-
-    assert {code: exit_text(code) for code in said} == said
