@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.launchers.sagemaker.api import Clients
 from tests.architecture.tree import ROOT
 from tests.deployments.iam_actions import ACTIONS, OPERATORS
 from tests.deployments.iam_calls import actions_of, operations
-from tests.tasks.store import servers
 
 FOLDER = ROOT / "deployments/iam"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -207,21 +204,3 @@ def test_the_orchestrator_may_do_nothing_that_it_does_not_call() -> None:
     called |= actions_of([ROOT / "tasks/store/s3.py", ROOT / "tasks/store/aws.py"], by_default="s3")
 
     assert set() == _granted(*GATES_OWN) - called - UNCALLED
-
-
-@pytest.fixture(scope="module")
-def clients() -> Iterator[Clients]:
-    """moto, whose IAM reads a policy's grammar."""
-    with pytest.MonkeyPatch.context() as patch, servers.moto() as url:
-        for key, value in servers.environment(url).items():
-            patch.setenv(key, value)
-        yield Clients("us-west-2")
-
-
-@every
-def test_an_independent_reader_takes_it(path: Path, clients: Clients) -> None:
-    """moto refuses what IAM would call a malformed policy document."""
-    if path == TRUST:
-        clients.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=_filled(path))
-    else:
-        clients.client("iam").create_policy(PolicyName=path.stem, PolicyDocument=_filled(path))

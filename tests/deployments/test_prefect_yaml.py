@@ -6,10 +6,8 @@ and the processes of runs have to use Prelaunch's code there. tests/installation
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -87,22 +85,6 @@ def test_the_server_holds_what_the_file_says(
 
 
 @pytest.mark.long
-def test_a_run_is_prelaunchs(
-    held: dict[str, dict[str, Any]], world: World, project: Path, tmp_path: Path
-) -> None:
-    """The process of a run, started as a worker does it, with the folder on PYTHONPATH. The world's workers do without it."""
-    order = f"/deployments/{held['reap/reap']['id']}/create_flow_run"
-    run = world.api.post(order, json={"parameters": {"flow_run_id": str(uuid.uuid4())}}).json()["id"]
-    done = subprocess.run(
-        (sys.executable, "-m", "prefect.engine"), cwd=tmp_path, stdin=subprocess.DEVNULL,
-        env={**person(world, str(project)), "PREFECT__FLOW_RUN_ID": run}, check=False,
-    )  # fmt: skip
-
-    assert (0, []) == (done.returncode, imported(project))
-    assert "LeftAlone" == world.api.get(f"/flow_runs/{run}").json()["state_name"]
-
-
-@pytest.mark.long
 def test_one_gate_a_cluster_and_the_next_waits(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
 ) -> None:
@@ -126,20 +108,6 @@ def test_every_process_says_its_heartbeat_and_tells_nobody(written: list[dict[st
         assert ("30", "1") == (environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"], environment["DO_NOT_TRACK"])
 
 
-@pytest.mark.long
-def test_the_commissioning_has_a_schedule(held: dict[str, dict[str, Any]]) -> None:
-    """Every Sunday at two, deep."""
-    found = held["commission/weekly"]
-
-    (schedule,) = found["schedules"]
-    assert ("0 2 * * 0", "UTC", True) == (
-        schedule["schedule"]["cron"],
-        schedule["schedule"]["timezone"],
-        schedule["active"],
-    )
-    assert "deep" == found["parameters"]["request"]["profile"]
-
-
 # What only measures or cleans up may run by itself. A gate launches a training, and a remedy changes machines.
 HARMLESS = ("prelaunch.commission", "prelaunch.reap")
 
@@ -160,16 +128,6 @@ def test_no_shipped_schedule_that_can_act_is_active() -> None:
         if item["entrypoint"] not in HARMLESS and any(one.get("active", True) for one in item["schedules"])
     ]
     assert ([], []) == (active, [one["metadata"]["name"] for one in jobs if not one["spec"].get("suspend")])
-
-
-@pytest.mark.long
-def test_what_waits_is_taken_up_by_a_schedule_that_begins_nothing(held: dict[str, dict[str, Any]]) -> None:
-    """Every quarter of an hour, once somebody has switched it on."""
-    found = held[REMEDIES[1]]
-
-    (schedule,) = found["schedules"]
-    assert ("*/15 * * * *", False) == (schedule["schedule"]["cron"], schedule["active"])
-    assert {"gate_file": "local", "open_only": True} == found["parameters"]["request"]
 
 
 @pytest.mark.long
@@ -207,27 +165,6 @@ def test_the_form_offers_the_gate_files_of_the_folder(held: dict[str, dict[str, 
 
     assert names == gate["gate_file"]["enum"]
     assert names == several["properties"]["gate_files"]["items"]["enum"]
-
-
-@pytest.mark.long
-def test_everything_says_what_it_does(held: dict[str, dict[str, Any]], world: World) -> None:
-    """Each deployment and each automation that the file makes, and each variable of the pool's jobs."""
-    made = world.api.post("/automations/filter", json={"limit": 200}).json()
-    named = {one["name"]: one["description"] for one in made if one["name"].startswith("prelaunch-")}
-    pool = json.loads((ROOT / "deployments" / "server" / "pool.json").read_text())["variables"]["properties"]
-
-    assert {"prelaunch-refused-local", "prelaunch-silent", "prelaunch-late"} < set(named)
-    assert all(said.startswith("Starts ") for said in named.values()), named
-    assert all(found["description"] for found in held.values() if "prelaunch" in found["tags"])
-    assert all(variable["description"] for variable in pool.values())
-
-
-def test_there_is_one_prefect_yaml() -> None:
-    """Two would drift apart."""
-    found = (path for name in ("prefect.yaml", "prefect.yml") for path in ROOT.rglob(name))
-    kept = [path.relative_to(ROOT) for path in found if not {".venv", ".git", "build"} & set(path.parts)]
-
-    assert [Path("deployments/prefect.yaml")] == kept
 
 
 @pytest.mark.long

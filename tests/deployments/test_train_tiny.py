@@ -72,28 +72,33 @@ def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
     assert "step 1" not in done.stdout
 
 
+def test_every_shipped_training_ends_its_process_group() -> None:
+    """gloo's threads abort a process that ends without it (SIGABRT): the examples, the notebook, and whatever a page shows."""
+    folders = (ROOT / name for name in ("deployments", "docs", "container"))
+    files = [
+        path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    ]
+    begun = {path: data for path in files if b"init_process_group(" in (data := path.read_bytes())}
+
+    assert {"train_tiny.py", "sagemaker-cpu.toml"} <= {path.name for path in begun}
+    assert [] == [
+        path
+        for path, data in begun.items()
+        if data.count(b"init_process_group(") > data.count(b"destroy_process_group(")
+    ]
+
+
 WRAPPED = """
 import atexit, runpy, sys
 script, *sys.argv[1:] = sys.argv[1:]
 atexit.register(print, "the interpreter ends")
-{fault}
 runpy.run_path(script, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "said"),
-    [
-        ("", 0, "trained 1 steps from scratch"),
-        ("import torch; torch.manual_seed = lambda seed: 1 / 0", 1, "[rank0]: ZeroDivisionError"),
-    ],
-    ids=["well", "with an error"],
-)
-def test_a_rank_does_not_wait_for_the_end_of_the_interpreter(
-    tmp_path: Path, fault: str, code: int, said: str
-) -> None:
+def test_a_rank_does_not_wait_for_the_end_of_the_interpreter(tmp_path: Path) -> None:
     """A thread of gloo that drops a tensor then would abort the process, and the gate would say that the training failed."""
-    done = one_rank(tmp_path, "-c", WRAPPED.format(fault=fault), str(SCRIPT), "--steps", "1")
+    done = one_rank(tmp_path, "-c", WRAPPED, str(SCRIPT), "--steps", "1")
 
-    assert code == done.returncode, done.stderr
-    assert said in done.stdout + done.stderr and "the interpreter ends" not in done.stdout
+    assert 0 == done.returncode, done.stderr
+    assert "trained 1 steps from scratch" in done.stdout and "the interpreter ends" not in done.stdout
