@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from checks.documents.columns import by_check
 from checks.judge.rules import relative
+from checks.judge.rules.wording import figure
 from checks.model import Cause, Declared, Finding, FindingKind, Outcome, Planned, Report, Scope, Verdict
 from checks.policy import CheckPolicy, Over, Policy, Rule
 
@@ -104,7 +105,7 @@ def limits_text(rule: Rule) -> str:
         ("WARN below", rule.warn_below),
         ("WARN above", rule.warn_above),
     )
-    said = [f"{word} {bound:g}" for word, bound in bounds if bound is not None]
+    said = [f"{word} {figure(bound, 6)}" for word, bound in bounds if bound is not None]
     if rule.equals is not None:
         said.append(f"{rule.level} unless {rule.equals!r}")
     if rule.same:

@@ -93,10 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         rows = [
             {
-                "subject": one.subject,
+                **{key: getattr(one, key) for key in ("subject", "message", "remedy")},
                 "result": WORDS[one.result],
-                "message": one.message,
-                "remedy": one.remedy,
             }
             for one in lines
         ]
@@ -236,7 +234,7 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: Gate
         gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
     )  # fmt: skip
     access = NotifierAccess(
-        _keep_nowhere, lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
+        lambda key, text: "", lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
     )
     try:
         where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
@@ -245,11 +243,6 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: Gate
     return ok(
         subject, f"a test notification was delivered to {where or ('stderr' if name == 'log' else name)}"
     )
-
-
-def _keep_nowhere(key: str, text: str) -> str:
-    """Where the log's text goes in a test: it is kept nowhere."""
-    return ""
 
 
 def quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
@@ -293,7 +286,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
 
 def _torch() -> PreflightCheck:
     if importlib.util.find_spec("torch") is not None:
-        return ok(TORCH, f"version {_version('torch')}")
+        return ok(TORCH, "it is installed")
     said = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
     return missing(
         TORCH, said, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
@@ -365,10 +358,3 @@ def _read_a_run() -> None:
 
     with get_client(sync_client=True) as client:
         client.read_flow_runs(limit=1)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not known"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,31 +11,14 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, lacks, unknown_type
+from checks.judge.ledger import limits_text
 from checks.model import Declared
-from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
+from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
 from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, write_stdout
 from tasks.gate_file.references import PolicyError, default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
 from tasks.reports.read import InputError
-
-_BOUNDS = (
-    ("fail_below", "FAIL below"),
-    ("warn_below", "WARN below"),
-    ("fail_above", "FAIL above"),
-    ("warn_above", "WARN above"),
-)
-
-
-_OVER = {
-    Over.SUBJECT: "",
-    Over.CLUSTER: " (over the cluster)",
-    Over.PEERS: " (times the peers' median)",
-    Over.NODE: " (times the node's median)",
-    Over.FLEET: " (times the median of all nodes)",
-    Over.SLOWEST: " (of the job's time, waiting for the slowest)",
-    Over.EXPECTED: " (times the expected value of the type)",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +137,7 @@ def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
     }
     for check, line in applying.items():
         lines += ["", f"{check} ({_applies(line)})"]
-        lines += [text for rule in line.rules for text in _rule(rule, instance)] or [
+        lines += [text for rule in line.rules for text in _rule(rule)] or [
             "  no threshold: it must only be measured"
         ]
         lines += [f"  option {key} = {value:g}" for key, value in line.options.items()]
@@ -169,29 +151,15 @@ def _applies(line: CheckPolicy) -> str:
     return ", ".join(told)
 
 
-def _rule(rule: Rule, instance: Instance) -> tuple[str, str]:
-    bounds = [(word, getattr(rule, name)) for name, word in _BOUNDS]
-    held = [f"{word} {_number(value)}" for word, value in bounds if value is not None]
-    if rule.equals is not None:
-        held.append(f"{rule.level} unless {json.dumps(rule.equals)}")
-    if rule.same:
-        held.append(f"{rule.level} unless equal on all nodes")
-    if rule.uniform:
-        held.append(f"{rule.level} unless equal within the node")
+def _rule(rule: Rule) -> tuple[str, str]:
+    limits = [limits_text(rule)]
     if rule.fact:
-        held.append(_fact(rule, getattr(instance, rule.fact)))
+        limits.append(f"WARN above it or if the table does not say it (tolerance {rule.tolerance:.0%})")
     if rule.deviations:
-        held.append(f"only if more than {rule.deviations:g} scaled median absolute deviations away")
+        limits.append(f"only if more than {rule.deviations:g} scaled median absolute deviations away")
     if rule.over in RELATIVE:
-        held.append(f"only if {rule.min_peers} or more are compared")
-    return f"  {rule.metric}: {', '.join(held)}{_OVER[rule.over]}", f"    source: {rule.source}"
-
-
-def _fact(rule: Rule, expected: object) -> str:
-    if not isinstance(expected, int):
-        return f"WARN: the table does not say what {rule.fact} is"
-    share = f"more than {rule.tolerance:.0%} " if rule.tolerance else ""
-    return f"{rule.level} {share}below {_number(expected)}, WARN above it ({rule.fact} of the type)"
+        limits.append(f"only if {rule.min_peers} or more are compared")
+    return f"  {rule.metric}: {', '.join(limits)}", f"    source: {rule.source}"
 
 
 def _number(value: float) -> str:

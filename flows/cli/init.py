@@ -1,11 +1,10 @@
-"""`prelaunch init [FILE]`: writes a new gate file, which `prelaunch plan` accepts, from options and answers."""
+"""`prelaunch init [FILE]`: writes a new gate file, which `prelaunch plan` accepts, from options."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
-import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
@@ -31,21 +30,14 @@ from tasks.reports.read import InputError
 
 NOTIFIERS = get_args(NotifierName)
 MAIL = {"mail", "email", "e-mail", "smtp"}
-# What is asked for on a terminal where no option says it.
-QUESTIONS = {
-    "engine": f"Engine ({', '.join(LAUNCHERS)})",
-    "instance_type": "Instance type of the nodes, such as p5.48xlarge or cpu",
-    "nodes": "Number of nodes",
-}
+# Without these there is no gate file.
+NEEDED = ("engine", "instance_type", "nodes")
 MACHINE = ("gpu", "gpus", "gpu_memory_mib", "network_gbit_s")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE, the answers, --force and --format."""
-    parser.description = (
-        "Writes a new gate file with comments, made of the shipped one that is nearest. On a terminal it asks for engine, "
-        "instance type and number of nodes if no option says them."
-    )
+    parser.description = "Writes a new gate file, made of the shipped one that is nearest. Needed are engine, instance type and nodes."
     add = parser.add_argument
     add(
         "file", nargs="?", type=Path, default=Path("gate.toml"), metavar="FILE",
@@ -79,12 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask for what is missing, then write the file completely or not at all; exit code 2 for what cannot be used."""
+    """Write the file completely or not at all; exit code 2 for what is missing or cannot be used."""
     file: Path = arguments.file
     if os.path.lexists(file) and not arguments.force:
         raise OutputError(file, "it exists already. Name another file, or replace it with --force.")
-    write_file(file, None)  # nobody answers questions for a file that cannot be written
-    _ask_for_missing(arguments)
+    _require_answers(arguments)
     wish = _wish(arguments)
     text = starter_text(wish, builtin().of(_declared(wish)).instances, file)
     _require_accepted(file, text)
@@ -110,19 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.GO)
 
 
-def _ask_for_missing(arguments: argparse.Namespace) -> None:
-    """Ask on the terminal for what no option says. Raises InputError where there is none, with the names of the options."""
-    missing = [name for name in QUESTIONS if getattr(arguments, name) is None]
-    if missing and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
-        raise InputError("init", f"there is no terminal to ask on, and these options are missing: {options}.")
-    for name in missing:
-        sys.stderr.write(f"{QUESTIONS[name]}: ")
-        sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            raise InputError("init", "the answers ended. Nothing was written.")
-        setattr(arguments, name, line.strip())
+def _require_answers(arguments: argparse.Namespace) -> None:
+    """Raise InputError with the names of the options that are missing."""
+    missing = [f"--{name.replace('_', '-')}" for name in NEEDED if getattr(arguments, name) is None]
+    if missing:
+        raise InputError("init", f"these options are missing: {', '.join(missing)}.")
 
 
 def _is_log_only(text: str) -> bool:

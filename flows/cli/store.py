@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
-from checks.model import ANSWER_WORDS, Answer
 from flows.cli.fleet import say_cluster
 from flows.cli.options import add_cluster, add_format, add_store, number
 from flows.cli.output import json_text, write_stderr, write_stdout
@@ -32,15 +31,6 @@ from tasks.store.records import stamped_at
 from tasks.text.inert import one_line
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
-# Every state that a gate may have seen last: a gate need not wait for the training's end.
-TRAINING_WORDS = {
-    JobState.PENDING: "the training was waiting when the gate ended",
-    JobState.RUNNING: "the training ran when the gate ended",
-    JobState.SUCCEEDED: "the training succeeded",
-    JobState.FAILED: "the training failed",
-    JobState.CANCELLED: "the training was cancelled",
-    JobState.UNKNOWN: "how the training ended is not known",
-}
 UNENDED = f'"{NO_OUTCOME}" in the column "decided": the gate still runs, or was ended before it could keep how it ended (outcome.json)'
 
 
@@ -137,27 +127,24 @@ def _began(gate_id: str) -> str:
 
 
 def _decision_text(ended: KeptEnd | None) -> str:
-    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"; "" where it is not known."""
+    """Such as "launched, by the policy; training failed on node-1" and "overridden, by U0456EFGH (Slack)"; "" where it is not known.
+
+    The state of the training is the one that the gate saw last.
+    """
     if ended is None:
         return ""
-    decision, answer = ended.decision, ended.answer
+    training = "" if ended.training is None else f"; training {ended.training.value}"
+    if ended.training is JobState.FAILED and ended.node:
+        training += f" on {one_line(ended.node, 60)}"
     if ended.ending is Ending.CANCELLED:
-        return (
-            "cancelled"
-            if ended.training is None
-            else f"launched, and cancelled; {TRAINING_WORDS[ended.training]}"
-        )
-    if decision is None:
+        return f"launched, and cancelled{training}" if training else "cancelled"
+    if ended.decision is None:
         return ""
-    if decision is Decision.AWAITING:
+    if ended.decision is Decision.AWAITING:
         return "left to a person, and nobody decided"
-    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
-    by = "the policy" if answer is None else answer.by
-    said = (
-        word.replace("_", " ") if decision is Decision.NOT_LAUNCHED else f"{word.replace('_', ' ')}, by {by}"
-    )
-    where = f" on {one_line(ended.node, 60)}" if ended.node and ended.training is JobState.FAILED else ""
-    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}{where}"
+    who = "the policy" if ended.answer is None else ended.answer.by
+    by = "" if ended.decision is Decision.NOT_LAUNCHED else f", by {who}"
+    return f"{ended.decision.value.replace('_', ' ')}{by}{training}"
 
 
 def _decision_json(ended: KeptEnd | None) -> dict[str, object]:

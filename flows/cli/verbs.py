@@ -17,7 +17,7 @@ VERBS = {
         "flows.cli.serve",
         "offer the gate and commission forms on a Prefect server, and run them on this machine",
     ),
-    "init": ("flows.cli.init", "write a new gate file, from answers on the terminal or from options"),
+    "init": ("flows.cli.init", "write a new gate file, from options"),
     "doctor": ("flows.cli.doctor", "look at everything that a gate needs on this machine and account"),
     "plan": (
         "flows.cli.plan",

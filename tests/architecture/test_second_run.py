@@ -28,7 +28,6 @@ SIX = "import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_it(n):\n
         (FLAKY, BROKEN, "-x", 1),
         ("", "", "", 5),
         (FLAKY, LEFT, "", LEFT_BEHIND),
-        ("", LEFT + CUT, "", 2),
         (SIX, "", "", 1),
     ],
     ids=[
@@ -38,7 +37,6 @@ SIX = "import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_it(n):\n
         "cut short by hand",
         "nothing ran",
         "left a process",
-        "broke off and left a process",
         "six failed",
     ],
 )

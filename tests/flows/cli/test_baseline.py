@@ -148,18 +148,6 @@ def test_judge_warns_below_the_band(run: Run, folder: Path) -> None:
     assert within.out == run(*words, "--baseline", folder / "b.json").out
 
 
-def test_nothing_learned_is_not_called_a_baseline(run: Run, folder: Path) -> None:
-    """The first line says so, no list points to a file that is not there, and stderr says how much is needed."""
-    few = replace(healthy(1, 1), gate_id="few")
-    done = run(
-        "baseline", "learn", write(folder, "few.json", few), "--policy", folder / "policy.json",
-        "--out", folder / "few.b.json",
-    )  # fmt: skip
-
-    assert 3 == done.code and done.out.startswith("No baseline: 0 bands")
-    assert "in the file" not in done.out and "Each range needs 8 values" in done.err
-
-
 @pytest.mark.parametrize("kind", ["folder", "store", "gate file"])
 def test_a_store_without_a_report_teaches_nothing_yet(run: Run, tmp_path: Path, kind: str) -> None:
     """Exit code 3 and one line; a folder that is not there is a mistake, and 2."""

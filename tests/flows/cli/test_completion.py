@@ -21,11 +21,8 @@ $(complete -p prelaunch | sed 's/.*-F \\([^ ]*\\).*/\\1/') && printf '%s\\n' "${
 @pytest.mark.parametrize(
     ("words", "word"),
     [
-        ("prelaunch basel", "baseline"),
-        ("prelaunch store list --sin", "--since"),
         ("prelaunch node heal", "healthcheck"),
         ("prelaunch judge x --format markd", "markdown"),
-        ("prelaunch init --engine sage", "sagemaker"),
     ],
 )
 def test_bash_completes(run: Run, words: str, word: str) -> None:

@@ -74,15 +74,6 @@ def test_the_answer_comes_first_and_a_page_is_written(
     )
 
 
-def test_old_proofs_are_not_proven(store: FolderStore, capsys: Captured) -> None:
-    """The gates were long ago: exit code 1 for the condemned node, and nobody is green."""
-    assert 1 == main(["fleet", str(store.root), "--format", "json"])
-    document = json.loads(capsys.readouterr().out)
-
-    assert {"proven": 0, "unproven": 2, "condemned": 1, "cannot_tell": 0, "doubtful": 0} == document["counts"]
-    assert None is document["error"] and [] == document["problems"]
-
-
 def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured) -> None:
     """Every node proven, and the same a day too late."""
     made = FolderStore(tmp_path / "healthy")
@@ -96,24 +87,6 @@ def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured
     )
 
 
-def test_the_page_is_the_same_from_a_rebuilt_index(
-    store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Byte for byte, at one time."""
-    monkeypatch.setattr("flows.cli.fleet.time.time", lambda: FIRST_S + 3e5)
-    pages = []
-    for step in ("filled", "rebuilt", "gone"):
-        if step == "rebuilt":
-            assert 0 == main(["store", "index", str(store.root), "--rebuild"])
-        if step == "gone":
-            (store.root / "index.sqlite").unlink()
-        main(["fleet", str(store.root), "--html", str(tmp_path / "f.html")])
-        pages.append((tmp_path / "f.html").read_bytes())
-    capsys.readouterr()
-
-    assert 1 == len(set(pages))
-
-
 def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, capsys: Captured) -> None:
     """And on stderr by name."""
     store.put(nodes_key(gate_id(0)), b"{")
@@ -122,12 +95,6 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, cap
     out, err = capsys.readouterr()
     assert "NOT COMPLETE: 1 thing could not be read" in out.splitlines()[0]
     assert f"nodes/{gate_id(0)}.json" in err
-
-
-def test_another_cluster_has_no_node(store: FolderStore, capsys: Captured) -> None:
-    """Exit code 3: nothing is known of it."""
-    assert 3 == main(["fleet", str(store.root), "--cluster", "other"])
-    assert capsys.readouterr().out.startswith("No node is known")
 
 
 @pytest.mark.parametrize("words", [["--fresh", "0"], ["--fresh", "x"], ["--html", "/no/such/folder/f.html"]])

@@ -23,20 +23,9 @@ from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
 KEYS = {
-    *(
-        "answer",
-        "decision",
-        "culprits",
-        "rejected",
-        "first_line",
-        "verdict",
-        "cost",
-        "images",
-        "training",
-        "placement",
-    ),
-    *("approval", "report", "html", "gate_id", "reason"),
-}
+    "answer", "decision", "culprits", "rejected", "first_line", "verdict", "cost", "images", "training", "placement", "approval",
+    "report", "html", "gate_id", "reason",
+}  # fmt: skip
 SLEEP = (
     "{python}",
     "-c",

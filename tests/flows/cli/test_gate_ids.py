@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from checks.documents.decode import nearest
 from checks.documents.report import dump_plain
 from flows.cli.main import main
-from tasks.gate.context import GateContext
-from tasks.remedy import RemedyRejected, cases_of_gate
-from tasks.reports import store_argument
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
@@ -131,14 +126,6 @@ def test_a_word_that_can_be_no_id_is_rejected(tmp_path: Path, capsys: Captured, 
     assert (2, "", 1) == (code, out, err.count("\n"))
 
 
-def test_other_commands_say_which_path_an_id_stands_for(tmp_path: Path, capsys: Captured) -> None:
-    """The one of the store in this folder, if it is there."""
-    command = ["export", "--mlflow-uri", "http://127.0.0.1:9", ID]
-    assert f"Name the folder of its report: STORE/gates/{ID}" in typed(capsys, *command)[2]
-    (tmp_path / ".prelaunch" / "gates" / ID).mkdir(parents=True)
-    assert f" .prelaunch/gates/{ID}" in typed(capsys, *command)[2]
-
-
 def test_a_gate_that_judged_nothing_is_said_to_be_one(tmp_path: Path, capsys: Captured) -> None:
     """It is there, and has no report."""
     store = kept(tmp_path / ".prelaunch")
@@ -170,22 +157,3 @@ def test_each_of_several_ids_is_judged(tmp_path: Path, capsys: Captured) -> None
 
     assert (2, [gate_id(0), ID, gate_id(1)]) == (code, [row["file"] for row in rows])
     assert [True, False, True] == [row["verdict"] is not None for row in rows]
-
-
-def test_a_mistyped_id_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    """Of those that the store has."""
-    store = FolderStore(tmp_path / "store")
-    keep(store, 0, healthy())
-    keep(store, 7, healthy())
-    typed = gate_id(7)[:-1] + "9"
-
-    class Setting:
-        """Only the store is looked at."""
-
-    setting = Setting()
-    setting.store = store  # type: ignore[attr-defined]
-    with pytest.raises(
-        RemedyRejected, match=f"Did you mean {nearest(typed, [gate_id(0), gate_id(7)])}"
-    ) as raised:
-        cases_of_gate(cast(GateContext, setting), typed)
-    assert gate_id(7) in str(raised.value)

@@ -16,7 +16,7 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.model import Level
-from flows.cli.gate import _failed, _show, warn_of_time
+from flows.cli.gate import _failed, _show
 from flows.cli.gate_output import interrupted, show
 from flows.cli.output import annotate_end, write_remedy
 from tasks.gate.context import open_gate_context
@@ -24,7 +24,7 @@ from tasks.gate.lease.lease import LauncherAddress, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.gate.progress import LiveProgress, Progress
-from tasks.gate_file.request import Advanced, GateRequest
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import Status
 from tasks.notifiers.deliver import means_of
@@ -207,22 +207,6 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     assert f"{path}, line {line}: training.command: training script: it is not there." in err
     assert f'file="{path}" line="{line}"' in (tmp_path / "j.xml").read_text()
     assert f"line {line}" in (tmp_path / "s.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("waits", "limit", "warned"), [(240, 90.0, True), (240, 240.0, True), (60, 90.0, False), (240, None, False), (0, 90.0, False)]
-)  # fmt: skip
-def test_a_pipeline_that_does_not_wait_for_machines_is_warned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], waits: int, limit: float | None, warned: bool
-) -> None:
-    """Its time would be up before the gate has waited as long as its file says."""
-    overrides = (f"cluster.capacity_wait_minutes={waits}",)
-    request = GateRequest(
-        gate_file=str(write_gate(tmp_path, fake=False)), advanced=Advanced(overrides=overrides)
-    )
-    warn_of_time(open_gate_context(request), limit)
-
-    assert ("capacity_wait_minutes is 240" in capsys.readouterr().err) is warned
 
 
 def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,13 @@ from tests.flows.cli.test_init import options, run
 __all__ = ["run"]
 
 
-@pytest.mark.parametrize("engine", ["slurm", "kubernetes", "local"])
 @pytest.mark.parametrize(
-    ("gpu", "gpus", "memory", "network"),
-    [("H200", 8, 143771, 3200), ("H100 80GB HBM3", 4, 81559, 1600), ("L40S", 2, 46068, 100)],
+    ("engine", "gpu", "gpus", "memory", "network"),
+    [
+        ("slurm", "H200", 8, 143771, 3200),
+        ("kubernetes", "H100 80GB HBM3", 4, 81559, 1600),
+        ("local", "L40S", 2, 46068, 100),
+    ],
 )
 def test_a_machine_of_ones_own_is_written_with_its_table(
     run: Run, tmp_path: Path, engine: str, gpu: str, gpus: int, memory: int, network: int

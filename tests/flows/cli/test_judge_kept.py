@@ -11,10 +11,9 @@ import pytest
 
 from checks.documents.report import dump_plain
 from checks.model import Answer, Report
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training, outcome_summary, with_ending
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training, outcome_summary
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.launchers.base import JobState
-from tasks.render.html import html
 from tasks.store.folder import FolderStore
 from tests.flows.cli.conftest import Run
 from tests.flows.cli.test_judge import BAD
@@ -59,20 +58,6 @@ def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> 
     assert "This condemns no node." in text.out and "Before that, the checks: PASS" in text.out
     assert "TRAINING FAILED sample" in markdown.splitlines()[0] and 'type="training"' in junit
     assert '<header class="answer fail">' in head and f">TRAINING FAILED sample: {WHY}</h1>" in head
-
-
-def test_it_is_the_page_that_the_gate_itself_made(run: Run, tmp_path: Path) -> None:
-    """The same headline, verdict, explanation and colour."""
-    folder, page = folder_of(tmp_path, healthy(), FAILED), tmp_path / "page.html"
-    judged = with_ending(
-        replace(FAILED, judged=JudgedReport(healthy(), verdict_of(healthy()))), "sample"
-    ).judged
-    run("judge", "--kept", folder, "--html", page)
-    assert judged is not None
-    made, own = page.read_text(), html(judged.report, judged.verdict, "sample", judged.context)
-
-    for begin, end in (("<h1", "</h1>"), ("<header", ">"), ("<p>Before that", "</p>")):
-        assert own.partition(begin)[2].partition(end)[0] == made.partition(begin)[2].partition(end)[0] != ""
 
 
 @pytest.mark.parametrize(
@@ -186,21 +171,6 @@ def test_an_end_that_the_verdict_does_not_allow_is_not_believed(
 
     assert verdict_of(BAD).answer is Answer.NO_GO and lines[0].startswith("NO-GO sample: ")
     assert "outcome.json beside the report contradicts the verdict." in lines[1]
-
-
-def test_a_hostile_cause_is_text(run: Run, tmp_path: Path) -> None:
-    """It is the first line, shortened, and nothing else."""
-    page = tmp_path / "page.html"
-    folder = folder_of(tmp_path, healthy(), replace(FAILED, reason=HOSTILE))
-    markdown = run("judge", "--kept", folder, "--format", "markdown").out.splitlines()[0]
-    text = first_lines(run, folder)[0]
-    run("judge", "--kept", folder, "--html", page)
-
-    assert "<script>" not in markdown and "](http" not in markdown and "\x1b" not in text and len(text) < 1000
-    assert (
-        "<script>alert" not in page.read_text()
-        and "TRAINING FAILED sample: &lt;script&gt;" in page.read_text()
-    )
 
 
 def test_a_page_of_a_kept_verdict_says_how_old_its_measurement_was(run: Run, tmp_path: Path) -> None:

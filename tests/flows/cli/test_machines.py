@@ -107,16 +107,6 @@ def test_one_node_has_its_acts(
     assert 3 == len(json.loads(capsys.readouterr().out)["records"])
 
 
-def test_a_table_without_a_machine_says_so(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is no empty output."""
-    played.shown.clear()
-
-    assert 0 == main(["machines", str(gate)])
-    assert "No machine is known.\n" == capsys.readouterr().out
-
-
 def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The nodes of its cluster may be many, and none of them is listed."""
     assert 0 == main(["machines", str(gate)])
@@ -142,12 +132,6 @@ def test_a_node_that_is_none_is_rejected(
     """With exit code 2."""
     assert 2 == main(["machines", str(gate), *words])
     assert not capsys.readouterr().out
-
-
-def test_a_gate_file_that_is_none_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    """With exit code 2 and one document."""
-    assert 2 == main(["machines", "none.toml", "--format", "json"])
-    assert json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def test_a_state_that_the_engine_does_not_tell_is_no_disagreement(

@@ -64,11 +64,6 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     }
 
 
-def test_the_version_is_the_engines(run: Run) -> None:
-    """One line."""
-    assert run("--version").out.startswith("prelaunch 0.")
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -246,13 +241,6 @@ def test_a_terminal_without_utf_8_gets_the_answer() -> None:
     ended = _run("facts", "cpu", PYTHONIOENCODING="ascii", LC_ALL="C")
 
     assert 0 == ended.returncode and ended.stdout.startswith("cpu\n")
-
-
-def test_facts_of_an_unknown_type_name_the_nearest(run: Run) -> None:
-    """2."""
-    ended = run("facts", "p5.48xlarg", "--format", "json")
-
-    assert (2, "p5.48xlarge") == (ended.code, json.loads(ended.out)["error"]["nearest"])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

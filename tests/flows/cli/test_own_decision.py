@@ -87,15 +87,6 @@ def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path
     )
 
 
-def test_a_page_by_another_policy_is_judged_again(run: Run, refused: Path, tmp_path: Path) -> None:
-    """Whoever names a policy asks for its answer."""
-    lenient = tmp_path / "lenient.json"
-    lenient.write_bytes(dump_plain(replace(POLICY, name="lenient", checks={}, on_warn=OnWarn.GO)))
-    ended = run("judge", "--kept", refused, "--policy", lenient)
-
-    assert "own verdict, as it was kept" not in ended.out and "This answer differs" in ended.out
-
-
 def test_a_verdict_is_no_report_and_the_report_beside_it_is_named(
     run: Run, refused: Path, tmp_path: Path
 ) -> None:
@@ -183,17 +174,6 @@ def test_what_the_preflight_warned_of_is_no_part_of_a_go(run: Run, tmp_path: Pat
     ended = run("judge", store.root / "gates" / gate_id(0))
 
     assert 0 == ended.code and "Before the checks" not in ended.out
-
-
-def test_the_report_of_an_attempt_has_the_warnings_of_its_gate(run: Run, refused: Path) -> None:
-    """The preflight is the gate's, whatever attempt is looked at."""
-    (refused / "preflight.json").write_bytes(dump_plain(LINES))
-    attempt = refused / "attempts" / "1"
-    attempt.mkdir(parents=True)
-    for name in ("health_check_metrics.json", "verdict.json"):
-        (attempt / name).write_bytes((refused / name).read_bytes())
-
-    assert DOUBT in run("judge", attempt).out
 
 
 @pytest.mark.parametrize("data", [b"{", b"{}", b"[1]", b'[{"subject": 3}]', b"\xff", b"[" * 100_000])

@@ -102,17 +102,6 @@ def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -
     ]
 
 
-def test_a_typed_name_is_inert_and_not_taken_for_proven(run: Run, store: FolderStore) -> None:
-    """Markup, control characters, and ten thousand letters."""
-    hostile = "\x1b[31m\u202e<b>" + "x" * 10_000
-    store.put(
-        outcome_key(gate_id(1)), outcome("overridden", answer_of(hostile, AnswerChannel.PREFECT, False))
-    )
-    _, text, _ = run("store", "list", store.root)
-
-    assert "\x1b" not in text and "\u202e" not in text and len(text) < 2000
-
-
 @pytest.mark.parametrize("form", ["folder", "gate file"])
 def test_a_store_takes_the_place_of_its_reports(
     run: Run, store: FolderStore, tmp_path: Path, form: str
@@ -165,14 +154,6 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
     assert said in err and said in document(out)["error"]["message"]
 
 
-@pytest.mark.parametrize("words", [("--since", "yesterday"), ("--since", "2026-13-01")])
-def test_a_time_that_is_none_is_rejected(run: Run, store: FolderStore, words: tuple[str, ...]) -> None:
-    """With the form that it has."""
-    code, _, err = run("store", "list", store.root, *words)
-
-    assert (2, True) == (code, "2026-11-20" in err)
-
-
 def test_index_is_made_anew(run: Run, store: FolderStore) -> None:
     """Where it lies is said; a damaged one has to be removed before."""
     (store.root / "index.sqlite").write_bytes(b"nonsense\n" * 999)
@@ -198,13 +179,6 @@ def test_an_index_that_fails_is_a_service_error(run: Run, store: FolderStore) ->
 
     assert (5, 0, "3 verdicts") == (code, listing, rows.splitlines()[-1])
     assert "index.sqlite failed" in err and "index.sqlite failed" in said
-
-
-def test_a_gate_file_names_its_store(run: Run, store: FolderStore, tmp_path: Path) -> None:
-    """[store] path and work; none of its gates is of the gate file's cluster."""
-    code, out, _ = run("store", "list", write_gate(tmp_path, fake=False))
-
-    assert (0, "0 verdicts") == (code, out.splitlines()[-1])
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:
@@ -305,11 +279,3 @@ def test_a_file_is_no_store(run: Run, tmp_path: Path) -> None:
     code, _, err = run("store", "list", tmp_path / "report.json")
 
     assert 2 == code and "Name the folder of a store" in err and "permissions" not in err
-
-
-@pytest.mark.parametrize("days", ["0", "30d", "nan", "inf"])
-def test_days_are_a_number_above_0(run: Run, days: str) -> None:
-    """An example stands beside the refusal, and no name of a function."""
-    code, _, err = run("store", "prune", "--older-than", days)
-
-    assert 2 == code and "is not a number of days above 0" in err

@@ -15,21 +15,10 @@ from tests.flows.cli.conftest import Run
 from tests.flows.cli.test_store import document, outcome, policy_file
 from tests.flows.cli.test_store import store as store
 from tests.flows.gates import write_gate
-from tests.sample_reports import POLICY, healthy, wrong_sums
-from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
+from tests.sample_reports import POLICY
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
-
-
-def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: FolderStore) -> None:
-    """Whether it is a whole node or one GPU is what a person wants to know first."""
-    report = healthy(2, 8)
-    for rank in range(8, 16):
-        report = wrong_sums(report, f"node-1/rank-{rank}")
-    keep(store, 3, report)
-
-    said = "FAIL node-1, ranks 8 to 15 compute wrong sums (each: 12 wrong values in all_reduce)"
-    assert said in run("store", "list", store.root)[1].splitlines()[4]
 
 
 def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> None:
@@ -161,14 +150,6 @@ def test_the_policy_of_the_gate_file_is_that_of_its_reports(
     assert (2, True) == (code, "gone.toml: it cannot be read" in err), err
 
 
-def test_a_hint_follows_a_whole_sentence(run: Run, store: FolderStore, tmp_path: Path) -> None:
-    """Also where the message before it has no full stop."""
-    file = tmp_path / "wrong.toml"
-    file.write_text('nam = "x"\n')
-
-    assert "unknown key. Did you mean 'name'?" in run("replay", store.root, "--policy", file)[2]
-
-
 @pytest.mark.parametrize(("since", "numbers"), [("36h", [1, 2]), ("1d", [2]), ("90m", []), ("3d", [0, 1, 2])])
 def test_a_list_begins_at_an_age(
     run: Run, store: FolderStore, monkeypatch: pytest.MonkeyPatch, since: str, numbers: list[int]
@@ -181,8 +162,8 @@ def test_a_list_begins_at_an_age(
     assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
 
 
-@pytest.mark.parametrize("since", ["0h", "2w", "h", "-1d", "2 h"])
-def test_another_age_is_rejected_with_the_forms(run: Run, store: FolderStore, since: str) -> None:
+@pytest.mark.parametrize("since", ["0h", "2w", "h", "-1d", "2 h", "yesterday", "2026-13-01"])
+def test_what_is_no_time_is_rejected_with_the_forms(run: Run, store: FolderStore, since: str) -> None:
     """Both forms are named."""
     code, _, err = run("store", "list", store.root, f"--since={since}")
 
@@ -192,10 +173,8 @@ def test_another_age_is_rejected_with_the_forms(run: Run, store: FolderStore, si
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("failed", "launched, by the policy; the training failed "),
-        ("succeeded", "launched, by the policy; the training succeeded "),
-        ("running", "launched, by the policy; the training ran when the gate ended "),
-        ("unknown", "launched, by the policy; how the training ended is not known "),
+        ("failed", "launched, by the policy; training failed "),
+        ("unknown", "launched, by the policy; training unknown "),
     ],
 )
 def test_list_shows_how_the_training_ended(run: Run, store: FolderStore, state: str, said: str) -> None:

@@ -43,7 +43,7 @@ def test_list_says_which_gates_were_cancelled(run: Run, store: FolderStore) -> N
         run("store", "list", store.root, "--since", "1m")[1],
     ]
 
-    assert "launched, and cancelled; the training was cancelled" in text
+    assert "launched, and cancelled; training cancelled" in text
     assert re.search(r"NO-GO \(FAIL\) +cancelled  ", text)
     assert re.search(rf"1 gate ended without a verdict:\n  \S+Z  {gate_id(7)}  cancelled by SIGINT", text)
     assert "\x1b" not in text
@@ -66,7 +66,7 @@ def test_a_training_that_failed_is_listed_at_its_node(run: Run, store: FolderSto
     histories = [run("fleet", store.root, "--node", node)[1] for node in ("node-1", "node-0")]
 
     assert re.search(
-        rf"launched, by the policy; the training failed on node-1  {re.escape(said)}$", text, re.MULTILINE
+        rf"launched, by the policy; training failed on node-1  {re.escape(said)}$", text, re.MULTILINE
     )
     assert ["node-1"] == [row["training_node"] for row in rows if row["training"]]
     assert [True, False] == [said in history for history in histories]
