@@ -1,4 +1,4 @@
-"""Real Prometheus, Alertmanager, node exporter and a second Prometheus that is written to, in a folder.
+"""Real Prometheus, Alertmanager and node exporter, in a folder.
 
 The configuration, the targets and the rules are those that the commands write, for an interval of three seconds.
 The watch begins a round every two intervals.
@@ -28,7 +28,7 @@ from checks.process.free_ports import free_port
 from tasks.store import records
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
-from tests.tasks.kept_gates import gate_id, keep, record_for
+from tests.tasks.kept_gates import keep, record_for
 from tests.tasks.monitoring import expositions
 
 ROOT = Path(__file__).parents[3]
@@ -126,7 +126,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.stack = folder, ExitStack()
-        names = ("prometheus", "second", "alertmanager", "hook", "watch", "node", "dcgm", "exporter")
+        names = ("prometheus", "alertmanager", "hook", "watch", "node", "dcgm", "exporter")
         self.port = {name: free_port() for name in names}
         self.gpus = 8
         self.namespace, self.link = f"prelaunch-{os.getpid()}", f"pl{os.getpid()}"
@@ -206,11 +206,6 @@ class World:
             PYTHONPATH=f"{clock}:{ROOT}", PRELAUNCH_STATE=str(self.folder / "state"),
         )  # fmt: skip
 
-    def rounds(self) -> list[int]:
-        """The processes that the watch has started and not ended."""
-        pid = self.running["watch"].pid
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
     def close_findings(self) -> None:
         """Close every finding of the CPU node, as a person does."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.folder / "state")}
@@ -267,7 +262,6 @@ class World:
             "monitoring", "config", "--out", self.folder / "etc", *hooks, *ports, "--interval-s", str(INTERVAL),
             "--prometheus", f"127.0.0.1:{self.port['prometheus']}",
             "--alertmanager", f"127.0.0.1:{self.port['alertmanager']}", "--exporter", f"127.0.0.1:{self.port['exporter']}",
-            "--remote-write", f"http://127.0.0.1:{self.port['second']}/api/v1/write", "--region", "us-west-2",
         )  # fmt: skip
         (self.folder / "etc" / "targets").mkdir()
 
@@ -286,18 +280,17 @@ class World:
         unpacked = shared.is_relative_to(ROOT)
         return ("unshare", "--mount", "sh", "-c", SHARED, "sh", str(shared)) if unpacked else ()
 
-    def prometheus(self, name: str, config: Path, *more: str) -> None:
-        """One of the two."""
+    def prometheus(self) -> None:
+        """With the configuration that the command wrote."""
         self.start(
-            name, *self.sharing("prometheus"), "prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / name}",
-            f"--web.listen-address=127.0.0.1:{self.port[name]}", *more,
-            AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true",
+            "prometheus", *self.sharing("prometheus"), "prometheus", f"--config.file={self.folder / 'etc' / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.folder / 'prometheus'}", f"--web.listen-address=127.0.0.1:{self.port['prometheus']}",
         )  # fmt: skip
 
-    def query(self, expression: str, name: str = "prometheus") -> list[Any]:
+    def query(self, expression: str) -> list[Any]:
         """The result of an instant query."""
         words = urllib.parse.urlencode({"query": expression})
-        found = get(f"http://127.0.0.1:{self.port[name]}/api/v1/query?{words}")["data"]["result"]
+        found = get(f"http://127.0.0.1:{self.port['prometheus']}/api/v1/query?{words}")["data"]["result"]
         assert isinstance(found, list)
         return found
 
@@ -343,9 +336,7 @@ class World:
             self.watch()
             self.exporter()
             self.alertmanager()
-            (self.folder / "second.yml").write_text("global: {scrape_interval: 1h}\n")
-            self.prometheus("second", self.folder / "second.yml", "--web.enable-remote-write-receiver")
-            self.prometheus("prometheus", self.folder / "etc" / "prometheus.yml")
+            self.prometheus()
             self.stack = self.stack.pop_all()
         return self
 
@@ -366,12 +357,6 @@ class World:
             record_for(number, named, verdict, cluster), gate=node, judged_at=stamp, measured_at=stamp
         )
         records.keep(self.store, record)
-
-    def undeclare(self, number: int) -> None:
-        """Remove that gate again."""
-        for key in self.store.list(""):
-            if gate_id(number) in key:
-                self.store.delete(key)
 
     def _dcgm(self) -> str:
         """DCGM of the GPU node; energy grows as it does."""

@@ -1,16 +1,14 @@
-"""Real Prometheus, Alertmanager, node exporter and a second Prometheus that is written to: each fault is an alert at the webhook."""
+"""Real Prometheus, Alertmanager, and node exporter: each fault is an alert at the webhook."""
 
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 
-from checks.process.tree import alive, start_ticks
 from tests.deployments.monitoring.alert_world import GPU, INTERVAL, ROUND, World, until
 
 pytestmark = [
@@ -56,18 +54,6 @@ def within(seconds: float, interval: float = INTERVAL) -> None:
     assert seconds <= 3 * interval + SLACK, f"{seconds:.1f} s"
 
 
-def test_everything_arrives_at_the_second_prometheus(world: World) -> None:
-    """Signed as for Amazon's; Prometheus has no use for the signature."""
-    until(
-        "the series of both clusters arrive",
-        lambda: len(world.query('up{job="prelaunch-watch"}', "second")) == 2,
-    )
-    until(
-        "and what gates said",
-        lambda: len(world.query("prelaunch_gate_end_timestamp_seconds", "second")) == 2,
-    )
-
-
 def test_an_exporter_that_stopped(world: World) -> None:
     """Killed on one node."""
     world.end(f"node {GPU}")
@@ -80,35 +66,6 @@ def test_an_exporter_that_stopped(world: World) -> None:
             "on-call is notified",
             lambda: world.told("on-call", "PrelaunchTargetDown", job="node", node="gpu-0"),
         )
-
-
-def test_a_node_that_a_gate_declared_and_nobody_watches(world: World) -> None:
-    """The targets were written before it came."""
-    with ExitStack() as mended:
-        mended.callback(world.undeclare, 7)
-        world.declare(7, "cpus", "cpu-7")
-        since = time.time()
-
-        within(world.first_fired("PrelaunchNodeUnwatched", since, node="cpu-7"))
-        until("the owner is notified", lambda: world.told("owner", "PrelaunchNodeUnwatched", node="cpu-7"))
-
-
-def test_a_round_that_hangs(world: World) -> None:
-    """Each round is stopped in the middle: it ends at its deadline, and what it did not measure is missing."""
-    since = time.time()
-    ends = time.monotonic() + 60
-    fired = False
-    stopped: dict[int, int | None] = {}
-    while not fired and time.monotonic() < ends:
-        for child in world.rounds():
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGSTOP)
-                stopped[child] = start_ticks(child)
-        time.sleep(0.05)
-        fired = bool(world.firing() & {"PrelaunchRoundIncomplete//cpu-0", "PrelaunchWatchStale//cpu-0"})
-    assert fired, world.firing()
-    within(time.time() - since, ROUND)
-    until("each of them is ended", lambda: not any(alive(*one) for one in stopped.items()))
 
 
 def _ended_rounds(world: World, count: int) -> None:

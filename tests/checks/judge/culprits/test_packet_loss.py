@@ -1,6 +1,6 @@
 """Recorded pair tests of eight hosts of which one loses packets: it is named, and healthy hosts are not refused.
 
-An earlier version of `tests/benchmarks/namespace_pairs.py` made the rows, in network namespaces on two cores (gloo over TCP); the
+A benchmark made the rows, in network namespaces on two cores (gloo over TCP); the
 recording has them without their evidence, and numbers to four digits.
 """
 
