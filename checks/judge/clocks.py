@@ -31,15 +31,8 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
     mute = [name for name, time in times.items() if time is None]
     if mute:
         said = f"{len(mute)} of {len(nodes)} reports have no timestamp, so their clocks were not compared: {mute[0]}"
-        yield Finding(
-            Level.WARN,
-            Cause.EVIDENCE,
-            "report",
-            CLUSTER,
-            said,
-            "",
-            "Use one version of Prelaunch on every node.",
-        )
+        remedy = "Use one version of Prelaunch on every node."
+        yield Finding(Level.WARN, Cause.EVIDENCE, "report", CLUSTER, said, "", remedy)
     known = {name: time for name, time in times.items() if time is not None}
     middle = median(known.values()) if known else 0.0
     far = {name for name, time in known.items() if abs(time - middle) > WARN_S}

@@ -115,9 +115,7 @@ def decide(
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
     """The verdict on something that is not a report: CANNOT TELL."""
     remedy = "Run the gate again. A truncated file means that its writer died or the disk was full."
-    finding = Finding(
-        Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
-    )
+    finding = _of_cluster("report", Cause.EVIDENCE, f"the report cannot be read: {reason}", remedy)
     digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     return conclude([finding], NOTHING, policy, 1, digests, None)
 
@@ -149,7 +147,7 @@ def conclude(
         checks = f"{coverage.checks.observed} of {coverage.checks.required} observations that are required"
         reason = f"the report has sound observations of {' and '.join(short) or checks}"
         remedy = "Run the gate again. If no check of the policy observes them, add one." if short else ""
-        findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, reason, "", remedy)]
+        findings = [*findings, _of_cluster("report", Cause.EVIDENCE, reason, remedy)]
     ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])
     bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
@@ -255,39 +253,28 @@ def _errored(rows: Rows) -> frozenset[str]:
 
 
 def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
+    kind, instance = declared.instance_type, facts.instances.get(declared.instance_type)
     if not facts.are_for(policy.instance_types, declared):
-        kind = declared.instance_type
-        said = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
-        yield Finding(
-            Level.FAIL,
-            Cause.EVIDENCE,
-            "policy",
-            CLUSTER,
-            said,
-            "",
-            "Choose a policy whose instance_types contain this type.",
+        message = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
+        yield _of_cluster(
+            "policy", Cause.EVIDENCE, message, "Choose a policy whose instance_types contain this type."
         )
-    instance = facts.instances.get(declared.instance_type)
     if instance is None:
-        said = f"unknown instance type {declared.instance_type!r}"
-        yield Finding(
-            Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", "Correct the declared instance type."
-        )
+        message = f"unknown instance type {kind!r}"
+        yield _of_cluster("facts", Cause.EVIDENCE, message, "Correct the declared instance type.")
     elif declared.machine is not None and instance.provenance != DECLARED:
-        said = f"{declared.instance_type} is a known instance type, and was described as if it were none"
+        message = f"{kind} is a known instance type, and was described as if it were none"
         remedy = "Leave [cluster.machine] out of the gate file, or choose a name of your own for the type."
-        yield Finding(Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", remedy)
+        yield _of_cluster("facts", Cause.EVIDENCE, message, remedy)
     elif declared.ranks_per_node < declared.gpus_per_node:
-        said = f"{declared.ranks_per_node} ranks are declared for {declared.gpus_per_node} GPUs: some GPUs would not be tested"
-        yield Finding(
-            Level.FAIL,
-            Cause.CONFIGURATION,
-            "facts",
-            CLUSTER,
-            said,
-            "",
-            "Set ranks_per_node to the number of GPUs (one rank per GPU).",
-        )
+        message = f"{declared.ranks_per_node} ranks are declared for {declared.gpus_per_node} GPUs: some GPUs would not be tested"
+        remedy = "Set ranks_per_node to the number of GPUs (one rank per GPU)."
+        yield _of_cluster("facts", Cause.CONFIGURATION, message, remedy)
     elif instance.gpus != declared.gpus_per_node:
-        said = f"{declared.gpus_per_node} GPUs per node are declared, but {declared.instance_type} has {instance.gpus}"
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, "facts", CLUSTER, said, "", "Correct gpus_per_node.")
+        message = f"{declared.gpus_per_node} GPUs per node are declared, but {kind} has {instance.gpus}"
+        yield _of_cluster("facts", Cause.CONFIGURATION, message, "Correct gpus_per_node.")
+
+
+def _of_cluster(check: str, cause: Cause, message: str, remedy: str) -> Finding:
+    """A FAIL of the cluster as a whole."""
+    return Finding(Level.FAIL, cause, check, CLUSTER, message, "", remedy)

@@ -32,7 +32,6 @@ from tasks.gate.outcome import (
     Ending,
     Outcome,
     cancelled_by,
-    end_mark,
     ending_json,
     first_line,
     keep_outcome,
@@ -42,7 +41,7 @@ from tasks.gate.outcome import (
 from tasks.gate.progress import LiveProgress, measured_text
 from tasks.launchers.base import LaunchError
 from tasks.orchestration.foreground import TIME_IS_UP
-from tasks.render.context import NO_CONTEXT, EndMark
+from tasks.render.context import NO_CONTEXT
 from tasks.reports.command_line import OutputError
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -196,21 +195,10 @@ def nothing_judged(
     return int(code)
 
 
-def _then(outcome: Outcome) -> str:
-    """What became of it: a decision to launch says nothing of the training."""
-    match end_mark(outcome.decision, outcome.ending):
-        case EndMark.TRAINING_FAILED:
-            return "; the training failed"
-        case EndMark.CANCELLED:
-            return "; then the gate was cancelled"
-        case _:
-            return ""
-
-
 def _after(outcome: Outcome) -> list[str]:
     """What comes below the verdict: the decision, the training, the report."""
     training, decision = outcome.training, outcome.decision
-    lines = [f"Decision: {decision.value.replace('_', ' ')}{_then(outcome)}"] if decision else []
+    lines = [f"Decision: {decision.value.replace('_', ' ')}"] if decision else []
     if outcome.judged and outcome.judged.reused:
         lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed again on every machine")
     if (answer := outcome.answer) is not None:

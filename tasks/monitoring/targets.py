@@ -20,13 +20,9 @@ from tasks.launchers.registry import launcher_for
 
 ADDRESS = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
 LOOPBACK = "127.0.0.1"
-# How the names of the nodes are found where the launcher learns them only from a job.
-HOW = {
-    "slurm": '--nodes "$(sinfo -h -N -o %N -p PARTITION | sort -u | paste -sd, -)", or a list such as ip-10-0-0-[1-4].',
-    "sagemaker": "a training job's machines exist only while it runs, so there is nothing to watch between gates. If they belong to a "
-    "cluster of yours, write --nodes NAME[=ADDRESS],...",
-}
-OTHER = "--nodes NAME[=ADDRESS],..."
+# Commas and blanks that are outside of brackets.
+BETWEEN = r"[,\s](?![^\[\]]*\])"
+NAME_THEM = '--nodes NAME[=ADDRESS],... or a list of Slurm\'s: --nodes "$(sinfo -h -N -o %N -p PARTITION | sort -u | paste -sd, -)".'
 
 
 class TargetsError(Exception):
@@ -94,7 +90,7 @@ def document(targets: Sequence[Target]) -> str:
 
 def _named(nodes: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for word in _words(nodes):
+    for word in filter(None, re.split(BETWEEN, nodes)):
         names, equals, address = word.partition("=")
         try:
             expanded = expand(names)
@@ -117,24 +113,12 @@ def _named(nodes: str) -> dict[str, str]:
     return found
 
 
-def _words(nodes: str) -> list[str]:
-    """Split at commas and blanks that are outside of brackets."""
-    words, inside = [""], False
-    for character in nodes:
-        inside = character == "[" or (inside and character != "]")
-        if not inside and (character == "," or character.isspace()):
-            words.append("")
-        else:
-            words[-1] += character
-    return [word for word in words if word]
-
-
 def _launchers_own(gate: Gate) -> dict[str, str]:
     cluster = gate.cluster
     if cluster.launcher != "local":
         raise TargetsError(
             f"the gate file does not say which nodes cluster {cluster.name} has, because {cluster.launcher} chooses them. Name them: "
-            f"{HOW.get(cluster.launcher, OTHER)}"
+            f"{NAME_THEM}"
         )
     try:
         names = launcher_for(cluster.launcher, cluster.options, Path()).node_names(cluster.declared.nodes)
