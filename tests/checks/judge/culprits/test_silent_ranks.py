@@ -24,6 +24,7 @@ RESET = (
     "it raised RuntimeError: [/__w/pytorch/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:36007: "
     "Connection reset by peer. This is typically caused by a remote worker hanging"
 )
+WAITED = f"waited for it in {REDUCE}"
 LOST = f"not run: the process group was lost in {REDUCE}"
 DEADLINE = "its deadline of 8 s passed"
 OOM = "it raised OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -105,26 +106,6 @@ def test_it_is_said_once() -> None:
     assert len([f for f in said if f.check == REDUCE]) == 1
 
 
-def test_a_rank_that_never_came_so_far_is_named_with_the_check_that_it_never_ended() -> None:
-    """It froze alone; the others met without it."""
-    report = broken(healthy(2, 2), GEMM, {0}, "not run: the process group could not be formed: wait timeout")
-    (finding,) = found(report)
-
-    assert (finding.check, finding.subject) == (GEMM, "node-0/rank-0")
-    assert finding.message == f"did not report; 3 other ranks waited for it in {REDUCE}"
-
-
-def test_ranks_that_the_runner_speaks_for_never_arrived() -> None:
-    """torchrun ended on that node before any rank began: the runner's word is no word of the rank."""
-    gone = {2: "not reached: the rank checks never began: torchrun ended with exit code 1"}
-    report = broken(healthy(2, 2), REDUCE, set(), {**dict.fromkeys((0, 1), TIMED_OUT), **gone, 3: gone[2]})
-    (finding,) = found(report)
-
-    assert (finding.subject, finding.message) == (
-        "node-1", f"none of the 2 ranks on node-1 reported; 2 other ranks waited for it in {REDUCE} ({gone[2]})",
-    )  # fmt: skip
-
-
 def test_a_node_that_is_lost_is_named_as_one() -> None:
     """Its report never came; the ranks of the others waited."""
     report = broken(node_taken(healthy(4, 2), "node-2"), REDUCE, set(), TIMED_OUT)
@@ -135,35 +116,62 @@ def test_a_node_that_is_lost_is_named_as_one() -> None:
     )  # fmt: skip
 
 
-def test_a_lost_node_is_known_by_what_its_peers_looked_for() -> None:
-    """Where the launcher knew no names."""
-    report = broken(node_taken(healthy(4, 2, named=False), "node-2"), REDUCE, set(), TIMED_OUT)
-
-    assert [finding.subject for finding in found(report)] == ["node-2"]
+NO_GROUP = "not run: the process group could not be formed: wait timeout"
+NOT_BEGUN = "not reached: the rank checks never began: torchrun ended with exit code 1"
+ALL = dict.fromkeys(range(8), TIMED_OUT)
 
 
-def test_a_rank_that_finished_its_part_is_no_suspect() -> None:
-    """It reported in time: not it, though it waited for nobody."""
-    report = broken(healthy(2, 4), REDUCE, {5}, dict.fromkeys((0, 1, 2, 3, 4, 6), TIMED_OUT))
-
-    assert [finding.subject for finding in found(report)] == ["node-1/rank-5"]
-    assert found(report)[0].message.endswith(f"6 other ranks waited for it in {REDUCE}")
-
-
-def test_several_of_one_node_are_one_finding() -> None:
-    """What befell two ranks at once befell their node."""
-    (finding,) = found(broken(healthy(2, 8), REDUCE, {8, 9, 12}))
-
-    assert (finding.subject, finding.message) == (
-        "node-1", f"ranks 8, 9, 12 on node-1 did not report; 13 other ranks waited for it in {REDUCE}",
-    )  # fmt: skip
-
-
-def test_two_nodes_of_eight_are_named_each() -> None:
-    """As many as max_unfit_fraction allows."""
-    report = broken(healthy(8, 2), REDUCE, {3, 14})
-
-    assert [finding.subject for finding in found(report)] == ["node-1/rank-3", "node-7/rank-14"]
+@pytest.mark.parametrize(
+    ("report", "suspects"),
+    [
+        # It froze alone, and the others met without it: named with the check that it never ended.
+        (broken(healthy(2, 2), GEMM, {0}, NO_GROUP), [(GEMM, "node-0/rank-0", f"did not report; 3 other ranks {WAITED}")]),
+        # The runner's word, where torchrun ended before any rank began, is no word of the rank.
+        (
+            broken(healthy(2, 2), REDUCE, set(), {0: TIMED_OUT, 1: TIMED_OUT, 2: NOT_BEGUN, 3: NOT_BEGUN}),
+            [(REDUCE, "node-1", f"none of the 2 ranks on node-1 reported; 2 other ranks {WAITED} ({NOT_BEGUN})")],
+        ),
+        # The launcher knew no names: what the peers looked for names the node.
+        (
+            broken(node_taken(healthy(4, 2, named=False), "node-2"), REDUCE, set()),
+            [(REDUCE, "node-2", f"left no report; 6 other ranks {WAITED}")],
+        ),
+        # Rank 7 reported in time: it is no suspect, though it waited for nobody.
+        (
+            broken(healthy(2, 4), REDUCE, {5}, dict.fromkeys((0, 1, 2, 3, 4, 6), TIMED_OUT)),
+            [(REDUCE, "node-1/rank-5", f"did not report; 6 other ranks {WAITED}")],
+        ),
+        # What befell three ranks at once befell their node.
+        (
+            broken(healthy(2, 8), REDUCE, {8, 9, 12}),
+            [(REDUCE, "node-1", f"ranks 8, 9, 12 on node-1 did not report; 13 other ranks {WAITED}")],
+        ),
+        # As many nodes as max_unfit_fraction allows.
+        (
+            broken(healthy(8, 2), REDUCE, {3, 14}),
+            [(REDUCE, f"node-{one}", f"did not report; 14 other ranks {WAITED}") for one in ("1/rank-3", "7/rank-14")],
+        ),
+        # Out of memory on one rank leaves all others waiting.
+        (
+            broken(healthy(2, 4), REDUCE, set(), {**ALL, 6: OOM}),
+            [(REDUCE, "node-1/rank-6", f"ended with an error of its own; 7 other ranks {WAITED}")],
+        ),
+        # gloo gives up before the check's own deadline: who is there after it was in no collective.
+        (
+            broken(healthy(2, 4), REDUCE, set(), {**ALL, 2: DEADLINE}),
+            [(REDUCE, "node-0/rank-2", f"was still busy at its deadline; 7 other ranks {WAITED}")],
+        ),
+        # What half of the ranks say is what they share.
+        (broken(healthy(4, 2), REDUCE, set(), {**ALL, **dict.fromkeys((1, 3, 5, 7), OOM)}), []),
+        # Nobody waits after the last check.
+        (broken(healthy(2, 4), DDP, {7}, {}), [(DDP, "node-1/rank-7", f"did not report in {DDP}")]),
+        (healthy(2, 2), []),
+        (healthy(1, 1), []),
+    ],
+)  # fmt: skip
+def test_who_is_suspected(report: Report, suspects: list[tuple[str, str, str]]) -> None:
+    """Of a silence, of an error of one's own, and of neither."""
+    assert suspects == [(one.check, one.subject, one.message) for one in found(report)]
 
 
 @pytest.mark.parametrize(
@@ -180,23 +188,6 @@ def test_too_many_are_no_ranks(nodes: int, ranks: int, gone: set[int]) -> None:
     )
 
 
-def test_one_that_broke_off_by_itself_is_named_where_all_reported() -> None:
-    """Out of memory on one rank leaves all others waiting."""
-    report = broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 6: OOM})
-    (finding,) = found(report)
-
-    assert (finding.subject, finding.message) == (
-        "node-1/rank-6", f"ended with an error of its own; 7 other ranks waited for it in {REDUCE}",
-    )  # fmt: skip
-
-
-def test_one_that_was_still_busy_is_named_where_the_others_had_given_up() -> None:
-    """gloo gives up before the check's own deadline: who is there after it was in no collective."""
-    report = broken(healthy(2, 4), REDUCE, set(), {**dict.fromkeys(range(8), TIMED_OUT), 2: DEADLINE})
-
-    assert [finding.subject for finding in found(report)] == ["node-0/rank-2"]
-
-
 @pytest.mark.parametrize("why", [TIMED_OUT, OOM, DEADLINE, "it returned a str, not a Measurement"])
 def test_where_all_say_the_same_nobody_is_named(why: str) -> None:
     """A bug, or a deadline that is too short; however many a policy would let be named."""
@@ -205,28 +196,12 @@ def test_where_all_say_the_same_nobody_is_named(why: str) -> None:
     assert judge(report, replace(POLICY, max_unfit_fraction=1.0)) == ()
 
 
-def test_half_of_the_ranks_that_break_off_are_no_suspects() -> None:
-    """All of them reported, and what they say is what they share."""
-    why = {number: OOM if number % 2 else TIMED_OUT for number in range(8)}
-
-    assert found(broken(healthy(4, 2), REDUCE, set(), why)) == []
-
-
 def test_of_an_optional_check_it_is_a_warning() -> None:
     """What is lost there can be no worse."""
     lines = {**POLICY.checks, REDUCE: CheckPolicy(required=False, min_ranks=2)}
     (one,) = judge(broken(healthy(2, 4), REDUCE, {5}), replace(POLICY, checks=lines))
 
     assert one.finding.level is Level.WARN
-
-
-def test_a_silence_that_stopped_nobody_is_said_too() -> None:
-    """The tournament goes on without a dead rank, and the last check has nobody who waits afterwards."""
-    report = broken(healthy(2, 4), DDP, {7}, {})
-
-    assert [finding.message for finding in found(report)] == [
-        f"did not report in {DDP}",
-    ]  # fmt: skip
 
 
 def test_the_check_that_went_on_without_it_is_the_one_it_never_ended() -> None:
@@ -255,12 +230,6 @@ def test_what_is_broken_comes_before_who_was_silent() -> None:
     unknown = [f for f in findings if f.cause is Cause.EVIDENCE]
     assert (unknown[0].subject, unknown[0].check) == ("node-3/rank-7", DDP)
     assert "report" in [f.check for f in unknown]
-
-
-def test_healthy_ranks_are_no_suspects() -> None:
-    """Nothing is said of a report in which nobody waited, nor where ranks were not to run."""
-    assert found(healthy(2, 2)) == []
-    assert found(healthy(1, 1)) == []
 
 
 def test_a_rank_that_was_silent_is_in_the_one_sentence() -> None:
