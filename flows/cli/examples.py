@@ -6,15 +6,12 @@ import argparse
 import os
 import shutil
 import stat
-from collections.abc import Collection
 from pathlib import Path
 
-from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from flows.cli.options import add_format
 from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.reports.command_line import OutputError
-from tasks.reports.read import InputError
 
 SHIPPED = Path(__file__).parents[2] / "deployments"
 # An image is built from a checkout. The last two hold passwords where a checkout itself is a server.
@@ -25,29 +22,22 @@ LEFT_OUT = (
     "server/.env",
     "server/worker.env",
 )
-# What the files of a part name by relative paths.
-OF_GATES = ("examples", "policies", "schemas")
-NEEDS = {"gates": OF_GATES, "github": ("ci", "gates", *OF_GATES), "policies": ("schemas",)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """DIR --only PART[,PART] --format text|json."""
+    """DIR --format text|json."""
     parser.description = (
         "Copies the files that you edit, and prints their paths. A file that is there already stays as it is."
     )
     parser.add_argument(
         "folder", type=Path, metavar="DIR", help="the folder to write to, such as deployments"
     )
-    parser.add_argument(
-        "--only", metavar="PART[,PART]", default="",
-        help=f"copy only these parts, and what they name: {', '.join(parts())}",
-    )  # fmt: skip
     add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy the files and print their paths; exit code 2 if one cannot be written."""
-    targets = {arguments.folder / name: SHIPPED / name for name in examples(_chosen(arguments.only))}
+    targets = {arguments.folder / name: SHIPPED / name for name in examples()}
     new = [target for target in targets if not os.path.lexists(target)]
     for target in new:
         _copy(targets[target], target)
@@ -60,30 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.GO)
 
 
-def parts() -> tuple[str, ...]:
-    """The names that --only takes: the folders of SHIPPED, and the files that lie in none."""
-    return tuple(sorted({path.parts[0] for path in examples()}))
-
-
-def _chosen(only: str) -> frozenset[str]:
-    """The parts of a list with commas, and those that they need; all for "". Raises InputError."""
-    names = [name.strip() for name in only.split(",") if name.strip()]
-    for name in names:
-        if name not in parts():
-            message = f"there is no part {name!r:.80}. The parts are: {', '.join(parts())}"
-            raise InputError("--only", message, nearest=nearest(name, parts()))
-    return frozenset(each for name in names or parts() for each in (name, *NEEDS.get(name, ())))
-
-
-def examples(chosen: Collection[str] | None = None) -> tuple[Path, ...]:
-    """The files that are copied, relative to SHIPPED; of the chosen parts, or of all."""
+def examples() -> tuple[Path, ...]:
+    """The files that are copied, relative to SHIPPED."""
     files = (path.relative_to(SHIPPED) for path in sorted(SHIPPED.rglob("*")) if path.is_file())
     return tuple(
-        path
-        for path in files
-        if path.as_posix() not in LEFT_OUT
-        and "__pycache__" not in path.parts
-        and (chosen is None or path.parts[0] in chosen)
+        path for path in files if path.as_posix() not in LEFT_OUT and "__pycache__" not in path.parts
     )
 
 

@@ -1,28 +1,61 @@
 """The metrics of a store: made at the scrape, and never kept.
 
 A store that cannot be read completely has one sample, prelaunch_store_readable 0, and no other: what is not known now is not served.
+Only the names of nodes are remembered between scrapes, by the id of their gate, whose nodes never change.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+from checks.judge.clocks import seconds_of
 from checks.model import Answer
 from checks.runner.deadline import limited
+from checks.value_types import DecodeError
 from checks.watch import families
 from checks.watch.families import Row, text_of
-from tasks.monitoring.gate_history import ClusterHistory, NodeNames, histories
+from tasks.store import node_rows
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.history import listed
 from tasks.store.index import Index
+from tasks.store.node_rows import Standing
+from tasks.store.records import Record, stamped_at
 from tasks.text.inert import one_line
 
 # Below Prometheus' own limit of 10 to 15 s, so that a slow store is a sample and no scrape that failed.
 SCRAPE_S = 8.0
 MOST_SERIES = 20_000
+# Per cluster: the last gate of each gate file declares nodes, and the last so many GOs prove them.
+PROOFS = 10
+REMEMBERED = 2000
+
+
+@dataclass
+class NodeNames:
+    """The nodes of gates by their ids: those that a gate declared or named, and those of which it had evidence."""
+
+    store: Store
+    _known: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
+
+    def of(self, record: Record) -> tuple[list[str], list[str]] | None:
+        """The nodes of a gate; None if they are not kept, or another version kept them. Raises StoreError."""
+        gate_id = record.reused or record.gate_id
+        if gate_id not in self._known:
+            try:
+                rows = node_rows.read(self.store, gate_id)
+            except DecodeError:
+                rows = None
+            if rows is None:
+                return None
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
+            self._known[gate_id] = [row.node for row in rows.nodes], measured
+        return self._known[gate_id]
 
 
 class StoreCollector:
@@ -89,25 +122,58 @@ class StoreCollector:
             )
         if not found.records:  # also a folder whose mount is gone
             raise StoreError("there is no gate in it. Look at its address, and whether its mount is there")
-        made = tuple(histories(found, self._names))
+        clusters: dict[str, list[Record]] = {}
+        for record in found.records:  # oldest first
+            clusters.setdefault(record.cluster, []).append(record)
+        made = [_of_cluster(name, records, self._names) for name, records in sorted(clusters.items())]
         # In the order of what is missed most: if something is left out, it is the nodes of the last clusters.
-        rows = [row for part in (_of_gates, _of_nodes) for history in made for row in part(history)]
-        return rows, sum(history.unread for history in made)
+        rows = [row for gates, _, _ in made for row in gates]
+        rows += [row for _, nodes, _ in made for row in nodes]
+        return rows, sum(unread for _, _, unread in made)
 
 
-def _of_gates(history: ClusterHistory) -> Iterator[Row]:
-    cluster = history.cluster
-    yield families.GATE_END, (cluster,), history.measured_at
-    yield families.CONDEMNED, (cluster,), float(len(history.last.condemned))
+def _of_cluster(
+    cluster: str, records: Sequence[Record], names: NodeNames
+) -> tuple[list[Row], list[Row], int]:
+    """The rows about the cluster's gates, those about its nodes, and the number of nodes of which nothing is kept, or which another
+    version kept. Raises StoreError.
+    """
+    last = records[-1]
+    declaring = {record.gate: record for record in records}.values()
+    proofs = [record for record in records if record.answer is Answer.GO][-PROOFS:]
+    found = {record.gate_id: (record, names.of(record)) for record in (*proofs, *declaring)}
+    known = {gate_id: nodes for gate_id, (_, nodes) in found.items() if nodes is not None}
+    proven: dict[str, float] = {}
+    for record in proofs:
+        for name in known[record.gate_id][1] if record.gate_id in known else ():
+            proven[name] = max(_measured_at(record), proven.get(name, 0.0))
+    gates: list[Row] = [
+        (families.GATE_END, (cluster,), _measured_at(last)),
+        (families.CONDEMNED, (cluster,), float(len(last.condemned))),
+    ]
     for answer in Answer:
-        yield families.GATES, (cluster, answer.value), float(history.answers[answer])
-        yield families.GATE_ANSWER, (cluster, answer.value), float(history.last.answer is answer)
-    for stage, seconds in history.stages.items():
-        yield families.STAGE_DURATION, (cluster, stage), seconds
+        count = sum(record.answer is answer for record in records)
+        gates.append((families.GATES, (cluster, answer.value), float(count)))
+        gates.append((families.GATE_ANSWER, (cluster, answer.value), float(last.answer is answer)))
+    gates += [
+        (families.STAGE_DURATION, (cluster, stage), seconds) for stage, seconds in _stages(last).items()
+    ]
+    declared = {name for one in declaring if one.gate_id in known for name in known[one.gate_id][0]}
+    nodes: list[Row] = [(families.DECLARED_NODE, (cluster, node), 1.0) for node in sorted(declared)]
+    nodes += [(families.PROVEN, (cluster, node), at) for node, at in sorted(proven.items())]
+    return gates, nodes, sum(record.nodes for record, nodes in found.values() if nodes is None)
 
 
-def _of_nodes(history: ClusterHistory) -> Iterator[Row]:
-    for node in history.declared:
-        yield families.DECLARED_NODE, (history.cluster, node), 1.0
-    for node, at in sorted(history.proven.items()):
-        yield families.PROVEN, (history.cluster, node), at
+def _measured_at(record: Record) -> float:
+    """By the nodes' clock, and never after the gate itself judged: a clock that is ahead would hide that no gate ran since."""
+    judged = seconds_of(record.judged_at) or 0.0
+    return min(seconds_of(record.measured_at) or judged, judged)
+
+
+def _stages(record: Record) -> dict[str, float]:
+    """Until the last node had measured (start of the machines included), and until the gate had judged; none for a PASS used again."""
+    began, judged = stamped_at(record.gate_id), seconds_of(record.judged_at)
+    if began is None or judged is None or record.reused:
+        return {}
+    measured = _measured_at(record)
+    return {"measure": max(0.0, measured - began), "judge": max(0.0, judged - measured)}

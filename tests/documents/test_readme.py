@@ -24,7 +24,8 @@ BLOCKS = [
     for page in PAGES
     for block in re.findall(r"```bash\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 ]
-COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.strip()]
+# What two pages tell runs once.
+COMMANDS = list(dict.fromkeys(line for block in BLOCKS for line in block.splitlines() if line.strip()))
 # `make test` runs this test; `make gate` is the third command after an install, and takes long itself.
 MAKE = ("make gate", "make test")
 # The README shows the beginning of this page: what a refused gate prints.

@@ -71,29 +71,13 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.Captur
     link = tmp_path / "policies" / "neuron.toml"
     link.symlink_to(tmp_path / "elsewhere")
 
-    assert 0 == main(["examples", str(tmp_path), "--only", "policies"])
+    assert 0 == main(["examples", str(tmp_path)])
     said = capfd.readouterr()
     assert "mine" == mine.read_text() and str(mine) not in said.out and not link.exists()
     assert str(tmp_path / "policies" / "local.toml") in said.out
     assert "prelaunch: 2 of the files were there already, and stay as they are\n" == said.err
-    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--format", "json"])
+    assert 0 == main(["examples", str(tmp_path), "--format", "json"])
     assert {"written": []} == json.loads(capfd.readouterr().out)
-
-
-def test_only_the_parts_that_are_named_are_copied(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With what their files name by relative paths: a workflow needs scripts and gate files, a gate file its policy and training."""
-    assert 0 == main(["examples", str(tmp_path / "a"), "--only", "github,slack.toml"])
-    assert {"ci", "examples", "gates", "github", "policies", "schemas", "slack.toml"} == set(
-        os.listdir(tmp_path / "a")
-    )
-    assert 0 == main(["examples", str(tmp_path / "b"), "--only", "gates"])
-    assert 0 == main(["plan", str(tmp_path / "b" / "gates" / "local.toml"), "--offline", "--format", "shell"])
-    assert {"examples", "gates", "policies", "schemas"} == set(os.listdir(tmp_path / "b"))
-    capfd.readouterr()
-
-    assert 2 == main(["examples", str(tmp_path / "c"), "--only", "polices"])
-    assert "The parts are: ci, examples, gates, " in (said := capfd.readouterr().err)
-    assert "Did you mean 'policies'?" in said and not (tmp_path / "c").exists()
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,8 +103,8 @@ def test_passwords_of_a_server_in_a_checkout_are_not_copied(
 
 
 def test_the_workflow_of_github_finds_all_that_it_names(tmp_path: Path) -> None:
-    """`--only github` is complete, and its times leave the gate to end by itself."""
-    assert 0 == main(["examples", str(tmp_path / "deployments"), "--only", "github"])
+    """The copy is complete, and its times leave the gate to end by itself."""
+    assert 0 == main(["examples", str(tmp_path / "deployments")])
     text = (tmp_path / "deployments/github/gate-then-train.yml").read_text()
     named = set(re.findall(r"(?<!\w)(?:(?<=\./)|(?<!/))deployments/[\w./-]+", text))
     gates = [

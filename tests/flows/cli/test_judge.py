@@ -15,7 +15,6 @@ from checks.documents.report import dump, dump_plain, load, plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Report
-from flows.cli.output import rejection
 from tasks.render.findings import verdict_json
 from tasks.reports.read import exit_code, worst_code
 from tests.flows.cli.conftest import Run
@@ -284,9 +283,3 @@ def test_a_question_is_not_a_go() -> None:
     asked = verdict_of(report, replace(POLICY, on_warn=type(POLICY.on_warn)("ask")))
 
     assert (1, "ask") == (exit_code(asked), verdict_json(asked)["answer"])
-
-
-def test_a_rejection_has_every_key() -> None:
-    """Null where they do not apply."""
-    error = {"kind": "request", "file": None, "path": None, "line": None, "message": "m", "nearest": None}
-    assert {"error": error} == rejection(None, "", "m")
