@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from flows.cli.output import (
     report_failure,
     require_writable,
     text_of,
+    wants_colour,
     write_files,
     write_stderr,
     write_stdout,
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     keep = partial(_keep, arguments.out)
     try:
         report, verdict = check_node(
-            declared, profile, policy, write_stderr, _colour(), keep, tuple(arguments.option)
+            declared, profile, policy, write_stderr, wants_colour(sys.stderr), keep, tuple(arguments.option)
         )
     except (JournalError, PlaceError) as error:
         return report_failure(arguments.format, str(error), Exit.CANNOT_TELL)
@@ -103,8 +103,3 @@ def _keep(out: Path | None, data: bytes) -> None:
             write_file(out, data.decode())
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
-
-
-def _colour() -> bool:
-    """Whether stderr is a terminal that wants colour (https://no-color.org)."""
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from checks.exit_codes import Exit, RejectionKind
 from checks.model import Level, Report, Verdict
@@ -280,5 +280,10 @@ def stdout_width() -> int:
 
 
 def stdout_colour() -> bool:
-    """Whether stdout is a terminal that wants colour (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether stdout is a terminal that wants colour."""
+    return wants_colour(sys.stdout)
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether it is a terminal that wants colour (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -255,14 +255,6 @@ def test_replay_of_nothing_that_the_policy_is_for_is_3(run: Run, store: FolderSt
     assert "3 reports: nothing was compared" in out and "none would change" not in out
 
 
-def test_replay_names_what_is_wrong_with_a_policy(run: Run, store: FolderStore, tmp_path: Path) -> None:
-    """Before anything is judged."""
-    wrong = json.loads(dump_plain(POLICY)) | {"instance_typs": []}
-    code, _, err = run("replay", store.root, "--policy", policy_file(tmp_path, wrong))
-
-    assert (2, True) == (code, "Did you mean 'instance_types'?" in err)
-
-
 def test_hostile_words_do_not_reach_the_terminal(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """A report's text is a machine's, or an attacker's."""
     key = report_key(gate_id(0))
