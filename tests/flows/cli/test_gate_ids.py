@@ -10,6 +10,7 @@ import pytest
 
 from checks.documents.report import dump_plain
 from flows.cli.main import main
+from tasks.reports import store_argument
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
