@@ -44,7 +44,7 @@ Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
 
 @dataclass(frozen=True)
 class ReportFile:
-    """The content of MERGED_FILE."""
+    """The content of `health_check_metrics.json`."""
 
     schema_version: Version
     gate_id: str

@@ -40,7 +40,7 @@ from tasks.gate.session import take_lease
 from tasks.gate_file.placeholders import require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, Wait
-from tasks.launchers.base import LaunchError
+from tasks.launchers.base import LaunchError, LaunchRejected, Plan, PreflightResult
 from tasks.orchestration.foreground import (
     Foreground,
     Interrupted,
@@ -96,10 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
         setting = open_gate_context(request)
         require_writable(arguments)
         write_unjudged(arguments, setting.gate.name, UNENDED)
-        plans_of(setting, request.advanced.ask_minutes)
+        plans = plans_of(setting, request.advanced.ask_minutes)
         require_own_values(setting.gate, setting.file, os.environ)
         setting.store.probe()
         warn_of_time(setting, minutes)
+        _require_local_nodes(setting, plans)
         left_s = None if minutes is None else minutes * 60 - (time.monotonic() - began)
         hold_signals(left_s)  # a lock that is taken and not yet known here could not be released
         held = take_lease(setting, request.launch, on_expired=_close, run_over=run_is_final)
@@ -125,6 +126,16 @@ def warn_of_time(setting: GateContext, limit: float | None) -> None:
             f"prelaunch: capacity_wait_minutes is {waits:g}, and the time limit is {limit:g} minutes: without machines "
             "the gate ends with 3 (its time was up) and not with 5. Raise the time limit (timeout-minutes), or lower the other"
         )
+
+
+def _require_local_nodes(setting: GateContext, plans: tuple[Plan, ...]) -> None:
+    """Require what nodes on this machine need, such as PyTorch, before a server is started for nothing. Raises LaunchRejected."""
+    if setting.gate.cluster.launcher != "local":
+        return
+    lines = setting.launcher.preflight(plans)
+    wrong = [line.text.rstrip(".") for line in lines if line.result is PreflightResult.WRONG and not line.key]
+    if wrong:
+        raise LaunchRejected(f"nothing was started: {'; '.join(wrong)}.")
 
 
 def _close(setting: GateContext, lease: Lease, why: str = "") -> None:

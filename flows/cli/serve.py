@@ -56,12 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal ends it; returns 130 or 143 then, and 2 if it could not begin."""
-    if arguments.gates is not None:
-        os.environ[VARIABLE] = str(arguments.gates.expanduser().absolute())
-    if said := _wrong(arguments):
+    gates = {} if arguments.gates is None else {VARIABLE: str(arguments.gates.expanduser().absolute())}
+    if said := _wrong(folder_of({**os.environ, **gates}), arguments.limit):
         write_stderr(f"prelaunch: {said}")
         return int(Exit.REJECTED)
-    os.environ.update({key: value for key, value in TOLD.items() if key not in os.environ})
+    os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
     try:
         Foreground(lambda: _serve(arguments.limit)).run()
     except Interrupted as error:
@@ -80,13 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.GO)
 
 
-def _wrong(arguments: argparse.Namespace) -> str:
+def _wrong(folder: Path | None, limit: int) -> str:
     """Why nothing can be served, with the remedy; "" if it can."""
-    folder = folder_of(os.environ)
     if not names_in(folder):
         return f"there is no gate file in {folder or 'no folder'}: name the folder of gate files with --gates DIR"
-    if arguments.limit < 1:
-        return f"--limit {arguments.limit}: at least one run at a time"
+    if limit < 1:
+        return f"--limit {limit}: at least one run at a time"
     return client_fault() if _url() else NO_SERVER
 
 

@@ -32,3 +32,18 @@ def test_what_ran_is_added_up() -> None:
 def test_a_session_without_the_corpus_says_nothing() -> None:
     """Nor one whose cases crashed before they had a verdict."""
     assert "" == counted([report()])
+
+
+def test_what_passed_wrongly_is_not_refused() -> None:
+    """And a healthy case that was refused has not passed."""
+    ran = [
+        report(("corpus", ["a.b", "healthy", "FAIL"])),
+        report(("corpus", ["a.b", "faulty", "PASS"])),
+        report(("mutations", [10, 2, 0])),
+    ]
+
+    assert (
+        "fault corpus: 1 checks, 2 cases: 0 healthy passed, 0 faulty and 0 unmeasurable refused, "
+        "1 passed wrongly; 10 mutated recordings: 8 refused, "
+        "0 passed that lost nothing but lines without evidence, 2 passed wrongly"
+    ) == counted(ran)

@@ -148,3 +148,15 @@ def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(tmp_path: Path, 
 
     assert engine.jobs and engine.idle
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
+    """It waits for longer than a job may: it is ended, and its pool released."""
+    status = JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {})
+    engine.matches, engine.train_endings, engine.start_s = False, [status] * 3, 0.3
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
+    assert ("NoCapacity", True) == (state.name, engine.idle)
+    assert status.detail in outcome.reason

@@ -210,3 +210,13 @@ def test_a_pool_of_other_machines_is_checked_again_in_place(
     ended = pooled(tmp_path, tokens, changed)
 
     assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
+
+
+def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
+    """A host that was rebooted since is not the host that passed."""
+    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
+    ended = run(
+        World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed(boot_id="another")}
+    )
+
+    assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))

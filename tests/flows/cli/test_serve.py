@@ -101,9 +101,11 @@ def test_what_runs_is_cancelled_with_its_jobs(
 def test_what_cannot_be_served_is_refused_with_the_remedy(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, gates: str, said: str
 ) -> None:
-    """Before Prefect is asked: exit code 2."""
+    """Before Prefect is asked: exit code 2. What this process starts later gets no folder of a command that was refused."""
     monkeypatch.setenv("PREFECT_API_URL", url)
+    before = dict(os.environ)
     ended = run("serve", "--gates", gates)
 
     assert (2, "") == (ended.code, ended.out)
     assert said in ended.err and ("--gates" in ended.err or "PREFECT_API_URL=" in ended.err)
+    assert before == dict(os.environ)
