@@ -46,7 +46,6 @@ POLL_S, RETRY_S = 0.05, 0.3
 GONE_AFTER = 5
 # `agent HOST WORDS...`: as ssh, it ends with the exit code of the command that the words are. mpirun is its parent.
 AGENT = """\
-#!/bin/sh
 cd '{folder}' && host=$1 && shift || exit 1
 printf '%s' "$*" > ".$host" && mv ".$host" "$host.command"
 until [ -e "$host.code" ]; do
@@ -173,7 +172,7 @@ def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
             responder.listen(place.me.address, place.me.probe_port)
         find_program("mpirun")
         _meet(place, responder, stop)
-        argv = mpirun(place, words, _write_agent(folder) if place.workers else None)
+        argv = mpirun(place, words, _write_agent(folder))
         stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(place))
         if stop.at:
             stop.child.terminate()
@@ -207,7 +206,6 @@ def _meet(place: Place, responder: Responder, stop: Stop) -> None:
 def _write_agent(folder: Path) -> Path:
     path = folder / "agent"
     path.write_text(AGENT.format(folder=folder))
-    path.chmod(0o700)
     return path
 
 
@@ -274,7 +272,7 @@ def _tell(place: Place, key: str, value: str, stop: Stop) -> None:
     raise MpiError(f"{place.first.name} does not answer{reason}")
 
 
-def mpirun(place: Place, words: Sequence[str], agent: Path | None) -> tuple[str, ...]:
+def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
     """The argv. Workers go by their names in the roster, this host by the one that mpirun knows it by."""
     per = place.ranks_per_node
     names = (os.uname().nodename, *(worker.name for worker in place.workers))
@@ -284,9 +282,16 @@ def mpirun(place: Place, words: Sequence[str], agent: Path | None) -> tuple[str,
         # take the number of its processes per node from the step (seen with Open MPI 4.1).
         "plm": "^slurm",
         "ras": "^slurm",
+        # Also on one host: without it mpirun looks for ssh, and ends where there is none (seen with Open MPI 4.1). The folder of
+        # temporary files may be mounted noexec.
+        "plm_rsh_agent": f"sh {agent}",
         # Only the first host hands commands on: the workers start nothing on each other.
-        **({"plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1"} if agent else {}),
-        **({"oob_tcp_if_include": interface, "btl_tcp_if_include": interface} if interface and agent else {}),
+        "plm_rsh_no_tree_spawn": "1",
+        **(
+            {"oob_tcp_if_include": interface, "btl_tcp_if_include": interface}
+            if interface and place.workers
+            else {}
+        ),
     }
     return (
         shutil.which("mpirun") or "mpirun",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,10 +77,18 @@ def hosts(
             print(f"--- host {index}: {process.returncode}\n{(folder / f'log-{index}').read_text()}")
 
 
+def without_ssh(folder: Path) -> dict[int, str]:
+    """A PATH for two hosts on which there is Open MPI and a shell, and no ssh: mpirun looks for one, even on one host."""
+    (bin_folder := folder / "programs").mkdir()
+    for name in ("mpirun", "orted", "sh", "cat", "mv", "sleep"):
+        (bin_folder / name).symlink_to(shutil.which(name) or name)
+    return dict.fromkeys((0, 1), str(bin_folder))
+
+
 @real
 def test_ranks_run_on_every_host_with_its_own_environment(tmp_path: Path) -> None:
     """In the roster's order; what differs between hosts is not the first one's everywhere."""
-    with hosts(tmp_path, roster(), (sys.executable, "-c", SAY)) as started:
+    with hosts(tmp_path, roster(), (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
         codes = [process.wait(60) for process in started]
     said = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("?.json"))]
 
@@ -110,7 +119,7 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
 @real
 def test_one_host_needs_no_key(tmp_path: Path) -> None:
     """Nothing listens."""
-    with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY)) as started:
+    with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
         codes = [process.wait(60) for process in started]
 
     assert ([0], 2) == (codes, len(list(tmp_path.glob("?.json"))))
@@ -203,7 +212,7 @@ def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.Monkey
         "/opt/bin/mpirun", "--allow-run-as-root",
         "--host", f"{os.uname().nodename}:8,algo-2:8", "-np", "16", "--bind-to", "none",
         "--mca", "plm", "^slurm", "--mca", "ras", "^slurm",
-        "--mca", "plm_rsh_agent", "/k/agent", "--mca", "plm_rsh_no_tree_spawn", "1",
+        "--mca", "plm_rsh_agent", "sh /k/agent", "--mca", "plm_rsh_no_tree_spawn", "1",
         "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
         "python3", "train.py",
     ) == mpirun(place, ("python3", "train.py"), Path("/k/agent"))  # fmt: skip
