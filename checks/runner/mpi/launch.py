@@ -210,12 +210,16 @@ def _write_agent(folder: Path) -> Path:
 
 
 def _pass_on(responder: Responder, folder: Path, worker: str) -> None:
-    """Gives the worker the command that mpirun has for it, and mpirun the exit code of that."""
-    with suppress(FileNotFoundError):
-        responder.put(f"start/{worker}", (folder / f"{worker}.command").read_text())
-    code, path = responder.get(f"code/{worker}", 0.0), folder / f"{worker}.code"
-    if code is not None and code.isdigit() and not path.exists():
-        write_whole(path, code.encode())
+    """Gives the worker the command that mpirun has for it, and mpirun the exit code of that.
+
+    mpirun may know a host by the first part of its name alone (orte_keep_fqdn_hostnames).
+    """
+    for host in {worker, worker.partition(".")[0]}:
+        with suppress(FileNotFoundError):
+            responder.put(f"start/{worker}", (folder / f"{host}.command").read_text())
+        code, path = responder.get(f"code/{worker}", 0.0), folder / f"{host}.code"
+        if code is not None and code.isdigit() and not path.exists():
+            write_whole(path, code.encode())
 
 
 def serve(place: Place, stop: Stop) -> int:

@@ -31,9 +31,9 @@ open(os.path.join(os.environ["SAID"], f"{own['rank']}.json"), "w").write(json.du
 """
 
 
-def roster(nodes: int = 2) -> Roster:
+def roster(nodes: int = 2, domain: str = "") -> Roster:
     """Hosts on addresses of their own, behind loopback."""
-    members = (Member(f"node-{index}", f"127.0.0.{index + 1}", free_port()) for index in range(nodes))
+    members = (Member(f"node-{index}{domain}", f"127.0.0.{index + 1}", free_port()) for index in range(nodes))
     return Roster(tuple(members), free_port(), "lo")
 
 
@@ -87,13 +87,16 @@ def without_ssh(folder: Path) -> dict[int, str]:
 
 @real
 def test_ranks_run_on_every_host_with_its_own_environment(tmp_path: Path) -> None:
-    """In the roster's order; what differs between hosts is not the first one's everywhere."""
-    with hosts(tmp_path, roster(), (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
+    """In the roster's order, with names of which mpirun knows the first part alone; what differs between hosts is not the first one's
+    everywhere.
+    """
+    cluster = roster(domain=".gpu.test")
+    with hosts(tmp_path, cluster, (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
         codes = [process.wait(60) for process in started]
     said = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("?.json"))]
 
     assert [0, 0] == codes
-    assert ["node-0", "node-0", "node-1", "node-1"] == [one["node"] for one in said]
+    assert [member.name for member in cluster.members for _ in range(2)] == [one["node"] for one in said]
     assert {("4", f"of {one['node']}, 'quoted' and \"all\"\n") for one in said} == {
         (one["size"], one["own"]) for one in said
     }
