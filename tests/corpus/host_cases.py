@@ -39,8 +39,12 @@ def mounted(lines: str | None, real: bool = False) -> Observe:
             patch.setattr(mounts, "MOUNTINFO", path)
             if not real:
                 patch.setattr(mounts, "ASKER", (sys.executable, "-I", "-S", "-c", FAKE_ASKER))
-            made = context(mounts.responsive, tmp_path, options={"deadline_s": 5.0 if real else 1.0})
-            return observed(mounts.responsive, made)
+            # A busy machine takes seconds to start a process: only what hangs has a short time.
+            ask = mounts.ask
+            patch.setattr(
+                mounts, "ask", lambda point, deadline_s: ask(point, 1.0 if "hung" in point else 50.0)
+            )
+            return observed(mounts.responsive, context(mounts.responsive, tmp_path))
 
     return observe
 

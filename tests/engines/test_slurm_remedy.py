@@ -75,12 +75,20 @@ echo "$(date "$form") $(hostname) kernel: Linux version 6.1 (a fake reboot)" >>{
             file.write(f"{when} {node} kernel: {message}\n")
 
 
+def other_clock() -> str:
+    """Why the ring of this kernel proves nothing here: in a time namespace (`make anywhere`) its lines are of another clock."""
+    offsets = Path("/proc/self/timens_offsets")
+    lines = offsets.read_text().splitlines() if offsets.exists() else []
+    moved = any(int(number) for line in lines for number in line.split()[1:])
+    return "a time namespace: the lines of the kernel's ring have the clock of the machine" if moved else ""
+
+
 @pytest.fixture
 def slurm(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LoggingCluster]:
     """Four nodes that can be rebooted, with logs of their own."""
-    if why := unavailable():
+    if why := unavailable() or other_clock():
         pytest.skip(why)
     monkeypatch.setattr(few_checks, "NAMES", (*few_checks.NAMES, "kernel.xid"))
     with running_cluster(LoggingCluster, tmp_path_factory.mktemp("slurm"), 4) as cluster:
