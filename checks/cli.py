@@ -286,7 +286,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")
         gate.write_failure(node_context, token, arguments.out, answer)
-        if not arguments.observe:
+        if not (arguments.observe and command):
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
         answer = gate.LaunchPermit(None)

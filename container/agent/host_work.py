@@ -123,7 +123,7 @@ def _after_gate(code: int, folder: Path, node: str, verb: Verb) -> Ended:
     """The command's own exit code, or the gate's if no command started."""
     if (folder / "started" / node).exists():
         return Ended(code, f"the command ended with exit code {code}" if code else "")
-    if verb is Verb.CHECK and code == Exit.GO:
+    if verb is Verb.CHECK and code == Exit.GO and (folder / "verdicts" / f"{node}.json").exists():
         return Ended(Exit.GO, "")
     try:
         said = (folder / "failure" / node).read_text(errors="replace").strip()
@@ -131,6 +131,5 @@ def _after_gate(code: int, folder: Path, node: str, verb: Verb) -> Ended:
         said = f"cannot_tell: the checks ended with exit code {code} and left no reason"
         if verb is Verb.CHECK and code != Exit.REJECTED:
             code = Exit.CANNOT_TELL
-    if verb is Verb.CHECK:
-        return Ended(code, said)
-    return Ended(code or Exit.CANNOT_TELL, f"the command was not started: {said}")
+    code = code or Exit.CANNOT_TELL
+    return Ended(code, said) if verb is Verb.CHECK else Ended(code, f"the command was not started: {said}")

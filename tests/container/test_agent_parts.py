@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from container.agent import settings
+from checks.exit_codes import Exit
+from container.agent import host_work, settings
 from container.agent.files import s3
 from container.agent.files.mirror import Mirror
 from container.agent.hosts import address
 from container.agent.sagemaker import ResourceError, parse_resources
-from container.agent.settings import SettingsError
+from container.agent.settings import SettingsError, Verb
 
 
 def resources(**changed: object) -> str:
@@ -156,3 +157,13 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root)
 
     assert "137\n" == done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("has_verdict", "code"), [(True, Exit.GO), (False, Exit.CANNOT_TELL)])
+def test_an_exit_code_without_a_verdict_is_no_go(tmp_path: Path, has_verdict: bool, code: Exit) -> None:
+    """Whatever ended with 0 in place of the checks has measured nothing."""
+    if has_verdict:
+        (tmp_path / "verdicts").mkdir()
+        (tmp_path / "verdicts" / "node-0.json").write_text("{}")
+
+    assert code == host_work._after_gate(0, tmp_path, "node-0", Verb.CHECK).code

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from checks import bundle as bundles
+from checks import cli
 from checks.bundle import Pass, PassedNode
 from checks.documents.answer import AnswerWord, GateAnswer
 from checks.documents.report import MERGED_FILE, digest
@@ -375,3 +376,16 @@ def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.Mon
     if ours:
         assert b"a key" == os.read(int(argv[2]), 100)
         os.close(int(argv[2]))
+
+
+@pytest.mark.parametrize("observe", [(), ("--observe",)])
+def test_checks_alone_end_with_the_code_of_their_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observe: tuple[str, ...]
+) -> None:
+    """Observe mode lets a command start; where there is none, nothing turns a refusal into a go."""
+    monkeypatch.setattr(cli, "_node_context", lambda arguments: SimpleNamespace(node="node-0"))
+    monkeypatch.setattr(gate, "gate", lambda *arguments: Refusal(Exit.NO_GO, "no_go: node-1"))
+
+    code = cli.main(["gate", "--bundle", "b.json", "--out", str(tmp_path), *observe])
+
+    assert Exit.NO_GO == code
