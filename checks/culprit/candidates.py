@@ -1,133 +1,117 @@
 """The parts that may be to blame, and the tests in which each of them takes part. Pure.
 
-A candidate is an integer, so that counts are lists: `kind`, `way` and `subject` say which part it is. There are too many links to
-list: `checks.culprit.links` makes them from bad tests.
+A candidate is an integer, so that counts are lists: `whos` says which part it is. There are too many links to list:
+`checks.culprit.links` makes them from bad tests.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from checks.culprit.matrix import Direction, Kind, Matrix, Span
+from checks.culprit.matrix import Direction, Kind, Matrix, Part, Span
+
+BOTH, OUT, IN = Direction.BOTH, Direction.OUT, Direction.IN
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A part that may be to blame. `at` is the index of its node or part; for rails and switches, that of its name in `Candidates`."""
+class Candidate(NamedTuple):
+    """A part that may be to blame, with its name for people."""
 
     kind: Kind
+    subject: str
     way: Direction
-    at: int
 
 
-@dataclass
 class Candidates:
     """All candidates of a matrix that are not links, and their tests."""
 
-    matrix: Matrix
-    whos: list[Candidate] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
-    node_of: list[int] = field(default_factory=list)
-    rails: list[int] = field(default_factory=list)
-    switches: list[str] = field(default_factory=list)
-    _sending: list[list[int]] = field(default_factory=list)
-    _receiving: list[list[int]] = field(default_factory=list)
-    _ids: dict[tuple[Kind, Direction, int], int] = field(default_factory=dict)
-    _groups: list[dict[str, int]] = field(default_factory=list)
-    _touching: dict[int, list[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        parts = self.matrix.parts
+    def __init__(self, matrix: Matrix) -> None:
+        parts = matrix.parts
+        self.matrix = matrix
+        self.whos: list[Candidate] = []
         self.nodes = list(dict.fromkeys(part.node for part in parts))
         at = {node: n for n, node in enumerate(self.nodes)}
         self.node_of = [at[part.node] for part in parts]
         self.rails = sorted({part.rail for part in parts})
-        self._of_node: list[list[int]] = [[] for _ in self.nodes]
-        for part, node in enumerate(self.node_of):
-            self._of_node[node].append(part)
-        self._sending = [[] for _ in parts]
-        self._receiving = [[] for _ in parts]
-        self.inside = self.matrix.span is Span.INSIDE
-        self.several = len(parts) > len(self.nodes)
+        self.switches: list[str] = []
+        self._members: dict[tuple[Kind, str], list[int]] = {}
+        self._ids: dict[Candidate, int] = {}
+        self._sending: list[list[int]] = [[] for _ in parts]
+        self._receiving: list[list[int]] = [[] for _ in parts]
+        self._groups: list[tuple[str, ...]] = [() for _ in parts]
+        self._touching: dict[int, list[int]] = {}
+        self.inside = matrix.span is Span.INSIDE
+        several = len(parts) > len(self.nodes)
         # With two nodes it is impossible to say which one is faulty: only what is between them can be named.
-        if self.inside or len(self.nodes) > 2:
-            if len(self.nodes) > 1:
-                self._add_nodes()
-            if self.several:
-                self._add_ranks()
-                self._add_rails()
-            if not self.inside:
-                self._add_switches()
-
-    def _id(self, kind: Kind, way: Direction, at: int) -> int:
-        known = self._ids.get((kind, way, at))
-        if known is None:
-            known = self._ids[kind, way, at] = len(self.whos)
-            self.whos.append(Candidate(kind, way, at))
-        return known
-
-    def _add_nodes(self) -> None:
-        for part, node in enumerate(self.node_of):
-            self._sending[part].append(self._id(Kind.NODE, Direction.BOTH, node))
-            if not self.inside:
-                self._receiving[part].append(self._id(Kind.NODE, Direction.BOTH, node))
-                self._sending[part].append(self._id(Kind.NODE, Direction.OUT, node))
-                self._receiving[part].append(self._id(Kind.NODE, Direction.IN, node))
-
-    def _add_ranks(self) -> None:
-        for part in range(len(self.node_of)):
-            self._sending[part] += [
-                self._id(Kind.RANK, Direction.BOTH, part),
-                self._id(Kind.RANK, Direction.OUT, part),
-            ]
-            self._receiving[part] += [
-                self._id(Kind.RANK, Direction.BOTH, part),
-                self._id(Kind.RANK, Direction.IN, part),
-            ]
-
-    def _add_rails(self) -> None:
-        if len(self.rails) < 2 or len(self.nodes) < 2:
+        if not self.inside and len(self.nodes) <= 2:
             return
-        at = {rail: n for n, rail in enumerate(self.rails)}
-        for part, its in enumerate(self.matrix.parts):
-            self._sending[part].append(self._id(Kind.RAIL, Direction.BOTH, at[its.rail]))
-            if self.inside:
-                self._receiving[part].append(self._id(Kind.RAIL, Direction.BOTH, at[its.rail]))
+        if len(self.nodes) > 1:
+            ways = ((BOTH,), ()) if self.inside else ((BOTH, OUT), (BOTH, IN))
+            self._add(Kind.NODE, lambda part: part.node, *ways)
+        if several:
+            self._add(Kind.RANK, lambda part: part.name, (BOTH, OUT), (BOTH, IN))
+        if several and len(self.rails) > 1 and len(self.nodes) > 1:
+            self._add(Kind.RAIL, lambda part: f"rail {part.rail}", (BOTH,), (BOTH,) if self.inside else ())
+        if not self.inside:
+            self._add_switches()
+
+    def _id(self, kind: Kind, subject: str, way: Direction) -> int:
+        who = Candidate(kind, subject, way)
+        if who not in self._ids:
+            self._ids[who] = len(self.whos)
+            self.whos.append(who)
+        return self._ids[who]
+
+    def _add(
+        self,
+        kind: Kind,
+        subject_of: Callable[[Part], str],
+        sending: Sequence[Direction],
+        receiving: Sequence[Direction],
+    ) -> None:
+        for at, part in enumerate(self.matrix.parts):
+            subject = subject_of(part)
+            self._members.setdefault((kind, subject), []).append(at)
+            self._sending[at] += [self._id(kind, subject, way) for way in sending]
+            self._receiving[at] += [self._id(kind, subject, way) for way in receiving]
 
     def _add_switches(self) -> None:
-        members: dict[str, set[str]] = {}
-        for part in self.matrix.parts:
+        members: dict[str, list[int]] = {}
+        for at, part in enumerate(self.matrix.parts):
             for switch in part.switches:
-                members.setdefault(switch, set()).add(part.node)
-        self.switches = sorted(name for name, own in members.items() if 1 < len(own) < len(self.nodes))
-        at = {name: n for n, name in enumerate(self.switches)}
-        for name in self.switches:
-            for way in Direction:
-                self._id(Kind.SWITCH, way, at[name])
-        self._groups = [
-            {name: at[name] for name in part.switches if name in at} for part in self.matrix.parts
-        ]
+                members.setdefault(switch, []).append(at)
+        for name, its in sorted(members.items()):
+            if 1 < len({self.node_of[at] for at in its}) < len(self.nodes):
+                self.switches.append(name)
+                self._members[Kind.SWITCH, name] = its
+                for way in Direction:
+                    self._id(Kind.SWITCH, name, way)
+        known = set(self.switches)
+        self._groups = [tuple(filter(known.__contains__, part.switches)) for part in self.matrix.parts]
+
+    def nodes_of(self, candidate: int) -> tuple[str, ...]:
+        """The nodes that a candidate is, or that are connected to it."""
+        who = self.whos[candidate]
+        return tuple(dict.fromkeys(self.matrix.parts[at].node for at in self._members[who.kind, who.subject]))
 
     def of(self, test: int) -> list[int]:
         """The candidates that take part in a test, each once."""
         source, target = self.matrix.sources[test], self.matrix.targets[test]
         mine = self._sending[source] + self._receiving[target]
         if self.switches:
-            mine += self._crossed(source, target)
+            mine += self._crossed(self._groups[source], self._groups[target])
         return mine
 
-    def _crossed(self, source: int, target: int) -> list[int]:
-        here, there = self._groups[source], self._groups[target]
-        mine: list[int] = []
-        for name, at in here.items():
-            if name not in there:
-                mine += [self._ids[Kind.SWITCH, way, at] for way in (Direction.BOTH, Direction.OUT)]
-        for name, at in there.items():
-            if name not in here:
-                mine += [self._ids[Kind.SWITCH, way, at] for way in (Direction.BOTH, Direction.IN)]
-        return mine
+    def _crossed(self, here: Sequence[str], there: Sequence[str]) -> list[int]:
+        """The switches that a test between parts of these switches leaves or enters."""
+        return [
+            self._ids[Candidate(Kind.SWITCH, name, way)]
+            for its, others, ways in ((here, there, (BOTH, OUT)), (there, here, (BOTH, IN)))
+            for name in its
+            if name not in others
+            for way in ways
+        ]
 
     def count(self, tests: Iterable[int] | None) -> list[int]:
         """In how many of the tests each candidate takes part; None: of all tests."""
@@ -142,21 +126,17 @@ class Candidates:
                 for candidate in candidates[part]:
                     counts[candidate] += number
         if self.switches:
-            groups = [tuple(group) for group in self._groups]
-            first = {group: part for part, group in enumerate(groups)}
-            crossings = Counter(
-                zip(map(groups.__getitem__, sources), map(groups.__getitem__, targets), strict=True)
-            )
-            for (here, there), number in crossings.items():
-                for candidate in self._crossed(first[here], first[there]):
+            groups = self._groups.__getitem__
+            for (here, there), number in Counter(
+                zip(map(groups, sources), map(groups, targets), strict=True)
+            ).items():
+                for candidate in self._crossed(here, there):
                     counts[candidate] += number
         return counts
 
     def remember(self, candidates: Iterable[int]) -> None:
         """Finds the tests of these nodes and ranks in one pass over the matrix."""
-        wanted = {
-            part for candidate in candidates for part in self._parts(self.whos[candidate])
-        } - self._touching.keys()
+        wanted = {part for one in candidates for part in self._ends(self.whos[one])} - self._touching.keys()
         if not wanted:
             return
         self._touching.update((part, []) for part in wanted)
@@ -170,14 +150,12 @@ class Candidates:
     def tests(self, candidate: int) -> Sequence[int]:
         """All tests in which a candidate takes part."""
         who = self.whos[candidate]
+        near: Iterable[int] = range(len(self.matrix.sources))
         if who.kind in (Kind.NODE, Kind.RANK):
             self.remember([candidate])
-            near = dict.fromkeys(test for part in self._parts(who) for test in self._touching[part])
-        else:
-            near = dict.fromkeys(range(len(self.matrix.sources)))
+            near = dict.fromkeys(test for part in self._ends(who) for test in self._touching[part])
         return [test for test in near if candidate in self.of(test)]
 
-    def _parts(self, who: Candidate) -> list[int]:
-        if who.kind is Kind.RANK:
-            return [who.at]
-        return self._of_node[who.at] if who.kind is Kind.NODE else []
+    def _ends(self, who: Candidate) -> list[int]:
+        """The parts of a node or rank."""
+        return self._members[who.kind, who.subject] if who.kind in (Kind.NODE, Kind.RANK) else []

@@ -35,14 +35,13 @@ from checks.culprit.matrix import (
     Suspect,
     Tolerance,
 )
-from checks.culprit.noise import MOST, Screened, most_are_slow, screen, stand_together, steady_nodes
+from checks.culprit.noise import Screened, most_are_slow, screen, steady_parts
 from checks.culprit.patterns.groups import known_groups, node_groups, standing_together
 from checks.culprit.patterns.medians import SlowParts, slow_parts
 from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_periods, sweep_again
-from checks.culprit.patterns.part_time import at_any_time, in_periods
 from checks.culprit.patterns.paths import cost, shared_path, slow_paths
-from checks.culprit.patterns.periods import periods
 from checks.culprit.patterns.sweeps import swept_tests
+from checks.culprit.patterns.times import Times
 from checks.culprit.search import STARTS, Named, search, suspects
 
 # Judgement: if a quarter of the tests that no culprit explains are bad, a part that is worse than the rest is so by chance.
@@ -123,19 +122,15 @@ def _with_patterns(
     screened = slow.without_explained(matrix, screened, tolerance)
     paths = slow_paths(matrix, screened, tolerance, first, node_of) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
-    timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
+    timed = Times(matrix, set(screened.bad) - of_paths, first, node_of)
     part_time = {one.node for one in timed.part_time}
-    theirs = {
-        test
-        for test in (screened.bad if part_time else ())
-        if node_of[matrix.sources[test]] in part_time or node_of[matrix.targets[test]] in part_time
-    }
+    theirs = set(screened.bad).intersection(timed.tests_of(part_time) if part_time else ())
     gone = timed.excused | theirs | of_paths
     kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
     found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
-    alone = [in_periods(matrix, screened, node_of, first, one) for one in timed.part_time]
+    alone = [timed.suspect(screened, one) for one in timed.part_time]
     if found.answer is not Answer.FABRIC:
-        alone += at_any_time(matrix, screened, node_of, first, (*found.suspects, *alone))
+        alone += timed.at_any_time(screened, (*found.suspects, *alone))
     theirs_now = {node for one in alone for node in one.nodes if not one.passed}
     others = (one for one in found.suspects if one.kind is not Kind.LINK or theirs_now.isdisjoint(one.nodes))
     named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
@@ -221,9 +216,9 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     rivals = search(explanation) if screened.bad else {}
     found = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     named = tuple(one.suspect for one in found if one.named)
-    steady = steady_nodes(named)
-    together = set() if candidates.switches else standing_together(matrix, steady, screened.bad, MOST)
-    if LEAST_TOGETHER <= len(together) < len(steady):
+    steady = steady_parts(named, Kind.NODE if len(candidates.nodes) > 1 else Kind.RANK)
+    together = standing_together(matrix, steady, screened.bad)
+    if LEAST_TOGETHER <= len(together) < len(steady) and not candidates.switches and not candidates.inside:
         # They are under one switch, of which nobody told. Beside it other nodes are bad.
         return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
     doubtful = doubtful_tests(explanation, found, tolerance.most_hiccups)
@@ -234,7 +229,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         or _blind(explanation, found, tolerance)
         or not _explicable(matrix, screened, tolerance, named)
         or most_are_slow(matrix, screened, tolerance)
-        or stand_together(matrix, named, screened.bad)
+        or (steady and together == set(steady))  # the cluster falls into two parts
     ):
         answer = Answer.FABRIC
     elif named:

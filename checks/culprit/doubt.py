@@ -50,13 +50,14 @@ def doubtful_tests(explanation: Explanation, found: Sequence[Named], most_hiccup
     odds = Odds(chance, explanation.nodes)
     doubtful, predicted = list[int](), 0.0
     once, twice = list[list[int]](), list[list[int]]()
-    for pair, rails in links.pairs.items():
+    for pair, bad in links.bad_tests.items():
+        rails = links.counts(pair, explanation.owner)
         cells: dict[tuple[tuple[int, int], bool], list[int]] = {}
-        for test in links.bad_tests[pair]:
+        for test in bad:
             if test not in explained:
                 cells.setdefault((links.rail(test), links.forward(test)), []).append(test)
         for (rail, forward), tests in cells.items():
-            counts = rails[rail]
+            counts = rails.get(rail, [0] * 5)
             if not _is_hiccup(odds, counts, forward, float(links.back)):
                 doubtful += tests
                 continue

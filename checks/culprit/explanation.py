@@ -77,7 +77,7 @@ class Explanation:
         self.found: dict[Pair, list[LinkFault]] = {}
         self._shares: dict[Pair, list[tuple[int, float]]] = {}
         self._credit = [0.0] * len(self.candidates.whos)
-        self._relink(self.links.pairs)
+        self._relink(self.links.tests)
         self._surplus.clear()
 
     def gain(self, at: int) -> Gain:
@@ -139,10 +139,6 @@ class Explanation:
         bad, tests, visits = self.blamed[at]
         return self.odds.of(who.kind, who.way, bad, tests, visits, self._size[at]).sure
 
-    def tests_between(self, pair: Pair) -> Sequence[int]:
-        """All tests of a pair that has a bad one."""
-        return self.links.tests[pair]
-
     def size_of(self, at: int) -> float:
         """In how many tests of a visit a candidate takes part."""
         return self._size[at]
@@ -156,11 +152,11 @@ class Explanation:
 
     def chance(self) -> Chance:
         """The rates of hiccups and spells that follow from these tests."""
-        return Chance.fitted(*self.left_over(), *self.links.spells(self.found), self.links.size)
+        return Chance.fitted(*self.left_over(), *self.links.spells(self.found, self.owner), self.links.size)
 
     def score(self) -> float:
         """The log likelihood of all tests and of this number of culprits."""
-        total = by_chance(*self.left_over(), *self.links.spells(self.found), self.links.size)
+        total = by_chance(*self.left_over(), *self.links.spells(self.found, self.owner), self.links.size)
         for at, (bad, tests, visits) in self.blamed.items():
             who = self.candidates.whos[at]
             total += prior(who.kind, who.way, self.nodes) + blamed(bad, tests, visits, self._size[at])
@@ -195,7 +191,7 @@ class Explanation:
                     self.bad[at] += sign
                 self._visit(test, its, sign)
         self.left += sign * len(tests)
-        self._relink(self.links.add(tests, sign))
+        self._relink({pair for test in tests if (pair := self.links.pair(test)) in self.links.tests})
         for at in self._changed:
             self._surplus.pop(at, None)
 
@@ -206,7 +202,7 @@ class Explanation:
                 self._changed.update(its := self.candidates.of(test))
                 for at in its:
                     self._credit[at] -= share
-            faults = self.links.pick(pair, self.odds)
+            faults = self.links.pick(pair, self.odds, self.owner)
             if faults:
                 self.found[pair] = faults
                 self._shares[pair] = self._shared(pair, sum(fault.gain.over_hiccups for fault in faults))

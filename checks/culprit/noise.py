@@ -197,29 +197,6 @@ def _few_are_fast(matrix: Matrix, level: Level, ratio: float) -> bool:
     return 3 <= len(few) < len(matrix.parts) / 2 and len(fast) >= MOST * among
 
 
-def steady_nodes(named: Sequence[Suspect], kind: Kind = Kind.NODE) -> list[str]:
-    """The named nodes that are bad all the time."""
+def steady_parts(named: Sequence[Suspect], kind: Kind) -> list[str]:
+    """The named parts of this kind that are bad all the time."""
     return [one.subject for one in named if one.kind is kind and one.bad >= STEADY * one.tests]
-
-
-def stand_together(matrix: Matrix, named: Sequence[Suspect], bad: Sequence[int]) -> bool:
-    """Whether nodes (within one node: ranks) that are bad towards all others are good with each other: the cluster falls into two
-    parts.
-    """
-    parts = matrix.parts
-    alone = len({part.node for part in parts}) == 1  # within one node these are its ranks
-    names = set(steady_nodes(named, Kind.RANK if alone else Kind.NODE))
-    if len(names) < 2:
-        return False
-    mine = {at for at, part in enumerate(parts) if (part.name if alone else part.node) in names}
-    ends = zip(matrix.sources, matrix.targets, strict=True)
-    both = [
-        test
-        for test, (a, b) in enumerate(ends)
-        if a in mine and b in mine and (alone or _apart(matrix, a, b))
-    ]
-    return len(both) >= 2 and len(set(bad) & set(both)) <= (1 - MOST) * len(both)
-
-
-def _apart(matrix: Matrix, one: int, other: int) -> bool:
-    return matrix.parts[one].node != matrix.parts[other].node

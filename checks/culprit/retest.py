@@ -182,38 +182,34 @@ def goes_on(counts: Sequence[int], sweep: int = 0) -> bool:
 
 def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them, and the lost segments between nodes."""
-    if not tests:
-        return
-    ranks = 1 + max(max(test.source, test.target) for test in tests)
+    ranks = 1 + max((max(test.source, test.target) for test in tests), default=-1)
     parts = tuple(_part(rank, ranks_per_node) for rank in range(ranks))
-    for span in Span:
-        inside = span is Span.INSIDE
-        cells = [t for t in tests if (t.source // ranks_per_node == t.target // ranks_per_node) is inside]
-        if cells:
-            sources, targets = [t.source for t in cells], [t.target for t in cells]
-            values = [t.bandwidth_gbps for t in cells]
-            rounds, moments = [t.in_round for t in cells], [t.began_s for t in cells]
-            matrix = Matrix(
-                "bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values, rounds, moments
-            )
-            yield matrix, decode(matrix, bounds.tolerance(span))
-    counted = [
-        t
-        for t in tests
-        if t.lost_percent is not None and t.source // ranks_per_node != t.target // ranks_per_node
-    ]
-    if counted:
-        yield _lost_segments(counted, parts, bounds)
+    of_span: dict[Span, list[Entry]] = {span: [] for span in Span}
+    for test in tests:
+        is_inside = test.source // ranks_per_node == test.target // ranks_per_node
+        of_span[Span.INSIDE if is_inside else Span.BETWEEN].append(test)
+    for span, cells in of_span.items():
+        values = [test.bandwidth_gbps for test in cells]
+        yield from _of(
+            ("bandwidth", "GB/s", Better.HIGHER, span, parts), cells, values, bounds.tolerance(span)
+        )
+    counted = [test for test in of_span[Span.BETWEEN] if test.lost_percent is not None]
+    lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in counted]
+    yield from _of(("segments lost", "%", Better.LOWER, Span.BETWEEN, parts), counted, lost, bounds.lost)
 
 
-def _lost_segments(tests: Sequence[Entry], parts: tuple[Part, ...], bounds: Bounds) -> tuple[Matrix, Decoded]:
-    values = [max(NOTHING_LOST, t.lost_percent or 0.0) for t in tests]
-    sources, targets = [t.source for t in tests], [t.target for t in tests]
-    rounds, moments = [t.in_round for t in tests], [t.began_s for t in tests]
-    matrix = Matrix(
-        "segments lost", "%", Better.LOWER, Span.BETWEEN, parts, sources, targets, values, rounds, moments
-    )
-    return matrix, decode(matrix, bounds.lost)
+def _of(
+    what: tuple[str, str, Better, Span, tuple[Part, ...]],
+    cells: Sequence[Entry],
+    values: Sequence[float | None],
+    tolerance: Tolerance,
+) -> Iterator[tuple[Matrix, Decoded]]:
+    """The matrix of these values, if there is one, and what is decoded from it."""
+    if cells:
+        sources, targets = [test.source for test in cells], [test.target for test in cells]
+        rounds, moments = [test.in_round for test in cells], [test.began_s for test in cells]
+        matrix = Matrix(*what, sources, targets, values, rounds, moments)
+        yield matrix, decode(matrix, tolerance)
 
 
 def _part(rank: int, ranks_per_node: int) -> Part:

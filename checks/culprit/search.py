@@ -71,17 +71,17 @@ def _same(one: float, other: float) -> bool:
 def blame_greedily(explanation: Explanation, acquitted: Candidate | None = None) -> None:
     """Blames the candidate with the greatest gain over chance and links, one at a time; never the acquitted one, in any direction."""
     whos = explanation.candidates.whos
-    taken = {(whos[at].kind, whos[at].at) for at in explanation.blamed}
+    taken = {whos[at][:2] for at in explanation.blamed}
     if acquitted is not None:
-        taken.add((acquitted.kind, acquitted.at))
-    open_ = [at for at in explanation.possible if (whos[at].kind, whos[at].at) not in taken]
+        taken.add(acquitted[:2])
+    open_ = [at for at in explanation.possible if whos[at][:2] not in taken]
     surplus = {at: explanation.surplus(at) for at in open_}
     # The greatest surplus first. What blame changes is added again, so that an entry counts only if its value is the present one.
     order = [(-value, at) for at, value in surplus.items()]
     heapify(order)
     while order:
         value, at = order[0]
-        part = whos[at].kind, whos[at].at
+        part = whos[at][:2]
         if part in taken or -value != surplus[at]:
             heappop(order)
             continue
@@ -151,8 +151,8 @@ def suspects(
     found = [
         _of_candidate(matrix, screened, explanation, at, rivals.get(at), bad) for at in explanation.blamed
     ]
-    for pair, faults in explanation.found.items():
-        found += [_of_link(matrix, screened, explanation, pair, fault, bad) for fault in faults]
+    for faults in explanation.found.values():
+        found += [_of_link(matrix, screened, explanation, fault, bad) for fault in faults]
     return sorted(
         found,
         key=lambda one: (-one.suspect.probability, -one.suspect.bad, one.suspect.subject, one.suspect.way),
@@ -163,102 +163,59 @@ def _of_candidate(
     matrix: Matrix, screened: Screened, explanation: Explanation, at: int, rival: Rival | None, bad: set[int]
 ) -> Named:
     candidates = explanation.candidates
-    who, nodes = candidates.whos[at], nodes_of(candidates, candidates.whos[at])
+    who, nodes = candidates.whos[at], candidates.nodes_of(at)
     gain = explanation.gain_of(at)
     loss = gain if rival is None else min(gain, rival.loss)
     probability, chance = _sigmoid(loss), _sigmoid(-gain)
     runner_up, same = None, False
     if rival and (rival.candidates or rival.links):
-        other = candidates.whos[rival.candidates[0]] if rival.candidates else None
-        same = _nodes_of(candidates, rival) == set(nodes)
-        runner_up = _runner_up(matrix, candidates, other, rival.links, 1 - probability)
+        others = {node for one in rival.candidates for node in candidates.nodes_of(one)}
+        others |= {node for fault in rival.links for node in _names(candidates, fault)[1]}
+        same = others == set(nodes)
+        runner_up = _runner_up(candidates, rival.candidates, rival.links, 1 - probability)
     blames_nodes = who.kind in (Kind.NODE, Kind.RANK) and not same
     named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
     tests = explanation.tests_of(at)
-    made = suspect_of(
-        matrix, screened, (who.kind, subject_of(candidates, who), nodes, who.way), tests, bad, probability
-    )
+    made = suspect_of(matrix, screened, (who.kind, who.subject, nodes, who.way), tests, bad, probability)
     return Named(replace(made, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named)
 
 
 def _of_link(
-    matrix: Matrix,
-    screened: Screened,
-    explanation: Explanation,
-    pair: tuple[int, int],
-    fault: LinkFault,
-    bad: set[int],
+    matrix: Matrix, screened: Screened, explanation: Explanation, fault: LinkFault, bad: set[int]
 ) -> Named:
     candidates = explanation.candidates
-    tests = [test for test in explanation.tests_between(pair) if _in_fault(matrix, explanation, fault, test)]
+    tests = [
+        test for test in explanation.links.tests[fault.ends] if _in_fault(matrix, explanation, fault, test)
+    ]
     others = {
         at for test in tests if test in bad for at in candidates.of(test) if at not in explanation.blamed
     }
     best = max(others, key=lambda at: (explanation.surplus(at), -at), default=None)
     against = 0.0 if best is None else math.exp(min(0.0, explanation.surplus(best)))
     total = 1 + against + math.exp(-min(fault.gain.sure, 700.0))
-    runner_up = None
-    if best is not None:
-        runner_up = _runner_up(matrix, candidates, candidates.whos[best], (), against / total)
-    names = _ends(matrix, candidates, fault)
-    nodes = tuple(dict.fromkeys(matrix.parts[part].node for part in _parts(candidates, fault)))
-    made = suspect_of(matrix, screened, (Kind.LINK, link(*names), nodes, fault.way), tests, bad, 1 / total)
+    runner_up = _runner_up(candidates, () if best is None else (best,), (), against / total)
+    subject, nodes = _names(candidates, fault)
+    made = suspect_of(matrix, screened, (Kind.LINK, subject, nodes, fault.way), tests, bad, 1 / total)
     named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
     return Named(replace(made, runner_up=runner_up), tests, len(tests) / fault.size, named)
 
 
 def _runner_up(
-    matrix: Matrix,
-    candidates: Candidates,
-    other: Candidate | None,
-    links: Sequence[LinkFault],
-    probability: float,
+    candidates: Candidates, others: Sequence[int], links: Sequence[LinkFault], probability: float
 ) -> RunnerUp | None:
-    if other is not None:
-        return RunnerUp(other.kind, subject_of(candidates, other), probability)
+    if others:
+        return RunnerUp(*candidates.whos[others[0]][:2], probability)
     best = max(links, key=lambda fault: fault.gain.over_hiccups, default=None)
-    return None if best is None else RunnerUp(Kind.LINK, link(*_ends(matrix, candidates, best)), probability)
+    return None if best is None else RunnerUp(Kind.LINK, _names(candidates, best)[0], probability)
 
 
-def subject_of(candidates: Candidates, who: Candidate) -> str:
-    """A candidate's name for people."""
-    if who.kind is Kind.NODE:
-        return candidates.nodes[who.at]
-    if who.kind is Kind.RANK:
-        return candidates.matrix.parts[who.at].name
-    return f"rail {candidates.rails[who.at]}" if who.kind is Kind.RAIL else candidates.switches[who.at]
-
-
-def nodes_of(candidates: Candidates, who: Candidate) -> tuple[str, ...]:
-    """The nodes that a candidate is, or that are connected to it."""
-    parts = candidates.matrix.parts
-    if who.kind is Kind.NODE:
-        return (candidates.nodes[who.at],)
-    if who.kind is Kind.RANK:
-        return (parts[who.at].node,)
-    if who.kind is Kind.RAIL:
-        mine = [part for part in parts if part.rail == candidates.rails[who.at]]
-    else:
-        mine = [part for part in parts if candidates.switches[who.at] in part.switches]
-    return tuple(dict.fromkeys(part.node for part in mine))
-
-
-def _nodes_of(candidates: Candidates, rival: Rival) -> set[str]:
-    nodes = {node for at in rival.candidates for node in nodes_of(candidates, candidates.whos[at])}
-    parts = [part for fault in rival.links for part in _parts(candidates, fault)]
-    return nodes | {candidates.matrix.parts[part].node for part in parts}
-
-
-def _parts(candidates: Candidates, fault: LinkFault) -> tuple[int, int]:
-    if fault.rail is not None:
-        return fault.rail
-    return candidates.node_of.index(fault.ends[0]), candidates.node_of.index(fault.ends[1])
-
-
-def _ends(matrix: Matrix, candidates: Candidates, fault: LinkFault) -> tuple[str, str]:
+def _names(candidates: Candidates, fault: LinkFault) -> tuple[str, tuple[str, ...]]:
+    """A link's name for people, and the nodes at its ends."""
     if fault.rail is None:
-        return candidates.nodes[fault.ends[0]], candidates.nodes[fault.ends[1]]
-    return matrix.parts[fault.rail[0]].name, matrix.parts[fault.rail[1]].name
+        nodes = candidates.nodes[fault.ends[0]], candidates.nodes[fault.ends[1]]
+        return link(*nodes), nodes
+    one, other = (candidates.matrix.parts[part] for part in fault.rail)
+    return link(one.name, other.name), tuple(dict.fromkeys((one.node, other.node)))
 
 
 def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: int) -> bool:

@@ -12,7 +12,7 @@ from itertools import combinations
 from statistics import median
 
 from checks.culprit.matrix import Better, Matrix, NodeGroups, Span
-from checks.culprit.noise import FAR, Screened
+from checks.culprit.noise import FAR, MOST, Screened
 
 # With fewer nodes two groups cannot be told from a bad link or a bad node.
 LEAST_NODES = 6
@@ -128,20 +128,22 @@ def _grouped(near: Sequence[set[int]], nodes: int) -> list[set[int]]:
     return groups
 
 
-def standing_together(matrix: Matrix, names: Sequence[str], bad: Sequence[int], most: float) -> set[str]:
-    """The largest set of these nodes that are good with each other in the share `most` of their tests: something that they share is
-    bad, and they are not.
+def standing_together(matrix: Matrix, named: Sequence[str], bad: Sequence[int]) -> set[str]:
+    """The largest set of these nodes (within one node: ranks) that are good with each other in most of their tests: something that
+    they share is bad, and they are not.
     """
-    wrong, wanted = set(bad), set(names)
+    alone = len({part.node for part in matrix.parts}) == 1
+    names = [part.name if alone else part.node for part in matrix.parts]
+    wrong, wanted = set(bad), set(named)
     counts: dict[frozenset[str], list[int]] = {}
     for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-        ends = frozenset((matrix.parts[source].node, matrix.parts[target].node))
+        ends = frozenset((names[source], names[target]))
         if len(ends) == 2 and ends <= wanted:
             its = counts.setdefault(ends, [0, 0])
             its[0] += test not in wrong
             its[1] += 1
-    good = {pair for pair, (some, all_) in counts.items() if some >= most * all_}
-    sets = [{one} | {two for two in names if frozenset((one, two)) in good} for one in names]
+    good = {pair for pair, (some, all_) in counts.items() if some >= MOST * all_}
+    sets = [{one} | {two for two in named if frozenset((one, two)) in good} for one in named]
     largest = max(sets, key=len, default=set())
     pairs = [frozenset(pair) for pair in combinations(sorted(largest), 2)]
-    return largest if pairs and sum(pair in good for pair in pairs) >= most * len(pairs) else set()
+    return largest if pairs and sum(pair in good for pair in pairs) >= MOST * len(pairs) else set()

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from checks.culprit.matrix import Answer, Matrix, Span, Suspect
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.paths import worst_parts
-from checks.culprit.patterns.periods import PartTime
 from checks.culprit.patterns.sweeps import swept_tests
+from checks.culprit.patterns.times import PartTime
 from checks.culprit.rounds import is_small
 
 # Judgement: a small cluster is swept again if more than this share of its tests are bad and belong to no suspect.
@@ -69,7 +69,7 @@ def of_short_periods(
     """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
     returns.
     """
-    if not any(one.spells < 2 for one in part_time):
+    if not any(one.is_short for one in part_time):
         return []
     cells, bad = list(zip(matrix.sources, matrix.targets, strict=True)), set(screened.bad)
     good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}

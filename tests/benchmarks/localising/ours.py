@@ -64,17 +64,15 @@ class Tests:
         return found
 
 
-def ours(world: World, all_pairs_nodes: int = ALL_PAIRS_NODES) -> Decoded:
+def ours(world: World) -> Decoded:
     """What the tests of a sweep say in the end."""
-    return swept(world, all_pairs_nodes)[1]
+    return swept(world)[1]
 
 
-def swept(
-    world: World, all_pairs_nodes: int = ALL_PAIRS_NODES, tolerance: Tolerance = TOLERANCE
-) -> tuple[Tests, Decoded]:
-    """All pairs up to `all_pairs_nodes` nodes; above, matchings, then all pairs of what looks suspicious."""
+def swept(world: World, tolerance: Tolerance = TOLERANCE) -> tuple[Tests, Decoded]:
+    """All pairs up to ALL_PAIRS_NODES nodes; above, matchings, then all pairs of what looks suspicious."""
     cluster, tests = world.cluster, Tests(world, tolerance)
-    if cluster.nodes <= all_pairs_nodes:
+    if cluster.nodes <= ALL_PAIRS_NODES:
         for _ in range(sweeps(cluster.nodes)):
             tests.run(tournament(cluster.nodes, cluster.rails))
     else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from checks.culprit.matrix import Answer, Decoded, Direction, Kind
+from checks.culprit.matrix import Answer, Decoded, Kind
 from checks.judge.culprits.readings import SURE
-from tests.benchmarks.localising.cluster import Cluster, Fault, name_of
+from tests.benchmarks.localising.cluster import Cluster
 from tests.benchmarks.localising.rules import Blame
 
 JOB_ROUND_S = 0.073  # 16 gloo ranks on two cores: all 120 pairs, 15 rounds, in about 1.1 s
@@ -111,67 +110,3 @@ def _number_a_run(number: float) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f}" if seconds < 100 else f"{seconds:,.0f}"
-
-
-@dataclass
-class Exact:
-    """How often just what was planted was named, with its kind and way; and what was answered."""
-
-    runs: int = 0
-    right: int = 0
-    planted: int = 0
-    found: int = 0
-    wrong: int = 0
-    answers: Counter[Answer] = field(default_factory=Counter)
-
-    def add(self, cluster: Cluster, decoded: Decoded) -> None:
-        """One run. Where all nodes are bad, or half of them, nobody stands out: naming nobody is right."""
-        named = _suspects(decoded)
-        planted = _planted(cluster)
-        self.runs += 1
-        self.right += planted == named
-        self.planted += len(planted)
-        self.found += len(planted & named)
-        self.wrong += len(named - planted)
-        self.answers[decoded.answer] += 1
-
-    def row(self, what: str) -> str:
-        """A line of the table."""
-        answers = ", ".join(f"{answer.name} {count}" for answer, count in self.answers.most_common())
-        runs = max(self.runs, 1)
-        recall = _share(_part(self.found, self.planted))
-        return f"| {what} | {self.right / runs:.3f} | {recall} | {self.wrong / runs:.3f} | {answers} |"
-
-
-EXACT_HEAD = (
-    "| planted | exactly that | recall | others named a run | answers |\n| --- | ---: | ---: | ---: | --- |"
-)
-
-Named = tuple[Kind, frozenset[str], Direction]
-
-
-def _planted(cluster: Cluster) -> set[Named]:
-    if 2 * len(cluster.bad_nodes) >= cluster.nodes or any(one.kind is Kind.FABRIC for one in cluster.faults):
-        return set()
-    return {_fault(one, cluster) for one in cluster.faults}
-
-
-def _fault(fault: Fault, cluster: Cluster) -> Named:
-    """A link by its nodes, whichever comes first and however many rails; what else by its subject."""
-    if fault.kind is Kind.LINK:
-        return _link(tuple(map(name_of, fault.nodes)), fault.way)
-    return fault.kind, frozenset((fault.subject(cluster),)), fault.way
-
-
-def _suspects(decoded: Decoded) -> set[Named]:
-    if decoded.answer is not Answer.NAMED:
-        return set()
-    return {
-        _link(one.nodes, one.way) if one.kind is Kind.LINK else (one.kind, frozenset((one.subject,)), one.way)
-        for one in decoded.suspects
-    }
-
-
-def _link(nodes: tuple[str, ...], way: Direction) -> Named:
-    """One way or both ways: a link has no first end that two would agree on."""
-    return Kind.LINK, frozenset(nodes), Direction.BOTH if way is Direction.BOTH else Direction.OUT

@@ -68,22 +68,29 @@ def test_one_slow_link(number: int, way: Direction, cells: set[tuple[int, int]])
     assert ("node-1", "node-2") == second.suspects[0].nodes
 
 
-def test_a_node_and_a_link_elsewhere() -> None:
-    """Two faults at once are two suspects."""
-    decoded = decode(matrix(nodes(8), lambda a, b: 3 in (a, b) or {a, b} == {5, 6}), HALF)
-
-    assert {
-        (Kind.NODE, "node-3", Direction.BOTH),
-        (Kind.LINK, "node-5<->node-6", Direction.BOTH),
-    } == named(decoded)
-
-
-def test_two_bad_nodes_and_no_link() -> None:
-    """What lies between two bad nodes is not blamed once more."""
-    decoded = decode(matrix(nodes(8), lambda a, b: bool({2, 5} & {a, b})), HALF)
-
-    assert {(Kind.NODE, "node-2", Direction.BOTH), (Kind.NODE, "node-5", Direction.BOTH)} == named(decoded)
-    assert decoded.confirm == ()
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (
+            matrix(nodes(8), lambda a, b: 3 in (a, b) or {a, b} == {5, 6}),
+            {(Kind.NODE, "node-3"), (Kind.LINK, "node-5<->node-6")},
+        ),
+        # What lies between two bad nodes is not blamed once more.
+        (
+            matrix(nodes(8), lambda a, b: bool({2, 5} & {a, b})),
+            {(Kind.NODE, "node-2"), (Kind.NODE, "node-5")},
+        ),
+        (matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), {(Kind.RANK, "node-2/rank-19")}),
+        (matrix(ranks(6, 8), lambda a, b: a % 8 == 3), {(Kind.RAIL, "rail 3")}),
+        (matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), {(Kind.NODE, "node-2")}),
+        # Of two nodes nobody can say which one it is.
+        (matrix(ranks(2, 8), lambda a, b: a % 8 == 3), {(Kind.LINK, "node-0/rank-3<->node-1/rank-11")}),
+        (matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), {(Kind.RANK, "node-0/rank-5")}),
+    ],
+)
+def test_exactly_what_is_bad_is_named(made: Matrix, expected: set[tuple[Kind, str]]) -> None:
+    """Nodes, links, ranks and rails, and nothing that has tests in common with them."""
+    assert {(kind, subject, Direction.BOTH) for kind, subject in expected} == named(decode(made, HALF))
 
 
 def test_three_links_of_one_node_are_links() -> None:
@@ -184,34 +191,12 @@ def test_a_single_bad_test_is_unexplained_until_it_is_measured_again() -> None:
     assert Answer.NOBODY is decode(_together(once, healthy), HALF).answer
 
 
-def test_a_rank_of_a_node() -> None:
-    """One slow rank of eight is a rank, not its node, rail or links."""
-    decoded = decode(matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), HALF)
-
-    assert {(Kind.RANK, "node-2/rank-19", Direction.BOTH)} == named(decoded)
-    assert ("node-2",) == decoded.suspects[0].nodes
-
-
-def test_a_rail() -> None:
-    """One local rank that is slow on all nodes is a rail, and no node is blamed."""
-    decoded = decode(matrix(ranks(6, 8), lambda a, b: a % 8 == 3), HALF)
-
-    assert {(Kind.RAIL, "rail 3", Direction.BOTH)} == named(decoded)
-
-
 @pytest.mark.parametrize("slow", [2, 3])
 def test_most_rails_slow_is_the_fabric(slow: int) -> None:
     """Two rails of three, or three of four, are no broken rails."""
     decoded = decode(matrix(ranks(6, slow + 1), lambda a, b: a % (slow + 1) < slow), HALF)
 
     assert Answer.FABRIC is decoded.answer
-
-
-def test_a_node_of_many_ranks() -> None:
-    """A node that is slow on all of its rails is one node, not eight ranks."""
-    decoded = decode(matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), HALF)
-
-    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
 
 
 def test_a_link_on_one_rail_and_on_all() -> None:
@@ -244,13 +229,6 @@ def test_inside_nodes_of_two_gpus_the_node_is_named() -> None:
 
     assert [("node-3",)] == [one.nodes for one in decoded.suspects]
     assert decoded.suspects[0].runner_up is not None
-
-
-def test_inside_one_node_a_gpu() -> None:
-    """One node alone: its GPUs are compared with each other."""
-    decoded = decode(matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), HALF)
-
-    assert {(Kind.RANK, "node-0/rank-5", Direction.BOTH)} == named(decoded)
 
 
 def _leaf(node: int) -> tuple[str, ...]:
@@ -291,13 +269,6 @@ def test_two_parts() -> None:
     link = {(Kind.LINK, "node-0<->node-1", Direction.BOTH)}
     assert link == named(decode(matrix(pair, lambda a, b: True), Tolerance(0.5, floor=5.0)))
     assert link == named(decode(matrix(pair, lambda a, b: True, value=lambda _: None), HALF))
-
-
-def test_two_nodes_of_many_ranks_blame_the_link() -> None:
-    """Of two nodes nobody can say which one it is."""
-    decoded = decode(matrix(ranks(2, 8), lambda a, b: a % 8 == 3), HALF)
-
-    assert {(Kind.LINK, "node-0/rank-3<->node-1/rank-11", Direction.BOTH)} == named(decoded)
 
 
 @pytest.mark.parametrize("nothing", [None, math.nan, 0.0])

@@ -6,22 +6,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import pairwise
-from statistics import mean, pvariance
 
 import pytest
 
 from checks.culprit.matrix import Direction, Kind
 from tests.benchmarks.localisation import OURS, main, run
 from tests.benchmarks.localising.cluster import Cluster, Fault
-from tests.benchmarks.localising.noise import BURSTY, CALM, MODELS, Noise
-from tests.benchmarks.localising.plan import again, circle, met, rounds_of, tournament
+from tests.benchmarks.localising.noise import CALM, MODELS, Noise
+from tests.benchmarks.localising.plan import circle, met, rounds_of, tournament
 from tests.benchmarks.localising.rules import RULES, Blame
 from tests.benchmarks.localising.scenarios import TARGETS, Scenario, compared
 from tests.benchmarks.localising.world import World
 
 SEED = 31
-TRIALS = 4
+TRIALS = 2
 STILL = Noise("still", hiccup=0.0, sensitivity=1.0, spread=0.0)
 SPELLS = replace(STILL, spell=6.0)
 
@@ -95,15 +93,6 @@ def test_a_round_robin_meets_everybody_once(count: int) -> None:
     assert all(met(count, a, b) == when for when, pairs in enumerate(rounds) for a, b in pairs)
 
 
-def test_the_confirm_round_is_coloured() -> None:
-    """No part fights two at once; each duel is there as often as it ought to be."""
-    plan = again([(0, 2), (0, 4), (6, 8), (1, 5)], 3, rails=2)
-
-    assert 6 == len(plan.starts)
-    assert 12 == len(plan.duels)
-    assert {(0, 1, 0), (3, 4, 0), (0, 2, 1)} == {plan.duels[test // 2] for test in plan.tests_of(0)}
-
-
 @pytest.mark.parametrize(
     ("fault", "touched"),
     [
@@ -139,35 +128,6 @@ def test_noise_is_as_often_as_it_says(noise: Noise) -> None:
     assert noise.sensitivity == pytest.approx(sum(bad[test] for test in touched) / len(touched), abs=0.1)
 
 
-def test_spells_are_rounds_long() -> None:
-    """A part that is bad in spells is bad in some rounds and good in others, whoever measures it."""
-    fault = Fault(Kind.NODE, (1,), rate=0.5)
-    plan = tournament(64, 1)
-    values = world(fault, nodes=64, noise=SPELLS).measure(plan)
-    shown = [values[test] != 1.0 for test in plan.touched(fault)]
-    changes = sum(a != b for a, b in pairwise(shown[::2]))
-
-    assert shown[::2] == shown[1::2]
-    assert 0 < changes < 63 / 3
-    assert 10 < len(world(fault, nodes=64, noise=SPELLS).failing_pairs()) < 53
-
-
-def crowding(noise: Noise) -> float:
-    """Variance over mean of how many tests of healthy nodes are bad in a round: about 1 where each fails by itself."""
-    plan, counts = tournament(128, 1), []
-    for seed in range(8):
-        values = World(Cluster(128), noise, random.Random(seed)).measure(plan)
-        bad = [value is None or value < 0.7 for value in values]
-        counts += [sum(bad[test] for test in plan.tests_of(when)) for when in range(len(plan.starts))]
-    return pvariance(counts) / mean(counts)
-
-
-def test_congestion_comes_in_bursts() -> None:
-    """Bad tests of healthy nodes crowd in some rounds, which the decoder's noise does not."""
-    assert crowding(CALM) < 1.5
-    assert crowding(BURSTY) > 4.0
-
-
 @pytest.mark.parametrize("scenario", TARGETS[:3], ids=lambda scenario: scenario.name)
 def test_our_way_points_to_its_targets(scenario: Scenario) -> None:
     """Every bad node, nearly all bad links (of the noisy ones one in fifty is good both ways when measured), no good node."""
@@ -196,13 +156,9 @@ def test_our_way_is_better_than_the_rules() -> None:
     assert (0, 1.0) == (ours.nodes_blamed, ours.link_recall)
 
 
-def test_the_same_seed_prints_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that docs/culprit.md can be made again, by one process or two."""
-    asked = ["--trials", "1", "--nodes", "16", "--only", "compare"]
-    printed = []
-    for jobs in ("1", "2"):
-        assert 0 == main([*asked, "--jobs", jobs])
-        printed.append(capsys.readouterr().out)
+def test_the_table_has_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that docs/culprit.md can be made again."""
+    assert 0 == main(["--trials", "1", "--nodes", "16", "--only", "compare"])
+    printed = capsys.readouterr().out
 
-    assert printed[0] == printed[1]
-    assert all(f"| 16 | {way} |" in printed[0] for way in (OURS, *RULES))
+    assert all(f"| 16 | {way} |" in printed for way in (OURS, *RULES))

@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from checks.culprit.matrix import Kind
 from tests.benchmarks import pair_worlds
 from tests.benchmarks.localising.calibration import Calibration
 from tests.benchmarks.localising.cluster import Cluster, Fault
-from tests.benchmarks.localising.noise import Noise, Weather
+from tests.benchmarks.localising.noise import Noise
 from tests.benchmarks.localising.ours import swept
-from tests.benchmarks.localising.pair_worlds import CROWDED, WORLDS, PairWorld
-from tests.benchmarks.localising.plan import tournament
+from tests.benchmarks.localising.pair_worlds import WORLDS, PairWorld
 from tests.benchmarks.localising.rules import Blame
-from tests.benchmarks.localising.world import World
 
 STILL = Noise("still", hiccup=0.0, sensitivity=1.0, spread=0.0)
 OF = {world.name: world for world in WORLDS}
-
-
-def test_a_congested_leaf_is_congested_for_its_share_of_the_time() -> None:
-    """Whole leaves of eight, 17 % of the rounds, about twenty rounds at a time."""
-    weather = Weather(CROWDED, 64, random.Random(5), [])
-    covered = [weather.over(when) for when in range(40_000)]
-
-    assert {(part.start % 8, len(part)) for part in covered if part} == {(0, 8)}
-    assert 0.17 == pytest.approx(sum(map(bool, covered)) / len(covered), abs=0.03)
-
-
-def test_paths_that_are_slow_for_good_are_slow_in_every_test() -> None:
-    """Both ways, on all rails, whenever they are measured."""
-    world = World(Cluster(4, 2, paths=frozenset({(1, 3)})), STILL, random.Random(1))
-    plan = tournament(4, 2)
-
-    for _ in range(2):
-        slow = {plan.duels[test // 2][:2] for test, value in enumerate(world.measure(plan)) if value == 0.5}
-        assert slow == {(1, 3)}
-
-
-def test_between_leaves_an_oversubscribed_fabric_is_slower() -> None:
-    """Pairs of one leaf keep their speed."""
-    cluster = OF["oversubscribed 2:1"].cluster(16, 1, True, random.Random(1))
-
-    assert (1.0, 0.5) == (cluster.share(0, 7), cluster.share(7, 8))
 
 
 def test_blame_is_counted_for_good_parts_alone() -> None:

@@ -12,7 +12,7 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Better, Matrix, Noise, Part, Span, Tolerance
 from checks.judge.culprits.from_report import MatrixSubject
 from checks.judge.culprits.pattern_findings import Reading, unexplained_level
-from checks.judge.culprits.wording import MOST_VALUES, _value, cells, hiccups, unexplained
+from checks.judge.culprits.wording import MOST_VALUES, _value, cells, unexplained
 from checks.model import Level
 
 NOISE = Noise(sensitivity=0.9, hiccup=0.01, usual=0.9, spread=0.1, line=0.3)
@@ -87,33 +87,6 @@ def test_a_rate_is_told_with_the_message_that_gave_it(
 
     assert line == f"a -> b: {said}"
     assert scale == ("bad is below 0.3 GB/s, usual is 0.9 GB/s" if bad else "usual is 0.9 GB/s")
-
-
-def test_data_has_no_threshold() -> None:
-    """It is right or wrong."""
-    parts = [SimpleNamespace(name=name) for name in ("a", "b")]
-    matrix: Any = SimpleNamespace(
-        parts=parts, unit="", better=Better.HIGHER, values=[None], sources=[0], targets=[1], sizes=()
-    )
-    tests: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
-
-    assert cells(matrix, [0], tests, NOISE) == "a -> b: no value"
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        (1, "1 of 10 tests was bad, but good when it was measured again"),
-        (6, "6 of 10 tests were bad, but good when they were measured again"),
-    ],
-)
-def test_one_test_is_no_tests(bad: int, said: str) -> None:
-    """A person reads it."""
-    matrix: Any = SimpleNamespace(
-        what="bandwidth", span=SimpleNamespace(value="between nodes"), values=[1.0] * 10
-    )
-
-    assert hiccups(matrix, bad).startswith(f"bandwidth between nodes: {said}")
 
 
 @pytest.mark.parametrize(

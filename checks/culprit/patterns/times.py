@@ -1,0 +1,356 @@
+"""What was bad at times, and good at others: congestion, which is no part's fault, and nodes that are bad for some of the time. Pure.
+
+What two nodes measured in one round is a visit. A spell is a time in which the visits of a node were bad. If several nodes had one
+at the same time, the network was congested then; if it was one node alone, the node is bad at times. So is a node of whose visits too
+many are bad, spread over time and over partners. Retests are chosen because a cell was bad, so that a bad one says nothing new about
+a node: only the tests of sweeps count, and retests that were good.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from checks.culprit.likelihood import at_least
+from checks.culprit.matrix import Congestion, Kind, Matrix, Span, Suspect
+from checks.culprit.noise import Screened
+from checks.culprit.patterns.sweeps import always_bad
+from checks.culprit.suspects import node_suspect
+
+# Judgement: within a spell more than half of a node's tests are bad: congestion slows about half of them, a fault nearly all.
+WITHIN, OF_FAULT, OF_CONGESTION = 0.6, 0.95, 0.5
+# Judgement, as log odds: a spell begins once in fifty rounds at most, lasts for about eight, and counts from the last number on.
+CHANGES, LEAST_ODDS = math.log(1 / 50) + math.log(1 / 8), 5.0
+# The least and the greatest rate of bad tests outside of spells: a matrix of few tests may have none by chance.
+LEAST_RATE, MOST_RATE = 0.002, 0.3
+# Judgement: fewer bad rounds are hiccups, and fewer good ones do not show that a spell has ended.
+LEAST_ROUNDS = 3
+# Judgement: what lasts for more than this share of the sweep does not pass, neither congestion nor one event.
+LONGEST = 0.5
+# Judgement: where so many tests are bad, no time is better than another one.
+BLIND = 0.25
+# The border of a spell is uncertain by a round.
+MARGIN = 1
+# A node that is bad in this share of its tests is bad all the time, or for so much of it that the search finds it.
+STEADY = 0.5
+# So many nodes at once are congestion. A leaf has at least an eighth of a cluster's nodes here; judgement.
+TOGETHER, FEW_NODES, TOGETHER_OF_FEW = 3, 24, 2
+# Log odds, before any measurement, that a node is bad for some of the time, and from which on it is named (a probability of 0.95).
+PRIOR, SURE_ODDS = math.log(1 / 200), math.log(0.95 / 0.05)
+# Judgement, as log odds: of fewer nodes than this, those that are bad alone for a while mostly have a network that others use as well.
+MANY_NODES, RARER = 16, math.log(1 / 20)
+# Fewer rounds than this do not tell a fault that comes and goes from one event.
+LEAST_SWEEP = 12
+# Judgement: a node is bad at any time if this share of its visits is, if it has so many bad ones, with so many partners, in each
+# quarter of the sweep, and if as large a part of that share was bad when they were measured again.
+LEAST_SHARE, LEAST_BAD, LEAST_PARTNERS, TIMES, RETURNS = 0.1, 4.0, 4, 4, 1 / 3
+# Judgement: so many other nodes are as bad as half of that where the network is congested.
+NEAR = 0.5
+# Chance makes one of the nodes so bad less often than this; a good test is bad once in 200.
+BY_CHANCE, HICCUP = 0.01, 0.005
+# Judgement: with fewer retests nobody knows whether it returns, unless the sweeps took so long.
+LEAST_RETESTS, LONG_S = 8, 5.0
+
+
+class Visit(NamedTuple):
+    """What a node measured with a partner in one round: the number of bad tests, and of all, of one rail."""
+
+    at: int
+    partner: int
+    bad: float
+    tests: float
+
+
+class Spell(NamedTuple):
+    """A node was bad from round `first` to round `last`; `odds` compare this with chance, and `steady` a fault, which spoils nearly
+    all tests, with congestion, which spoils half of them. `ended`: it was good afterwards.
+    """
+
+    node: int
+    first: int
+    last: int
+    odds: float
+    steady: float
+    ended: bool
+
+
+@dataclass(frozen=True)
+class PartTime:
+    """A node that was bad for some of the time, alone. `odds` are log odds; `is_short`: one spell, that lasted for no more than half
+    of the sweep.
+    """
+
+    node: int
+    odds: float
+    is_short: bool
+
+
+@dataclass
+class Times:
+    """The times of a matrix whose `bad` tests are these. `first[k]` says whether test k belongs to a sweep; `node_of` maps parts to
+    nodes.
+
+    `excused` are bad tests that congestion explains. `unsure`: some node was bad for a while, and it is not known whether that
+    returns.
+    """
+
+    matrix: Matrix
+    bad: set[int]
+    first: Sequence[bool]
+    node_of: Sequence[int]
+    congestion: tuple[Congestion, ...] = ()
+    excused: frozenset[int] = frozenset()
+    part_time: list[PartTime] = field(default_factory=list)
+    unsure: bool = False
+    sweep: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        matrix = self.matrix
+        if not matrix.rounds or not self.bad or matrix.span is Span.INSIDE:
+            return
+        self.sweep = sorted({at for at, is_first in zip(matrix.rounds, self.first, strict=True) if is_first})
+        visits = self._visits(())
+        shares = {node: _share(its) for node, its in visits.items()}
+        steady = {node for node, share in shares.items() if share >= STEADY}
+        own = {
+            node: [one for one in its if node in steady or one.partner not in steady]
+            for node, its in visits.items()
+        }
+        rate = min(MOST_RATE, max(LEAST_RATE, min(median(shares.values()), self._usual(visits))))
+        if _share([one for node, its in own.items() if node not in steady for one in its]) >= BLIND:
+            return
+        spells = [spell for node, its in own.items() for spell in _spells(node, its, rate)]
+        nodes = max(self.node_of) + 1
+        together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
+        past = [
+            one
+            for one in spells
+            if one.node not in steady and one.ended and self._is_short(one.first, one.last)
+        ]
+        crowds = [its for its in _at_once(past) if len(_nodes(its)) >= together]
+        explained = set[Spell]()
+        if sum(self._rounds(*_ends(its)) for its in crowds) <= LONGEST * len(self.sweep):
+            explained = {one for its in crowds if self._excuse(its) for one in its}
+        apart = [its for its in _at_once(spells) if len(_nodes(its)) < together]
+        self._alone(apart, nodes, steady)
+        lasting = {one.node for one in self.part_time if not one.is_short}
+        self.unsure = any(one not in explained and one.node not in steady | lasting for one in spells)
+
+    def _usual(self, visits: Mapping[int, Sequence[Visit]]) -> float:
+        """The share of bad tests of the usual round."""
+        of_round: dict[int, list[Visit]] = {}
+        for its in visits.values():
+            for visit in its:
+                of_round.setdefault(visit.at, []).append(visit)
+        return median(map(_share, of_round.values())) if of_round else 0.0
+
+    def _visits(self, known: Collection[int]) -> dict[int, list[Visit]]:
+        """The visits of each node in the order of time, without those of `known` nodes, and without cells that are bad in each test:
+        they do not tell one time from another.
+        """
+        matrix, node_of = self.matrix, self.node_of
+        always, weight = always_bad(matrix, self.bad), 1 / max(1, len({part.rail for part in matrix.parts}))
+        counts: dict[tuple[int, int, int], list[int]] = {}
+        for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+            is_bad = test in self.bad
+            if (is_bad and not self.first[test]) or cell in always:
+                continue
+            a, b = node_of[cell[0]], node_of[cell[1]]
+            key = (matrix.rounds[test], a, b) if a < b else (matrix.rounds[test], b, a)
+            its = counts.setdefault(key, [0, 0])
+            its[0] += is_bad
+            its[1] += 1
+        found: dict[int, list[Visit]] = {}
+        for (at, a, b), (some, all_) in sorted(counts.items()):
+            if a not in known and b not in known:
+                found.setdefault(a, []).append(Visit(at, b, weight * some, weight * all_))
+                found.setdefault(b, []).append(Visit(at, a, weight * some, weight * all_))
+        return found
+
+    def _rounds(self, first: int, last: int) -> int:
+        """How many rounds of the sweep lie in this time, but for its uncertain borders."""
+        return bisect_right(self.sweep, last) - bisect_left(self.sweep, first) - 2 * MARGIN
+
+    def _is_short(self, first: int, last: int) -> bool:
+        return self._rounds(first, last) <= LONGEST * len(self.sweep)
+
+    def _excuse(self, crowd: Sequence[Spell]) -> bool:
+        """Explains the bad tests of this time by congestion. Returns whether so many nodes share them that it is congestion."""
+        matrix, (first, last), touched = self.matrix, _ends(crowd), set(_nodes(crowd))
+        names = dict(zip(self.node_of, matrix.parts, strict=True))
+        then = {
+            test: (self.node_of[matrix.sources[test]], self.node_of[matrix.targets[test]])
+            for test in sorted(self.bad - self.excused)
+            if first - MARGIN <= matrix.rounds[test] <= last + MARGIN
+        }
+        theirs = _fewest([ends for ends in then.values() if touched.intersection(ends)])
+        if len(theirs) < min(TOGETHER, len(names) // 2):
+            return False
+        mine = tuple(test for test, ends in then.items() if touched.union(theirs).intersection(ends))
+        parts = [names[node] for node in theirs]
+        common = [name for name in parts[0].switches if all(name in one.switches for one in parts)]
+        nodes, switch = tuple(one.node for one in parts), common[0] if common else ""
+        self.congestion += (Congestion(first, last, nodes, switch, mine),)
+        self.excused |= set(mine)
+        return True
+
+    def _alone(self, apart: Sequence[Sequence[Spell]], nodes: int, steady: set[int]) -> None:
+        """Finds the nodes with spells of their own."""
+        rounds = max(self.matrix.rounds) + 1
+        least = SURE_ODDS - (RARER if nodes < MANY_NODES else 0.0)
+        of_node: dict[int, list[Spell]] = {}
+        for its in apart if rounds >= LEAST_SWEEP else ():
+            for spell in its:
+                of_node.setdefault(spell.node, []).append(spell)
+        lonely = {its[0].node for its in apart if len(_nodes(its)) == 1}
+        left = [test for test in self.bad - self.excused if self.first[test]]
+        ends = [
+            {self.node_of[self.matrix.sources[test]], self.node_of[self.matrix.targets[test]]}
+            for test in left
+        ]
+        often = Counter(node for its in ends if steady.isdisjoint(its) for node in its)
+        together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
+        others = sorted(often.values(), reverse=True)[together - 1 : together] or [0]
+        for node, spells in of_node.items():
+            odds = sum(one.odds for one in spells) - math.log(nodes * rounds) + PRIOR
+            is_alone = (len(spells) > 1 or node in lonely) and others[0] <= NEAR * often[node]
+            if (
+                is_alone
+                and odds > SURE_ODDS
+                and sum(one.steady for one in spells) > least
+                and node not in steady
+            ):
+                self.part_time.append(
+                    PartTime(node, odds, len(spells) == 1 and self._is_short(*_ends(spells)))
+                )
+
+    def tests_of(self, nodes: Collection[int]) -> list[int]:
+        """The tests of these nodes."""
+        ends = enumerate(zip(self.matrix.sources, self.matrix.targets, strict=True))
+        return [test for test, (a, b) in ends if self.node_of[a] in nodes or self.node_of[b] in nodes]
+
+    def suspect(self, screened: Screened, one: PartTime) -> Suspect:
+        """The suspect for a node that was bad in some spells."""
+        bad, cells = set(screened.bad), list(zip(self.matrix.sources, self.matrix.targets, strict=True))
+        tests = self.tests_of([one.node])
+        mine = {cells[test] for test in tests if test in bad}
+        again = [test for test in tests if not self.first[test] and cells[test] in mine]
+        passed = one.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
+        probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
+        return node_suspect(
+            self.matrix, screened, self.node_of.index(one.node), tests, probability, passed=passed
+        )
+
+    def at_any_time(self, screened: Screened, named: Sequence[Suspect]) -> Iterator[Suspect]:
+        """Nodes that are bad in some of their tests, at any time and with any partner, beside those that are `named`."""
+        matrix, node_of = self.matrix, self.node_of
+        if matrix.span is Span.INSIDE or not matrix.rounds or not screened.bad:
+            return
+        others = {node for one in named if one.kind is not Kind.LINK for node in one.nodes}
+        known = {node for part, node in zip(matrix.parts, node_of, strict=True) if part.node in others}
+        sweep, self.bad = set(self.sweep), set(screened.bad)
+        while True:
+            visits = {node: [v for v in its if v.at in sweep] for node, its in self._visits(known).items()}
+            sums = {node: sum(v.bad / v.tests for v in its) for node, its in visits.items()}
+            order = sorted(sums, key=lambda one: (-sums[one], one))
+            few = TOGETHER_OF_FEW if len(order) < FEW_NODES else TOGETHER
+            if len(order) < few or sums[order[few - 1]] > NEAR * sums[order[0]] or sums[order[0]] < LEAST_BAD:
+                return
+            node, every = order[0], sum(sums.values()) / 2
+            mine, some = visits[node], sums[node]
+            rest = max(1.0, sum(map(len, visits.values())) / 2 - len(mine))
+            chance = len(visits) * at_least(len(mine), int(some), max(HICCUP, (every - some) / rest))
+            if chance > BY_CHANCE or not _is_spread(mine, some) or not self._returns(node, some / len(mine)):
+                self.unsure = True
+                return
+            yield node_suspect(matrix, screened, node_of.index(node), self.tests_of([node]), 1 - chance)
+            known.add(node)
+
+    def _returns(self, node: int, share: float) -> bool:
+        """Whether the node was as bad when it was measured again, at other times."""
+        mine, moments = self.tests_of([node]), self.matrix.moments
+        again = [test for test in mine if not self.first[test]]
+        if len(again) < LEAST_RETESTS:
+            its = [moments[test] for test in mine] if moments else [0.0]
+            return max(its) - min(its) >= LONG_S
+        return sum(test in self.bad for test in again) >= RETURNS * share * len(again)
+
+
+def _share(visits: Sequence[Visit]) -> float:
+    return sum(visit.bad for visit in visits) / (sum(visit.tests for visit in visits) or 1.0)
+
+
+def _spells(node: int, visits: Sequence[Visit], rate: float) -> Iterator[Spell]:
+    """The times in which bad visits outweigh good ones; one ends where the good visits that follow outweigh a new beginning."""
+    bad_log, good_log = math.log(WITHIN / rate), math.log((1 - WITHIN) / (1 - rate))
+    start, last, total, best = 0, -1, 0.0, 0.0
+    for at, visit in enumerate((*visits, Visit(0, 0, 0.0, math.inf))):
+        total += visit.bad * bad_log + (visit.tests - visit.bad) * good_log
+        if total > best:
+            last, best = at, total
+        elif total < max(0.0, best + CHANGES):
+            if best + CHANGES > LEAST_ODDS:
+                yield from _spell(node, visits, start, last, best + CHANGES)
+            start, last, total, best = at + 1, at, 0.0, 0.0
+
+
+def _spell(node: int, visits: Sequence[Visit], start: int, last: int, odds: float) -> Iterator[Spell]:
+    its, after = visits[start : last + 1], sum(one.bad == 0 for one in visits[last + 1 :])
+    if sum(one.bad > 0 for one in its) < LEAST_ROUNDS:
+        return
+    if after + sum(one.bad == 0 for one in visits[:start]) < LEAST_ROUNDS:
+        return
+    some, all_ = sum(one.bad for one in its), sum(one.tests for one in its)
+    steady = some * math.log(OF_FAULT / OF_CONGESTION)
+    steady += (all_ - some) * math.log((1 - OF_FAULT) / (1 - OF_CONGESTION))
+    yield Spell(node, its[0].at, its[-1].at, odds, steady, after >= LEAST_ROUNDS)
+
+
+def _at_once(spells: Sequence[Spell]) -> list[list[Spell]]:
+    """The spells in groups, each of which has rounds in common with another one of its group."""
+    groups: list[list[Spell]] = []
+    end = -math.inf
+    for spell in sorted(spells, key=lambda one: one.first):
+        if spell.first < end:
+            groups[-1].append(spell)
+        else:
+            groups.append([spell])
+            end = -math.inf
+        end = max(end, spell.last)
+    return groups
+
+
+def _ends(spells: Sequence[Spell]) -> tuple[int, int]:
+    return min(one.first for one in spells), max(one.last for one in spells)
+
+
+def _nodes(spells: Sequence[Spell]) -> list[int]:
+    return sorted({one.node for one in spells})
+
+
+def _fewest(pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The fewest nodes to which nearly all of these pairs belong."""
+    found = list[int]()
+    while counts := Counter(node for pair in pairs for node in pair):
+        node, some = max(counts.items(), key=lambda its: (its[1], -its[0]))
+        if found and some < LEAST_ROUNDS:
+            break
+        found.append(node)
+        pairs = [pair for pair in pairs if node not in pair]
+    return sorted(found)
+
+
+def _is_spread(mine: Sequence[Visit], some: float) -> bool:
+    """Whether the bad visits are spread over time and over partners."""
+    if some < LEAST_SHARE * len(mine):
+        return False
+    partners = Counter(visit.partner for visit in mine if visit.bad)
+    quarters = [mine[at * len(mine) // TIMES : (at + 1) * len(mine) // TIMES] for at in range(TIMES)]
+    return len(partners) >= LEAST_PARTNERS and all(
+        sum(one.bad / one.tests for one in its) >= some / TIMES**2 for its in quarters
+    )
