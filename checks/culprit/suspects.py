@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, Suspect
 from checks.culprit.noise import Screened
 from checks.model import LINK
 
 MOST_CELLS = 16
+# Judgement: of a node with fewer bad tests than these it is not said that they are its.
+LEAST_IN_COMMON = 3
+Node = TypeVar("Node", int, str)
 
 
 def tests_of(matrix: Matrix, one: Suspect) -> list[int]:
@@ -91,3 +96,13 @@ def node_suspect(
         tests = [test for test in tests if (matrix.parts[matrix.sources[test]].node == name) is is_out]
     made = suspect_of(matrix, screened, (Kind.NODE, name, (name,), way), tests, bad, probability)
     return replace(made, passed=passed)
+
+
+def fewest_ends(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[Node, int]]:
+    """The fewest nodes to which nearly all of these pairs belong, each with the number of its pairs that are no earlier one's."""
+    while counts := Counter(node for pair in pairs for node in set(pair)):
+        node, some = max(counts.items(), key=lambda its: (its[1], its[0]))
+        if some < LEAST_IN_COMMON:
+            return
+        yield node, some
+        pairs = [pair for pair in pairs if node not in pair]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TypeGuard
 
 from checks.model import Value
 from checks.model_details import PairOutcome
 
-TABLE_LINES = 40
 # Two measurements of a pair differ in the third digit, and a node of a large cluster has thousands of numbers in its report.
 DIGITS = 5
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.
@@ -109,26 +107,3 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
 def short(value: float | None) -> float | None:
     """The number with DIGITS digits, None for None."""
     return None if value is None else float(f"{value:.{DIGITS}g}")
-
-
-def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:
-    """A short summary: notes, medians, then the failed and the slowest tests."""
-    fine = [test for test in tests if test.ending.is_ok]
-    lines = [f"rank {rank}: {len(tests)} tests, {len(tests) - len(fine)} of them without a number", *notes]
-    rates = [test.bandwidth_gbps for test in fine if test.bandwidth_gbps is not None]
-    if rates:
-        lines.append(f"median {median(rates):.4f} GB/s, slowest first:")
-    ordered = sorted(tests, key=lambda test: (test.ending.is_ok, test.bandwidth_gbps or 0.0))
-    lines += [_line(test) for test in ordered[:TABLE_LINES]]
-    if len(ordered) > TABLE_LINES:
-        lines.append(f"and {len(ordered) - TABLE_LINES} more")
-    return "\n".join(lines)
-
-
-def _line(test: Trial) -> str:
-    if not test.ending.is_ok:
-        return f"rank {test.peer:>5}: {test.ending.words}"
-    return (
-        f"rank {test.peer:>5}: {test.bandwidth_gbps or 0.0:9.4f} GB/s, {test.latency_us or 0.0:9.1f} us, slowest"
-        f" {test.slowest_us or 0.0:9.1f} us, {test.wrong_elements or 0} wrong"
-    )

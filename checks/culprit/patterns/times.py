@@ -20,7 +20,7 @@ from checks.culprit.likelihood import at_least
 from checks.culprit.matrix import Congestion, Kind, Matrix, Span, Suspect
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.sweeps import always_bad
-from checks.culprit.suspects import node_suspect
+from checks.culprit.suspects import fewest_ends, node_suspect
 
 # Judgement: within a spell more than half of a node's tests are bad: congestion slows about half of them, a fault nearly all.
 WITHIN, OF_FAULT, OF_CONGESTION = 0.6, 0.95, 0.5
@@ -188,7 +188,8 @@ class Times:
             for test in sorted(self.bad - self.excused)
             if first - MARGIN <= matrix.rounds[test] <= last + MARGIN
         }
-        theirs = _fewest([ends for ends in then.values() if touched.intersection(ends)])
+        shared = [ends for ends in then.values() if touched.intersection(ends)]
+        theirs = sorted(node for node, _ in fewest_ends(shared))
         if len(theirs) < min(TOGETHER, len(names) // 2):
             return False
         mine = tuple(test for test, ends in then.items() if touched.union(theirs).intersection(ends))
@@ -331,18 +332,6 @@ def _ends(spells: Sequence[Spell]) -> tuple[int, int]:
 
 def _nodes(spells: Sequence[Spell]) -> list[int]:
     return sorted({one.node for one in spells})
-
-
-def _fewest(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The fewest nodes to which nearly all of these pairs belong."""
-    found = list[int]()
-    while counts := Counter(node for pair in pairs for node in pair):
-        node, some = max(counts.items(), key=lambda its: (its[1], -its[0]))
-        if found and some < LEAST_ROUNDS:
-            break
-        found.append(node)
-        pairs = [pair for pair in pairs if node not in pair]
-    return sorted(found)
 
 
 def _is_spread(mine: Sequence[Visit], some: float) -> bool:

@@ -101,7 +101,7 @@ def of_time_and_fabric(
         level = Level.FAIL if what in FABRIC and oversubscribed else Level.WARN
         yield Finding(
             level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.groups(matrix, result.groups, oversubscribed), "",
-            wording.groups_remedy(result.groups, oversubscribed),
+            wording.GROUPS_REMEDY,
         )  # fmt: skip
     if result.paths is not None:
         level = Level.FAIL if what in FABRIC and costs_too_much(reading, most_cost) else Level.WARN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from checks.culprit.doubt import never_good
@@ -18,6 +17,7 @@ from checks.culprit.matrix import (
     SlowPaths,
     Suspect,
 )
+from checks.culprit.suspects import fewest_ends
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import MatrixSubject, Table
 from checks.judge.rules.wording import distinct_digits, figure, quantity
@@ -40,13 +40,9 @@ REMEDIES = {
 CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
 )
-TOLD_REMEDY = (
-    "If the fabric is oversubscribed so, set the option oversubscription of this check in the policy. If it is not, check the "
-    "switches and the uplinks between them."
-)
 GROUPS_REMEDY = (
-    "If these groups are the nodes of one switch each, set cluster.topology in the gate file. If they are not, check the uplinks "
-    "between them."
+    "If the fabric is oversubscribed so, say it in the policy's option oversubscription of this check, and the switches in "
+    "cluster.topology of the gate file. If it is not, check the switches and the uplinks between them."
 )
 PATHS_REMEDY = (
     "No machine is at fault. Check how the fabric spreads flows over its links (ECMP, adaptive routing), and its "
@@ -71,8 +67,6 @@ FAULTS = {
 MICROSECONDS = "µs"
 MOST_CELLS, MOST_VALUES = 40, 6
 MOST_NAMES = 4
-# Judgement: of a node with fewer bad tests than these it is not said that they are its.
-LEAST_IN_COMMON = 3
 # Judgement: "most" leaves this share to others.
 OTHERS = 0.2
 
@@ -176,19 +170,14 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
 
 def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
     """The fewest nodes to which most of the bad tests belong, with the number of tests of each; none if that takes too many."""
-    left = {
-        test: {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
-        for test in bad
-    }
-    found: list[tuple[str, int]] = []
-    while len(left) > OTHERS * len(bad):
-        counts = Counter(node for ends in left.values() for node in sorted(ends))
-        node, some = max(counts.items(), key=lambda its: (its[1], its[0]))
-        if some < LEAST_IN_COMMON or len(found) == MOST_NAMES:
-            return []
+    names = [part.node for part in matrix.parts]
+    left, found = len(bad), list[tuple[str, int]]()
+    for node, some in fewest_ends([(names[matrix.sources[k]], names[matrix.targets[k]]) for k in bad]):
+        if left <= OTHERS * len(bad) or len(found) == MOST_NAMES:
+            break
         found.append((node, some))
-        left = {test: ends for test, ends in left.items() if node not in ends}
-    return found
+        left -= some
+    return found if left <= OTHERS * len(bad) else []
 
 
 def congestion(matrix: Matrix, one: Congestion) -> str:
@@ -219,15 +208,6 @@ def groups(matrix: Matrix, found: NodeGroups, oversubscribed: float) -> str:
     if oversubscribed:
         return f"{said}; the policy expects {percent(1 / oversubscribed)}"
     return f"{said}, as where the uplinks of switches are oversubscribed, or a switch is slow"
-
-
-def groups_remedy(found: NodeGroups, oversubscribed: float) -> str:
-    """What to do about groups."""
-    if oversubscribed:
-        return (
-            "Check the switches and the uplinks between them, and the option oversubscription of this check."
-        )
-    return TOLD_REMEDY if found.told else GROUPS_REMEDY
 
 
 def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:

@@ -37,15 +37,6 @@ class WaitLimits:
 
 
 @dataclass(frozen=True)
-class Times:
-    """The current time, when the wait began, and the last sign of life (time.monotonic)."""
-
-    now: float
-    begun: float
-    sign: float
-
-
-@dataclass(frozen=True)
 class PairWait:
     """How rank `me` waits. `fragile`: an exchange that hangs breaks all later ones (NCCL), so that both ranks first agree by notes
     to start.
@@ -69,7 +60,7 @@ class PairWait:
                 sign, steps = now, pair_test.steps
             note = seen
             phase = pair_test.phase if pair_test.steps else ""
-            if why := self._given_up(pair_test.peer, phase, index, Times(now, begun, sign), seen):
+            if why := self._given_up(pair_test.peer, phase, index, (now, begun, sign), seen):
                 pair_test.abandoned = True
                 self.say_left(index + 1)
                 return why
@@ -87,28 +78,33 @@ class PairWait:
         """Notes for ranks that wait in any round that this one runs no more tests."""
         self.note_store.post(f"at/{self.me}", LEFT)
 
-    def _given_up(self, peer: int, phase: str, index: int, times: Times, seen: str) -> Ending | None:
-        """Why to stop waiting, or None. `phase` is the current step of the exchange, "" before its first step."""
+    def _given_up(
+        self, peer: int, phase: str, index: int, times: tuple[float, float, float], seen: str
+    ) -> Ending | None:
+        """Why to stop waiting, or None. `phase` is the current step of the exchange, "" before its first step; `times` are now, the
+        beginning of the wait, and the last sign of life (time.monotonic).
+        """
+        now, begun, sign = times
         if (
             not phase and seen == LEFT
         ):  # if the last message of the peer is still on its way, the peer may have left already
             return left(peer)
         if not phase and _later(seen, index):
-            waited = times.now - times.begun > self.limits.silence_s / 4
+            waited = now - begun > self.limits.silence_s / 4
             if waited:
                 return Ending(PairOutcome.NO_ANSWER, f"no answer until rank {peer} gave up waiting")
             return not_run(f"rank {peer} gave up waiting")
-        if times.now > self.limits.end:
+        if now > self.limits.end:
             return not_run("the check's time was used up")
         silence, most = self.limits.silence_s, MOST_ROUNDS * self.limits.round_s
         if (
             self.note_store.is_slow_to_answer and not phase
         ):  # the peer may be waiting for another rank, or for the store
             silence *= 2
-        if times.now - times.sign > silence:
+        if now - sign > silence:
             said = f"no answer within {silence:g} s" + (f" in {phase}" if phase else "")
             return Ending(PairOutcome.NO_ANSWER, said)
-        if phase and times.now - times.begun > most:
+        if phase and now - begun > most:
             return Ending(
                 PairOutcome.FAILED, f"the exchange did not end within {most:g} s; it stopped at {phase}"
             )
@@ -129,7 +125,7 @@ class PairWait:
                 return not_run(f"the ranks cannot agree on a start ({self.note_store.lost})")
             sign = now if _earlier(seen, index) and seen != note else sign
             note = seen
-            if why := self._given_up(peer, "", index, Times(now, sign, sign), seen):
+            if why := self._given_up(peer, "", index, (now, sign, sign), seen):
                 self.say_left(index + 1)
                 return why
         return None

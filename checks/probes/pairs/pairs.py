@@ -22,7 +22,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.culprit import test_rows
 from checks.culprit.retest import LOST_SHARE, RATIO, Bounds
-from checks.culprit.rounds import Between, Round, planned, sweeps
+from checks.culprit.rounds import Between, planned, sweeps
 from checks.culprit.test_rows import METRICS, TCP_METRICS
 from checks.model import Part, Scope
 from checks.probes.pairs import retest_rounds
@@ -97,7 +97,11 @@ def _measure(context: Context, with_segments: bool) -> Measurement:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
-        return _run_tests(context, place, with_segments)
+        schedule = _schedule_of(context, place)
+        try:
+            return _run_rounds(context, schedule, with_segments)
+        finally:
+            schedule.leave()
     finally:
         torch.set_num_threads(threads)
 
@@ -116,21 +120,10 @@ def _place(context: Context) -> RankPlace:
     return place
 
 
-def _run_tests(context: Context, place: RankPlace, with_segments: bool) -> Measurement:
+def _run_rounds(context: Context, schedule: RankSchedule, with_segments: bool) -> Measurement:
     options, declared = context.options, context.declared
     most = int(options.get("all_pairs_nodes", 256))
     rounds = planned(declared.nodes, declared.ranks_per_node, most, int(options.get("matchings", 12)))
-    schedule = _schedule_of(context, place)
-    try:
-        return _run_rounds(context, schedule, rounds, most, with_segments)
-    finally:
-        schedule.leave()
-
-
-def _run_rounds(
-    context: Context, schedule: RankSchedule, rounds: Sequence[Round], most: int, with_segments: bool
-) -> Measurement:
-    options, declared = context.options, context.declared
     schedule.run(rounds)
     planned_s = time.monotonic() - schedule.begun
     swept = 0
@@ -149,18 +142,17 @@ def _run_rounds(
         context.lose_group(_lost(schedule.gone))
     if not schedule.tests:
         raise CheckError(f"rank {schedule.me} tested no pair in {schedule.index} rounds")
-    notes = [
+    without = sum(not test.ending.is_ok for test in schedule.tests)
+    note = (
+        f"rank {schedule.me}: {len(schedule.tests)} tests, {without} of them without a number\n"
         f"{schedule.index} rounds in {time.monotonic() - schedule.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
         f" {schedule.left_out} left out; the sweep between nodes was repeated {swept} times; {again[0]} suspicious and {again[1]}"
-        " doubtful pairs measured again",
-        *(
-            [f"the ranks could not exchange notes: {schedule.note_store.lost}"]
-            if schedule.note_store.lost
-            else []
-        ),
-    ]
+        " doubtful pairs measured again"
+    )
+    if schedule.note_store.lost:
+        note += f"\nthe ranks could not exchange notes: {schedule.note_store.lost}"
     made = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_segments)
-    return Measurement(made, test_rows.table(schedule.me, schedule.tests, notes))
+    return Measurement(made, note)
 
 
 def _bounds(context: Context) -> Bounds:

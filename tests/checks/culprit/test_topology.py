@@ -262,13 +262,6 @@ def test_only_what_was_described_can_be_missing() -> None:
     assert judge(_found(healthy(2, 1), "l0", "l0")) == ()
 
 
-def test_a_bundle_carries_it() -> None:
-    """Every node looks itself up: what travels is what is read there."""
-    made = _bundle(Topology(grouped(TREE), "rack(.)"))
-
-    assert bundles.load(bundles.dump(made)).topology == made.topology
-
-
 def test_a_nodes_report_opens_with_its_switches(tmp_path: Path) -> None:
     """Whatever becomes of the node afterwards."""
     names = ("gpu-rack0-0", "gpu-rack1-0")

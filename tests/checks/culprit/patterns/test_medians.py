@@ -45,7 +45,7 @@ def test_a_node_at_nine_tenths_is_named_with_its_way(number: int, way: Direction
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.08, 0.4])
-@pytest.mark.parametrize(("number", "seeds"), [(8, 20), (16, 20), (64, 2)])
+@pytest.mark.parametrize(("number", "seeds"), [(8, 8), (16, 8), (64, 1)])
 def test_good_nodes_are_not_slow_and_have_no_slow_half(number: int, seeds: int, spread: float) -> None:
     """However much the tests scatter."""
     for seed in range(seeds):
@@ -65,9 +65,9 @@ def test_the_least_slowness_that_would_have_been_seen_follows_from_the_noise() -
 def test_slow_nodes_are_found_as_often_as_the_printed_slowness_says() -> None:
     """Nine times of ten, or more often."""
     seen = decode(uneven(16, 0.05, {}), SHIPPED).seen_from or 0
-    found = [decode(uneven(16, 0.05, {5: 1 - seen}, seed=seed), SHIPPED) for seed in range(40)]
+    found = [decode(uneven(16, 0.05, {5: 1 - seen}, seed=seed), SHIPPED) for seed in range(20)]
 
-    assert sum(slow_ones(one) == {("node-5", Direction.BOTH)} for one in found) >= 32
+    assert sum(slow_ones(one) == {("node-5", Direction.BOTH)} for one in found) >= 16
 
 
 def test_if_half_of_the_nodes_are_slower_none_is_named() -> None:

@@ -66,15 +66,6 @@ def test_a_node_that_is_bad_for_a_fifth_of_the_time_is_found_among_eight() -> No
     assert not found.suspects[0].passed
 
 
-def test_a_link_that_is_bad_in_half_of_its_tests_is_found_among_eight() -> None:
-    """One sweep has one visit of it."""
-    rng = random.Random(1)
-    made = swept(8, lambda a, b, at: 0.5 if {a, b} == {2, 6} and rng.random() < 0.5 else 1.0, 9)
-    found = decode(made, SHIPPED)
-
-    assert {Kind.LINK} == {one.kind for one in found.suspects} or (2, 6) in found.confirm
-
-
 @pytest.mark.parametrize("pairs", [{(1, 5)}, {(1, 5), (1, 7)}, {(1, 5), (1, 7), (5, 7)}])
 def test_pairs_that_are_slow_in_each_sweep_are_links_with_their_cost(pairs: set[tuple[int, int]]) -> None:
     """No node is named, although their rounds follow each other in each sweep; half of the rate is what a shared path leaves."""

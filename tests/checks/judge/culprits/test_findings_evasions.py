@@ -18,12 +18,12 @@ from checks.facts.builtin import builtin
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
 from checks.judge.reading import judge
 from checks.judge.verdict import decide
-from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Report, Value
+from checks.model import CLUSTER, Declared, Finding, Level, Observation, Report, Value
 from checks.policy import load
 from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.checks.culprit.matrix_texts import csv_long, csv_square, rates
-from tests.checks.culprit.rows import Change, results_of, row, slow_ranks, tournament
+from tests.checks.culprit.rows import Change, results_of, row, tournament
 
 KIND = {COLLECTIVE: "cpu", NCCL: "p5.48xlarge"}
 FAST = {COLLECTIVE: 2.0, NCCL: 45.0}
@@ -286,8 +286,3 @@ def test_of_several_declared_nodes_something_between_them_is_wanted() -> None:
     text = csv_square([f"h{name // 4}:{name % 4}" for name in range(8)], inside)
 
     assert Level.FAIL is _explained(text, Declared("p5.48xlarge", 2, 4, 4))[0]
-
-
-def test_slow_nodes_are_still_named() -> None:
-    """What all of this must not cost."""
-    assert {("node-3", "FAIL", Cause.HARDWARE.value)} == _said(_report(8, 1, slow_ranks(3, to=0.02)))

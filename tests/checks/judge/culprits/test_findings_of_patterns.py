@@ -142,14 +142,6 @@ def test_what_is_between_switches_is_held_against_what_is_declared(
     assert expected == "".join(one.level.value for one in findings)
 
 
-def test_a_node_a_little_slower_than_the_others_is_a_warning() -> None:
-    """Its tests are within the policy's ratio."""
-    (one,) = found(one_slow_node(0.85))
-
-    assert ("node-5", "WARN HARDWARE") == said([one])[0]
-    assert "% slower than the other nodes to and from its peers (median of its 120 tests" in one.message
-
-
 def test_a_sweep_that_could_not_have_seen_such_a_node_is_missing_evidence() -> None:
     """And says what it would have seen; without the option nobody asked."""
     healthy = tournament(16, 1)
@@ -190,17 +182,6 @@ def test_congestion_that_has_passed_is_a_warning_with_its_rounds_and_nodes() -> 
     assert (CLUSTER, "WARN CONFIGURATION") == said([one])[0]
     assert "the network was congested in rounds 3 to 9" in one.message
     assert "node-4, node-5, node-6" in one.message
-
-
-def test_rows_without_rounds_are_judged() -> None:
-    """They only say when something was bad."""
-    report = one_slow_node(0.3)
-    rows = tuple(
-        replace(row, metrics={k: v for k, v in row.metrics.items() if k not in ("in_round", "began_s")})
-        for row in report.observations
-    )
-
-    assert [("node-5", "FAIL HARDWARE")] == said(found(replace(report, observations=rows)))
 
 
 @pytest.mark.parametrize("damaged", [(), (0,), ("a",) * 18, (-1,) * 18, (1 << 40,) * 18, (None,) * 18])

@@ -13,19 +13,17 @@ from tests.checks.probes.pairs.worlds import Ended, World, play
 UNHURRIED = {"confirms": 0, "seconds": 10.0, "budget_s": 60.0, "round_s": 20.0}
 WORLDS: Mapping[str, World] = {
     "healthy": World(1, 4, options=UNHURRIED),
-    "odd": World(5, 1, options={**UNHURRIED, "max_bytes": 1_000_003, "repeat_s": 0.0}),
     "rails": World(2, 2, options={**UNHURRIED, "repeat_s": 0.0}),
-    "repeated": World(4, 1, options={**UNHURRIED, "repeat_s": 10.0}),
     "stopped": World(5, 1, "stop", victim=2),
     "killed": World(5, 1, "kill", victim=2),
     "lying": World(4, 1, "corrupt", victim=1),
     "mute": World(5, 1, "mute", victim=1),
     "late": World(5, 1, "late", victim=2),
     "storeless": World(6, 1, "storeless", victim=3),
-    "uncertain": World(8, 1, "uncertain", victim=0, options={"budget_s": 0.0, "confirms": 0, "round_s": 0.6}),
+    "uncertain": World(6, 1, "uncertain", victim=0, options={"budget_s": 0.0, "confirms": 0, "round_s": 0.6}),
     "fragile": World(5, 1, "stop", victim=2, fragile=True),
-    "matchings": World(9, 1, options={"all_pairs_nodes": 4, "matchings": 3, "confirms": 1}),
-    "hurried": World(8, 1, options={"budget_s": 0.0, "confirms": 0}),
+    "matchings": World(6, 1, options={"all_pairs_nodes": 4, "matchings": 3, "confirms": 1}),
+    "hurried": World(6, 1, options={"budget_s": 0.0, "confirms": 0}),
 }
 
 
@@ -49,20 +47,18 @@ def failed(one: Ended) -> set[tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize("name", ["healthy", "odd"])
-def test_healthy_ranks_measure_every_pair_once_from_both_ends(ended: Mapping[str, Ended], name: str) -> None:
+def test_healthy_ranks_measure_every_pair_once_from_both_ends(ended: Mapping[str, Ended]) -> None:
     """Every number is there, and nothing is wrong. The messages grow from 64 KiB on, to the largest that the options allow."""
-    one, ranks = ended[name], WORLDS[name].ranks
-    most = int(WORLDS[name].options.get("max_bytes", 1 << 20)) // 4 * 4
+    one, ranks = ended["healthy"], WORLDS["healthy"].ranks
     sizes = {size for row in one.rows.values() for size in row["message_bytes"]}
-    assert 1 << 16 <= min(sizes) and max(sizes) == most
+    assert 1 << 16 <= min(sizes) and max(sizes) == 1 << 20
     for rank, row in one.rows.items():
         assert sorted(row["peers"]) == [peer for peer in range(ranks) if peer != rank]
         assert set(row["failures"]) == {"ok"}
         assert min(*row["bandwidth_gbps"], *row["latency_us"], *row["slowest_us"]) > 0
         assert (set(row["wrong_elements"]), row["fault"], row["rounds_left_out"]) == ({0}, "", 0)
         assert all(slow >= usual for slow, usual in zip(row["slowest_us"], row["latency_us"], strict=True))
-        assert row["rounds"] == ranks - 1 + ranks % 2
+        assert row["rounds"] == ranks - 1
     assert one.missing == ()
 
 
@@ -74,15 +70,6 @@ def test_two_nodes_measure_inside_then_along_their_rails(ended: Mapping[str, End
         [3, 0],
         [2, 1],
     ]
-
-
-def test_a_few_nodes_are_swept_again_while_that_fits_into_its_time(ended: Mapping[str, Ended]) -> None:
-    """Whole sweeps, the same number on all ranks: every peer was met equally often, and no round counts as left out."""
-    rows = ended["repeated"].rows.values()
-    (times,) = {row["peers"].count(peer) for row in rows for peer in set(row["peers"])}
-
-    assert 2 <= times <= 21
-    assert all((row["rounds"], row["rounds_left_out"]) == (3 * times, 0) for row in rows)
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed", "fragile"])
@@ -183,5 +170,5 @@ def test_what_the_budget_leaves_out_is_said_and_all_stop_together(ended: Mapping
     """After four rounds the cost is known; nobody waits for a partner who left."""
     one = ended["hurried"]
 
-    assert {(row["rounds"], row["rounds_left_out"]) for row in one.rows.values()} == {(4, 3)}
+    assert {(row["rounds"], row["rounds_left_out"]) for row in one.rows.values()} == {(4, 1)}
     assert failed(one) == set()
