@@ -127,7 +127,7 @@ def collectives(context: Context) -> Measurement:
     operations = operations_of(context.options)
     heard = tool.run(("neuron-ls", "-j"), ASK_S)
     listing = read(heard.stdout, heard.code, heard.account())
-    ranks = sum(device.logical_cores for device in listing)
+    ranks = sum(device.nc_count for device in listing)
     said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
     runs = [understood(one) for one in said]
     metrics: dict[str, Value] = {"cores_used": ranks, **metrics_of(operations, runs)}

@@ -88,12 +88,12 @@ def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, i
         [other for other in device.connected if not _links_back(found, device, other)] for device in found
     ]
     metrics: dict[str, Value] = {
-        "devices": tuple(f"device {device.index} ({device.bdf})" for device in found),
+        "devices": tuple(f"device {device.neuron_device} ({device.bdf})" for device in found),
         "devices_found": min([len(found), *counts.values()]),
         "cores": tuple(device.cores for device in found),
         "links_missing": tuple(max(expected_links - len(set(device.connected)), 0) for device in found),
         "links_one_way": tuple(len(others) for others in one_way),
-        "processes": tuple(len(device.processes) for device in found),
+        "processes": tuple(len(device.neuron_processes) for device in found),
         **{f"devices_{name}": count for name, count in counts.items()},
     }
     return metrics
@@ -101,7 +101,7 @@ def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, i
 
 def _links_back(found: Sequence[Device], device: Device, other: int) -> bool:
     """Whether the other end links back; of one that is not listed nobody can tell."""
-    return all(device.index in peer.connected for peer in found if peer.index == other)
+    return all(device.neuron_device in peer.connected for peer in found if peer.neuron_device == other)
 
 
 def _fewer(counts: dict[str, int], declared: int, said: str) -> Measurement:

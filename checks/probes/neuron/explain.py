@@ -32,7 +32,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
 
 def _gaps(devices: tuple[Device, ...]) -> tuple[str, ...]:
     """A device whose number is left out may be lost on the node or in the file: nobody can tell."""
-    numbers = {device.index for device in devices}
+    numbers = {device.neuron_device for device in devices}
     named = {other for device in devices for other in device.connected}
     gone = sorted((set(range(max(numbers) + 1)) | named) - numbers)
     return (f"not listed: device {', '.join(map(str, gone))}",) if gone else ()

@@ -36,7 +36,7 @@ def rows() -> list[dict[str, Any]]:
 
 def test_logical_cores_are_counted_as_physical_ones() -> None:
     """Trainium 2 joins two physical cores to one that a process sees."""
-    assert {(8, 4)} == {(d.cores, d.logical_cores) for d in parse(text_of("ls_trn2.json"))}
+    assert {(8, 4)} == {(d.cores, d.nc_count) for d in parse(text_of("ls_trn2.json"))}
 
 
 @pytest.mark.parametrize(
