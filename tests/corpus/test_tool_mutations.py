@@ -11,7 +11,6 @@ import pytest
 from checks.check import CheckError
 from checks.model import Level, Observation, Outcome, Value, worst
 from checks.probes.dcgm import diag, health, policy, xid_events
-from checks.probes.dcgm.diagnosis import DiagnosisError
 from checks.probes.host import disk, error_counters, stress
 from checks.probes.neuron import collectives
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort
@@ -48,11 +47,7 @@ def stressed(stressor: str, code: int) -> Callable[[str], Metrics]:
 
 
 def ran_alone(text: str) -> Metrics:
-    try:
-        run = collectives.parse(text)
-    except collectives.RunError as error:
-        raise CheckError(str(error)) from error
-    return {"cores_used": 32, **collectives.metrics_of(("allr",), [run])}
+    return {"cores_used": 32, **collectives.metrics_of(("allr",), [collectives.parse(text)])}
 
 
 def recorded(path: str) -> str:
@@ -72,11 +67,7 @@ def read_at_random(text: str) -> Metrics:
 
 
 def of_health(watches: str, discovery: str) -> Metrics:
-    try:
-        on = health.watches(watches)
-        report = health.parse(recorded("dcgm/health_ok.json"))
-    except DiagnosisError as error:
-        raise CheckError(str(error)) from error
+    on, report = health.watches(watches), health.parse(recorded("dcgm/health_ok.json"))
     return {
         "gpus_missing": 8 - diag.gpus_discovered(discovery),
         "watches_off": ", ".join(name for name in health.WATCHED if not on.get(name, False)),

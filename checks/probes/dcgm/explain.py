@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from checks.check import CheckError
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
-from checks.model import Value
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
-    DiagnosisError,
     Problem,
     Result,
     Status,
@@ -67,7 +66,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
             return _diag(text, diag_json.parse(text), asked)
         if diag_text.HEADER.search(text):
             return _diag(text, diag_text.parse(text), asked)
-    except DiagnosisError as error:
+    except CheckError as error:
         raise Broken(str(error)) from error
     raise Broken(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
 
@@ -140,16 +139,11 @@ def _health(text: str, asked: ReadOptions) -> Reading:
 
 def _policy(text: str) -> Reading:
     found = policy.parse(text)
-    metrics: Mapping[str, Value] = {
-        "conditions": found.conditions,
-        "action": found.action,
-        "validation": found.validation,
-    }
     lines = {
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    part = Part("dcgm.policy", metrics, lines, "")
+    part = Part("dcgm.policy", vars(found), lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
     return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (part,), understood=understood)
 

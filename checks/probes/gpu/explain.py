@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
+from checks.check import CheckError
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
@@ -19,7 +20,7 @@ from checks.facts.instances import is_of_model, lacks
 from checks.model import Part as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
-from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, SmiError, parse
+from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, parse
 from checks.probes.gpu.record import Gpu, account, bare, columns, is_model, padded, texts
 from checks.probes.gpu.state import ECC, MODES, POWER, PROCESSES, REMAP, RETIRED, limit_ratio, retired
 from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
@@ -70,7 +71,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
     document, end = _split(text)
     try:
         found = parse(document)
-    except SmiError as error:
+    except CheckError as error:
         raise Broken(str(error)) from error
     made = _parts(found, asked)
     unreported = tuple(gap for part in made for gap in _unreported(part, found))

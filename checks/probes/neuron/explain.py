@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from checks.check import CheckError
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_of_json
 from checks.probes.neuron.devices import LINKS, metrics_of
-from checks.probes.neuron.neuron_ls import Device, ListingError, parse
+from checks.probes.neuron.neuron_ls import Device, parse
 
 
 def detect(text: str) -> bool:
@@ -19,7 +20,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
         raise NotRecognised("this is not the output of neuron-ls -j")
     try:
         devices = parse(text)
-    except ListingError as error:
+    except CheckError as error:
         raise Broken(str(error)) from error
     expected = LINKS.get(asked.declared.instance_type, 0) if asked.declared else 0
     title = f"neuron-ls: {len(devices)} devices, {sum(device.cores for device in devices)} cores"

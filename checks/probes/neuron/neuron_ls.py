@@ -2,8 +2,6 @@
 
 It is a list with one object per device; `nc_count` counts logical cores, each of which is `logical_neuroncore_config` physical ones
 (absent before Trainium 2: 1). `numa_node` is a string, `connected_to` null on a type with one device.
-
-ListingError        the text is truncated, garbled, or lists no device
 """
 
 from __future__ import annotations
@@ -12,14 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from checks.check import CheckError
 from checks.documents.decode import Foreign, decode, parse_json
 from checks.value_types import DecodeError, Range
 
 MAX_BYTES = 4 << 20
-
-
-class ListingError(Exception):
-    """The text gives no answer. The message says where it breaks."""
 
 
 Count = Annotated[int, Range(0, (1 << 32) - 1)]
@@ -56,12 +51,10 @@ class Device(Foreign):
 
 
 def parse(text: str) -> tuple[Device, ...]:
-    """All devices, in the order of their numbers. Raises ListingError."""
+    """All devices, in the order of their numbers. Raises CheckError."""
     start = text.find("[")
     if start < 0:
-        raise ListingError(
-            f"neuron-ls lists no device: {' '.join(text.split())[:200] or 'it printed nothing'}"
-        )
+        raise CheckError(f"neuron-ls lists no device: {' '.join(text.split())[:200] or 'it printed nothing'}")
     return _checked(tuple(_from_json(text, start)))
 
 
@@ -69,13 +62,13 @@ def _checked(devices: Sequence[Device]) -> tuple[Device, ...]:
     """The devices in order. A gap or a link to nowhere shows that one was lost between the tool and here, or before."""
     numbers = [device.neuron_device for device in devices]
     if not numbers:
-        raise ListingError("the list of devices is empty")
+        raise CheckError("the list of devices is empty")
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
-        raise ListingError(f"device {twice} is listed twice")
+        raise CheckError(f"device {twice} is listed twice")
     buses = [device.bdf for device in devices]
     if len(set(buses)) < len(buses):
-        raise ListingError("two devices have one PCI address")
+        raise CheckError("two devices have one PCI address")
     return tuple(sorted(devices, key=lambda device: device.neuron_device))
 
 
@@ -84,11 +77,11 @@ def _from_json(text: str, start: int) -> Iterator[Device]:
         rows = parse_json(text[start : text.rfind("]") + 1] or text[start:], MAX_BYTES)
         devices = decode(tuple[Device, ...], rows)
     except DecodeError as error:
-        raise ListingError(f"the JSON document is truncated or garbled: {error}") from error
+        raise CheckError(f"the JSON document is truncated or garbled: {error}") from error
     at = [index for index, line in enumerate(text.splitlines(), 1) if '"neuron_device"' in line]
     lines = at if len(at) == len(devices) else [0] * len(devices)
     for device, line in zip(devices, lines, strict=True):
         if device.neuroncore_ids is not None and len(device.neuroncore_ids) != device.nc_count:
             number, cores = device.neuron_device, device.nc_count
-            raise ListingError(f"device {number} does not list the {cores} cores that it counts")
+            raise CheckError(f"device {number} does not list the {cores} cores that it counts")
         yield replace(device, line=line)

@@ -13,7 +13,6 @@ from checks.probes.dcgm import diag_json, diag_text
 from checks.probes.dcgm.diag import gpus_discovered, metrics_of, read
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
-    DiagnosisError,
     Meaning,
     Problem,
     Result,
@@ -117,7 +116,7 @@ def test_a_document_that_lacks_what_every_version_writes_gives_no_answer(change:
     document = json.loads(text_of("diag_4_r2.json"))
     change(document)
 
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         diag_json.parse(json.dumps(document))
 
 
@@ -129,7 +128,7 @@ def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]", "Error: Unable to connect to host engine.\n"])
 def test_no_document_is_no_answer(text: str) -> None:
     """Neither nothing nor garbage is a diagnosis without failures."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         diag_json.parse(text)
 
 
@@ -152,7 +151,7 @@ def test_only_dcgms_own_words_are_known(word: str, status: Status) -> None:
 @pytest.mark.parametrize("version", ["", "4", "3.2.6", "5.0.0", "4.2.3 4.2.4"])
 def test_an_unknown_version_is_refused(version: str) -> None:
     """What its numbers mean is not known."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         major_of(version)
 
 
@@ -284,7 +283,7 @@ def test_a_table_with_two_results_for_one_gpu_gives_no_answer() -> None:
     """As when a test's own row was lost and its GPUs fall to the test above."""
     lines = [line for line in text_of("diag_44_r2.txt").splitlines() if "| memory " not in line]
 
-    with pytest.raises(DiagnosisError, match="two results for GPU 0"):
+    with pytest.raises(CheckError, match="two results for GPU 0"):
         diag_text.parse("\n".join(lines))
 
 

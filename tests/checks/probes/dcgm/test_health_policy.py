@@ -9,7 +9,6 @@ import pytest
 
 from checks.check import CheckError
 from checks.probes.dcgm import health, policy
-from checks.probes.dcgm.diagnosis import DiagnosisError
 from checks.probes.dcgm.health import parse, watches
 from tests.corpus.case import context
 from tests.fakes.tools import Reply, install, on_path
@@ -47,7 +46,7 @@ def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
 )
 def test_what_is_no_whole_report_is_no_health(text: str) -> None:
     """Unknown words, contradictions and DCGM's own refusals give no answer."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         parse(text)
 
 
@@ -73,7 +72,7 @@ def test_the_watches_that_are_off_are_named() -> None:
     on = watches(text_of("watches_no_memory.json"))
 
     assert ["Memory", "InfoROM"] == [name for name in health.WATCHED if not on[name]]
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         watches(text_of("watches.json").replace("On", "Maybe", 1))
 
 
@@ -103,7 +102,7 @@ def test_a_policys_conditions_and_action_are_read() -> None:
 @pytest.mark.parametrize("name", ["Violation conditions", "Action on violation", "Isolation mode"])
 def test_a_policy_that_lacks_a_field_is_no_answer(name: str) -> None:
     """Its absence is not None."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         policy.parse(text_of("policy_none.json").replace(name, "Something else"))
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from checks.check import CheckError
 from checks.explain.reading import Broken, Part, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import explain
-from checks.probes.gpu.nvidia_smi import SmiError, parse
+from checks.probes.gpu.nvidia_smi import parse
 from tests.corpus.case import declared
 
 RECORDINGS = Path(__file__).parents[3] / "recordings" / "gpu"
@@ -85,7 +86,7 @@ def test_both_sram_counters_make_the_sum() -> None:
 )
 def test_a_document_that_is_not_whole_is_refused(old: str, new: str, why: str) -> None:
     """The message says where it breaks."""
-    with pytest.raises(SmiError, match=why):
+    with pytest.raises(CheckError, match=why):
         parse(recorded("h100_healthy.xml").replace(old, new))
 
 

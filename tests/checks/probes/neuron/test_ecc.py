@@ -9,7 +9,7 @@ import pytest
 from checks.check import CheckError
 from checks.probes.kernel.log_lines import Line
 from checks.probes.kernel.neuron_lines import KINDS, by_device, device_of, find, words_of
-from checks.probes.neuron.collectives import RunError, parse
+from checks.probes.neuron.collectives import parse
 from checks.probes.neuron.ecc import counters, value_of
 
 FOLDER = Path(__file__).parents[3] / "recordings/neuron"
@@ -56,7 +56,7 @@ def test_wrong_results_are_found_before_and_after_the_table() -> None:
 )
 def test_a_table_that_is_cut_or_contradicts_itself_gives_no_answer(text: str) -> None:
     """Size, time and bandwidth account for each other."""
-    with pytest.raises(RunError):
+    with pytest.raises(CheckError):
         parse(text)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from checks.check import CheckError
 from checks.explain.reading import ReadOptions
 from checks.probes.neuron.devices import metrics_of
 from checks.probes.neuron.explain import read
-from checks.probes.neuron.neuron_ls import ListingError, parse
+from checks.probes.neuron.neuron_ls import parse
 from tests.corpus.case import declared
 
 FOLDER = Path(__file__).parents[3] / "recordings/neuron"
@@ -60,14 +61,14 @@ def test_a_list_that_contradicts_itself_gives_no_answer(
     made = rows()
     change(made)
 
-    with pytest.raises(ListingError):
+    with pytest.raises(CheckError):
         parse(json.dumps(made))
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", TABLE])
 def test_what_is_no_whole_listing_gives_no_answer(text: str) -> None:
     """Neither nothing nor half of it is no device."""
-    with pytest.raises(ListingError):
+    with pytest.raises(CheckError):
         parse(text)
 
 
