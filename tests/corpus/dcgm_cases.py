@@ -10,17 +10,13 @@ from checks.check import Check
 from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.dcgm import diag, health, policy
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-FOLDER = RECORDINGS_FOLDER / "dcgm"
+text_of = recordings_of("dcgm")
 QUICK = {"deadline_s": 5.0}
 NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
 FAILED = 226  # DCGM_ST_NVVS_ERROR & 0xff: at least one test failed
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 def run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +22,9 @@ from checks.probes.dcgm.diagnosis import (
     status_of,
 )
 from checks.process.tool import ToolResult
+from tests.corpus.case import recordings_of
 
-FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
+text_of = recordings_of("dcgm")
 
 
 def parsed(name: str) -> Diagnosis:
@@ -231,11 +227,6 @@ def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
     ]
 
 
-def test_a_pass_with_a_recorded_error_is_no_pass() -> None:
-    """The memory test may pass although it could not allocate the memory."""
-    assert [1] == found("diag_4_r2_alloc_pass.json", Meaning.INTERNAL)
-
-
 def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
     """Before 4.0 these tests have no GPU of their own."""
     metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
@@ -244,13 +235,6 @@ def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
     assert ("",) * 9 == metrics["not_passed"], "it is no missing result of the others"
     assert isinstance(failures, tuple)
     assert [2] == [gpu for gpu, words in enumerate(failures) if words]
-
-
-def test_tests_of_a_level_that_did_not_run_are_missing() -> None:
-    """Level 3 is more than level 2."""
-    metrics = metrics_of(parsed("diag_4_r2.json"), 3, tuple(range(8)), 8)
-
-    assert "diagnostic, memory_bandwidth, targeted_stress, targeted_power" == metrics["tests_missing"]
 
 
 def test_a_gpu_without_a_result_of_a_test_is_not_passed() -> None:

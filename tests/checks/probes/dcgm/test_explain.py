@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checks.explain.reading import Broken, NotRecognised, ReadOptions
 from checks.model import Answer, Cause
 from checks.probes.dcgm.explain import detect, read
 from tasks.reports.explain import explain_text
-from tests.corpus.case import declared
+from tests.corpus.case import declared, recordings_of
 
-FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
+text_of = recordings_of("dcgm")
 P5 = ReadOptions(declared("p5.48xlarge"))
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,10 @@ import pytest
 from checks.check import CheckError
 from checks.probes.dcgm import health, policy
 from checks.probes.dcgm.health import parse, watches
-from tests.corpus.case import context
+from tests.corpus.case import context, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
+text_of = recordings_of("dcgm")
 
 
 def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
@@ -57,14 +53,6 @@ def test_an_incident_of_a_switch_is_the_nodes() -> None:
 
     assert isinstance(failures, tuple)
     assert ["", "", "", "NvSwitch 2, NVLINK system"] == [str(words).partition(":")[0] for words in failures]
-
-
-def test_a_gpu_at_its_power_limit_is_no_warning() -> None:
-    """Full load is why; it is kept as a remark."""
-    metrics = health.metrics_of(parse(text_of("health_power.json")), tuple(range(8)))
-
-    assert ("",) * 9 == metrics["warnings"]
-    assert "" not in metrics["remarks"][:8]  # type: ignore[index]
 
 
 def test_the_watches_that_are_off_are_named() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checks.check import CheckError
@@ -11,13 +9,9 @@ from checks.explain.reading import Broken, Part, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import explain
 from checks.probes.gpu.nvidia_smi import parse
-from tests.corpus.case import declared
+from tests.corpus.case import declared, recordings_of
 
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "gpu"
-
-
-def recorded(name: str) -> str:
-    return (RECORDINGS / name).read_text(encoding="utf-8")
+recorded = recordings_of("gpu")
 
 
 def parts(text: str, instance_type: str = "") -> dict[str, Part]:

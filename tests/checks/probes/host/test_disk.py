@@ -8,13 +8,9 @@ import pytest
 
 from checks.check import CheckError, Measurement, fault_of
 from checks.probes.host.disk import disk_io, parse, size_to_write
-from tests.corpus.case import context
+from tests.corpus.case import context, recordings_of
 
-RECORDINGS = Path(__file__).parents[3] / "recordings/host"
-
-
-def recorded(name: str) -> str:
-    return (RECORDINGS / name).read_text(encoding="utf-8")
+recorded = recordings_of("host")
 
 
 def test_a_job_is_read() -> None:

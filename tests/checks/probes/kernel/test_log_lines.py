@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from checks.probes.kernel import hardware, xid
@@ -20,14 +17,7 @@ from checks.probes.kernel.log_lines import (
 )
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 
-
-@pytest.fixture(autouse=True)
-def _utc() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def age(raw: str) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from checks.explain.reading import ReadOptions
 from checks.probes.neuron.devices import metrics_of
 from checks.probes.neuron.explain import read
 from checks.probes.neuron.neuron_ls import parse
-from tests.corpus.case import declared
+from tests.corpus.case import declared, recordings_of
 
-FOLDER = Path(__file__).parents[3] / "recordings/neuron"
+text_of = recordings_of("neuron")
 TABLE = """+--------+--------+---------+--------+-----------+---------+
 | NEURON | NEURON | LOGICAL | NEURON | CONNECTED |   PCI   |
 | DEVICE | CORES  |   NC    | MEMORY |  DEVICES  |   BDF   |
@@ -24,10 +23,6 @@ TABLE = """+--------+--------+---------+--------+-----------+---------+
 | 0      | 8      | 4       | 96 GB  |           | cc:00.0 |
 +--------+--------+---------+--------+-----------+---------+
 """
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 def rows() -> list[dict[str, Any]]:
