@@ -13,7 +13,8 @@ from xml.parsers import expat
 
 from checks.check import CheckError
 from checks.probes.gpu.fields import TEMPERATURE_LIMITS_C
-from checks.probes.gpu.record import Gpu, Number, pci_id, sound
+from checks.probes.gpu.record import Gpu, Number, sound
+from checks.probes.sysfs import pci_id
 
 ROOT = "nvidia_smi_log"
 NOT_PRINTED = "not in the text"

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
+from checks.probes.sysfs import pci_id
+
 DAY_S = 86400.0
 # The names in syslog of a machine whose name is not set yet: the kernel's default and that of most images.
 NAMELESS = ("localhost", "(none)", "-")
@@ -113,15 +115,6 @@ def read_record(raw: str, now: Now) -> Line | None:
     message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), found[4])
     age_s = max(0.0, now.uptime_s - int(found[3]) / 1e6)
     return Line(message.strip(), age_s, int(found[1]) >> 3, tagged=True, record=int(found[2]))
-
-
-def pci_id(text: str) -> str:
-    """One form for all PCI addresses: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
-    found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
-    if not found:
-        return ""
-    domain = int(found[1] or "0", 16)
-    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
 
 
 def _without_level(text: str) -> tuple[str, int]:

@@ -11,10 +11,10 @@ from checks.probes.kernel.log_lines import (
     Line,
     Now,
     account,
-    pci_id,
     read_line,
     read_record,
 )
+from checks.probes.sysfs import pci_id
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 
 pytestmark = pytest.mark.usefixtures("utc")
