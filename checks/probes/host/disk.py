@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 from checks.check import CheckError, Context, Measurement, Resource, check
-from checks.documents.decode import Foreign, decode, parse_json
+from checks.documents.decode import Foreign, decode
 from checks.model import Profile, Scope
 from checks.probes.host.system import space_of
 from checks.process import tool
-from checks.value_types import DecodeError, Range
+from checks.value_types import Range
 
 MIB = 1 << 20
 LEAST_BYTES = 4 * MIB
@@ -177,8 +178,9 @@ def parse(text: str) -> Job:
     if begin < 0 or text[begin : begin + 1] != "{":
         raise CheckError(f"fio printed no JSON: {text.strip()[:200]!r}")
     try:
-        jobs = decode(Output, parse_json(text[begin : text.rfind("}") + 1], 1 << 20)).jobs
-    except DecodeError as error:
+        value, _ = json.JSONDecoder().raw_decode(text, begin)
+        jobs = decode(Output, value).jobs
+    except ValueError as error:
         raise CheckError(f"fio's JSON is truncated or has an unknown form: {error}") from error
     if len(jobs) != 1:
         raise CheckError(f"fio reports {len(jobs)} jobs, but one was started")

@@ -131,7 +131,9 @@ def _limited(event: Event, limits: dict[str, str]) -> Event:
     """A kill by the limit of a cgroup, whose path is its text; others as they are. `limits` has the cgroups by process."""
     found = _KILLED.match(event.text) if event.kind == KILL else None
     limit = limits.pop(found[1], None) if found else None
-    return event if limit is None else replace(event, kind=CGROUP, text=limit)
+    if limit is None or event.text.startswith("Out of memory"):
+        return event
+    return replace(event, kind=CGROUP, text=limit)
 
 
 def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:

@@ -42,6 +42,8 @@ def limit(path: str, pid: int = 2) -> str:
         (machine() + limit("/other.service") + limit(STEP, 9), OwnCgroup(STEP, 1), (2, 1, 1)),
         # A kill of the machine after one of a cgroup, of a process with the same number.
         (limit("/other.service", 5) + machine(5), OwnCgroup(STEP, 0), (1, 0, 1)),
+        # The same, where the line about the first one is lost.
+        (limit("/other.service", 5).splitlines(True)[0] + machine(5), OwnCgroup(STEP, 0), (1, 0, 0)),
         # In a namespace the own path is hidden, and the own counter says how many were its own.
         (limit("/kubepods/podx/1") + limit("/kubepods/podx/2", 6), OwnCgroup("/", 1), (1, 1, 1)),
         (limit("/kubepods/podx/1"), OwnCgroup("/", None), (0, 0, 1)),
