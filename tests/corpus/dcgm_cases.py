@@ -34,7 +34,7 @@ def run(
         tools.mkdir(exist_ok=True)
         if replies is not None:
             install(tools, "dcgmi", replies)
-        options = {"level": level, "deadline_s": deadline_s, "listen_s": 0.3, "watch_s": 0.0}
+        options = {"level": level, "deadline_s": deadline_s, "listen_s": 1.5, "watch_s": 0.0}
         before: dict[str, object] | None = None if age_s is None else {"at_s": time.monotonic() - age_s}
         with on_path(tools, alone=replies is None):
             return observed(check, context(check, tmp_path, options=options, before=before))

@@ -37,7 +37,7 @@ class Links:
 
     gpu: Gpu
     active: tuple[int, ...] | None = None
-    counters: Mapping[str, int | None] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
     said: str = ""
 
     @property
@@ -111,13 +111,12 @@ def _links(module: Any, gpu: Gpu) -> Links:
         active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
         return Links(gpu, said=nvml.said(error))
-    counters: dict[str, int | None] = {}
+    counters: dict[str, int] = {}
     why: dict[str, None] = {}
     for kind, link in ((kind, link) for kind in KINDS for link in active):
         try:
             counters[counter(kind, link)] = _count(module, handle, link, kind)
         except (module.NVMLError, NotPlausible) as error:
-            counters[counter(kind, link)] = None
             why[f"{kind}: {error}"] = None
     return Links(gpu, active, counters, "; ".join(why))
 
