@@ -15,16 +15,14 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_every_public_line_is_read(line: str) -> None:
+def test_every_public_line_is_read() -> None:
     """One event each; the driver's own word decides."""
-    events = found(sxid.find, line)
+    assert LINES
+    for line in LINES:
+        ((kind, _, _),) = found(sxid.find, line)
 
-    assert len(events) == 1
-    if ", Fatal," in line and "): xyz" not in line:
-        assert events[0][0] == "fatal"
-    if ", Non-fatal" in line:
-        assert events[0][0] == "non_fatal"
+        assert kind == "fatal" or ", Fatal," not in line or "): xyz" in line, line
+        assert kind == "non_fatal" or ", Non-fatal" not in line, line
 
 
 @pytest.mark.parametrize(
