@@ -26,6 +26,7 @@ from checks.facts.withheld_kernel_log import needless, required
 from checks.model import Declared, Part, Profile, Scope, Skip, Value
 from checks.model_details import Contents
 from checks.roster import Roster
+from checks.value_types import MeasurementError
 
 if TYPE_CHECKING:
     from checks.exchange.secret_key import Access
@@ -35,7 +36,7 @@ class CatalogError(Exception):
     """A requested check does not exist, or two checks have the same name."""
 
 
-class CheckError(Exception):
+class CheckError(MeasurementError):
     """The check could not measure. The message becomes the observation's reason."""
 
 

@@ -1,6 +1,7 @@
 """Bounds and patterns for values from outside, and the error that refuses a value.
 
     DecodeError        what is wrong, where, and the nearest valid key
+    MeasurementError   what a check and the reader of a tool's output raise
 
 Also: the keys of a dataclass and the types of their values, looked up once per class; the natural order of names.
 """
@@ -62,6 +63,10 @@ class Text:
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
         """The same form for the generated JSON Schema."""
         return {**handler(core), "pattern": f"^({self.pattern})$", "maxLength": self.most}
+
+
+class MeasurementError(Exception):
+    """What a check wants could not be measured, or an output not be read. The message says why."""
 
 
 class DecodeError(ValueError):

@@ -1,7 +1,8 @@
 """Reads JSON and TOML values from outside into frozen dataclasses. Everything that comes from outside is read here.
 
-Unknown keys are refused with their path and the nearest valid key, numbers must be finite, and no value is converted to another type:
-"8" is not read as 8, and True is not read as 1. What is refused raises `DecodeError` (checks.value_types).
+Unknown keys are refused with their path and the nearest valid key, but for documents of other programs (`Foreign`). Numbers must be
+finite, and no value is converted to another type: "8" is not read as 8, and True is not read as 1. What is refused raises
+`DecodeError` (checks.value_types).
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
     return typing.cast(T, _decode(kind, value, path))
 
 
+class Foreign:
+    """A part of another program's document, as a base of a dataclass: keys that are none of its fields are passed over."""
+
+
 Read = Callable[[object, str], object]
 # By identity: Union[int, float] and Union[float, int] are equal keys, but read 1 differently.
 _READS: dict[int, tuple[Any, Read]] = {}
@@ -95,6 +100,8 @@ def _decode_dataclass(kind: Any, value: object, path: str) -> object:
         raise _no_table(value, path)
     table: Mapping[str, object] = value
     hints, fields = shape(kind)
+    if issubclass(kind, Foreign):
+        table = {key: item for key, item in table.items() if key in hints}
     for key in table:
         if key not in hints:
             raise DecodeError("unknown key", _join(path, key), nearest(key, tuple(hints)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, Part, Reading, ReadOptions
 from checks.explain.unread_lines import bare
 from checks.model import Value
 
@@ -30,9 +30,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, asked: ReadOptions) -> Reading:
-    """What gpu.nvlink would have measured. Raises NotRecognised, Broken."""
-    if not detect(text):
-        raise NotRecognised("the text does not list the links of GPUs")
+    """What gpu.nvlink would have measured. Raises Broken."""
     links, counted, understood, gpu = dict[str, dict[str, bool]](), list[str](), set[int](), ""
     counters = defaultdict[str, set[str]](set)  # "GPU 3 link 7" -> the names of its counters
     for number, line in enumerate(map(bare, text.splitlines()), 1):

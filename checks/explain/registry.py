@@ -10,8 +10,10 @@ from types import ModuleType
 
 from checks.explain.reading import Broken, Complete, ExplainError, Kind, NotRecognised, Reading, ReadOptions
 from checks.explain.unread_lines import only, sentence, unread_lines
+from checks.value_types import MeasurementError
 
-# detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading, which raises NotRecognised or Broken.
+# detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading of a text that was detected, which raises NotRecognised,
+# Broken, or the CheckError of the check's own parser.
 # A report is not the output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
@@ -92,11 +94,17 @@ def _together(one: Reading, other: Reading) -> Reading:
 
 
 def _read(name: str, text: str, asked: ReadOptions) -> Reading:
-    """If a reader fails, only this input is lost: any exception is reported as Broken."""
+    """If a reader fails, only this input is lost: any exception is reported as Broken. Raises NotRecognised, Broken."""
+    text = _bare_json(text)
     try:
-        reading = _module(name).read(_bare_json(text), asked)
+        # Who calls a text a kernel log may have one whose form other programs print too: its reader decides.
+        if Kind.KERNEL_LOG not in MODULES[name] and not _module(name).detect(text):
+            raise NotRecognised("no line of the text has its form")
+        reading = _module(name).read(text, asked)
     except ExplainError:
         raise
+    except MeasurementError as error:
+        raise Broken(str(error)) from error
     except Exception as error:
         raise Broken(f"{STUMBLED} {type(error).__name__}: {error}", OURS) from error
     if not isinstance(reading, Reading):

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from checks.check import CheckError, Missing
 from checks.process.isolate import Output, piped
@@ -27,6 +28,7 @@ FOLDERS = (
     "/usr/local/nccl-tests/build",
 )
 AFTER_END_S = 2.0
+T = TypeVar("T")
 
 
 class ToolMissing(Missing):
@@ -55,6 +57,13 @@ class ToolResult:
     def whole(self) -> bool:
         """Whether it ended by itself and none of its output was cut."""
         return self.code is not None and not self.cut
+
+    def parsed(self, parse: Callable[[str], T]) -> T:
+        """What the parser makes of the output. Raises CheckError, which quotes an output that the parser refuses."""
+        try:
+            return parse(self.stdout)
+        except CheckError as error:
+            raise CheckError(f"{error}\n{self.account()[:1500]}") from error
 
     def account(self) -> str:
         """The command, how it ended and its output, for the evidence."""

@@ -1,6 +1,7 @@
 """A context for a check's body; and small worlds of real ranks (gloo over loopback), healthy and sabotaged.
 
-As a script this is one rank. It imports nothing of `tests`, a name that installed packages use too.
+As a script this is the ranks, forks of one process that has imported torch. It imports nothing of `tests`, a name that installed
+packages use too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -87,38 +88,49 @@ def _run_world(folder: Path, ranks: int, scenarios: Sequence[tuple[str, str]]) -
     (folder / "without/numpy.py").write_text(NO_NUMPY)
     path = f"{folder}/without:{ROOT}"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": path}
-    argv = (sys.executable, "-W", "ignore", __file__, str(folder / "world.store"))
-    started = [
-        subprocess.Popen(
-            (*argv, str(rank), str(ranks), json.dumps(scenarios)),
-            env=env,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [process.communicate(timeout=WORLD_S)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    said = [json.loads(output.splitlines()[-1]) for output in outputs]
+    argv = (
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        str(folder / "world.store"),
+        str(ranks),
+        json.dumps(scenarios),
+    )
+    subprocess.run(argv, env=env, cwd=ROOT, timeout=WORLD_S, check=True)
+    said = [json.loads((folder / f"world.store.{rank}").read_text()) for rank in range(ranks)]
     return {name: [of_rank[name] for of_rank in said] for name in said[0]}
 
 
 def main(argv: Sequence[str]) -> None:
+    import torch.nn.parallel  # the ranks share what this imports
+
+    with suppress(ImportError):
+        import torch._dynamo  # noqa: F401 - DistributedDataParallel needs it
+    store, ranks, scenarios = argv[0], int(argv[1]), json.loads(argv[2])
+    children = []
+    for rank in range(ranks):
+        if (child := os.fork()) == 0:
+            _rank(store, rank, ranks, scenarios)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def _rank(store: str, rank: int, ranks: int, scenarios: Sequence[tuple[str, str]]) -> None:
     import torch.distributed as dist
 
-    store, rank, ranks, scenarios = argv[0], int(argv[1]), int(argv[2]), json.loads(argv[3])
-    dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=20)
-    )
-    found = {f"{check}/{sabotage}": _measure(check, sabotage, rank, ranks) for check, sabotage in scenarios}
-    print(json.dumps({**found, "numpy": _without_numpy(), **nccl_world.observed(rank)}))
-    sys.stdout.flush()
-    os._exit(0)
+    try:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=20)
+        )
+        found = {
+            f"{check}/{sabotage}": _measure(check, sabotage, rank, ranks) for check, sabotage in scenarios
+        }
+        every = {**found, "numpy": _without_numpy(), **nccl_world.observed(rank)}
+        Path(f"{store}.{rank}").write_text(json.dumps(every))
+    finally:
+        os._exit(0)
 
 
 def _without_numpy() -> Metrics:

@@ -27,6 +27,11 @@ OWN = {
 RECORDINGS_FOLDER = Path(__file__).parents[1] / "recordings"
 
 
+def recordings_of(folder: str) -> Callable[[str], str]:
+    """Reads the recordings of a folder by their names."""
+    return lambda name: (RECORDINGS_FOLDER / folder / name).read_text(encoding="utf-8")
+
+
 class Sort(StrEnum):
     """What the machine is like."""
 

@@ -10,17 +10,13 @@ from checks.check import Check
 from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.dcgm import diag, health, policy
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-FOLDER = RECORDINGS_FOLDER / "dcgm"
+text_of = recordings_of("dcgm")
 QUICK = {"deadline_s": 5.0}
 NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
 FAILED = 226  # DCGM_ST_NVVS_ERROR & 0xff: at least one test failed
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 def run(
@@ -38,7 +34,7 @@ def run(
         tools.mkdir(exist_ok=True)
         if replies is not None:
             install(tools, "dcgmi", replies)
-        options = {"level": level, "deadline_s": deadline_s, "listen_s": 0.3, "watch_s": 0.0}
+        options = {"level": level, "deadline_s": deadline_s, "listen_s": 1.5, "watch_s": 0.0}
         before: dict[str, object] | None = None if age_s is None else {"at_s": time.monotonic() - age_s}
         with on_path(tools, alone=replies is None):
             return observed(check, context(check, tmp_path, options=options, before=before))

@@ -50,6 +50,7 @@ def node(check: Check, model: str = "H100", *, told: Told = NOTHING, gpus: int |
         with (
             gpu_node.nvml(gpu_node.module(**dials(model, told, gpus))),
             patch("checks.probes.gpu.state.PAUSE_S", 0.001),
+            patch("checks.probes.gpu.state.SETTLE_S", 0.001),
         ):
             return observed(check, context(check, tmp_path, TYPES[model]))
 

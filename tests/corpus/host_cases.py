@@ -74,7 +74,9 @@ def linted(
     def observe(tmp_path: Path) -> Sequence[Observation]:
         (tmp_path / ".nccl.conf").write_text(conf)
         with pytest.MonkeyPatch.context() as patch:
-            for name in {known.name for known in KNOWN} | {environment.FILE_VARIABLE}:
+            for name in {name for known in KNOWN for name in known.names.split()} | {
+                environment.FILE_VARIABLE
+            }:
                 patch.delenv(name, raising=False)
             for name, value in variables.items():
                 patch.setenv(name, value)

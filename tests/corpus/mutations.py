@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 TENTHS = 10
@@ -48,3 +48,24 @@ def chosen(lines: Sequence[str], most: int = MOST_LINES) -> Sequence[int]:
     found = sorted({*first.values(), *last.values()})
     step = max(1.0, len(found) / most)
     return [found[int(place * step)] for place in range(min(len(found), most))]
+
+
+def passed_wrongly(
+    text: str,
+    passes: Callable[[str], bool],
+    irrelevant: Mapping[str, str],
+    record: Callable[[str, object], None],
+    most: int = MOST_LINES,
+) -> list[str]:
+    """The mutants that pass although they lost a line that is not `irrelevant`, and the expressions that no mutant needs."""
+    made = list(mutants(text, most))
+    passed = [mutant for mutant in made if passes(mutant.text)]
+    wrong = [
+        mutant.what
+        for mutant in passed
+        if not all(any(re.search(pattern, line) for pattern in irrelevant) for line in mutant.lost)
+    ]
+    record("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
+    used = {line for mutant in passed for line in mutant.lost}
+    stale = [why for pattern, why in irrelevant.items() if not any(re.search(pattern, line) for line in used)]
+    return [*wrong[:40], *(f"no mutation needs the excuse: {why}" for why in stale)]

@@ -17,17 +17,12 @@ from checks.model import Cause, Level, Observation, Profile
 from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_tests import tests as perf
 from checks.probes.collectives.transport import transport
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 from tests.public.inputs import all_reduce
 
 Observe = Callable[[Path], Sequence[Observation]]
-FOLDER = RECORDINGS_FOLDER / "nccl"
-
-
-def recorded(name: str) -> str:
-    """A recording's text."""
-    return (FOLDER / name).read_text(encoding="utf-8")
+recorded = recordings_of("nccl")
 
 
 # ---------------------------------------------------------------------------------------------- the transport

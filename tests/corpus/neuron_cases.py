@@ -13,20 +13,16 @@ from checks.explain.reading import Kind
 from checks.model import Cause, Level, Observation
 from checks.probes.kernel import log_source
 from checks.probes.neuron import collectives, devices, ecc
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-FOLDER = RECORDINGS_FOLDER / "neuron"
+text_of = recordings_of("neuron")
 TRN1, SMALL, TRN2 = "trn1.32xlarge", "trn1.2xlarge", "trn2.48xlarge"
 HW_ERR = (
     "NEURON_HW_ERR={kind} instance-id=i-0f00dfeed00000001 hostname=ip-10-9-8-7 nd-id={device} nc-id=1 "
     "serial-num=5eed5eed5eed action=TERMINATE_INSTANCE"
 )
 Made = Callable[[Path], Sequence[Observation]]
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 def tree(

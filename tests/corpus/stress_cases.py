@@ -13,20 +13,15 @@ import pytest
 from checks.check import Check
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.host import disk, stress
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort, context, observed
+from tests.corpus.case import Case, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
 Observe = Callable[[Path], Sequence[Observation]]
-HOST = RECORDINGS_FOLDER / "host"
+text = recordings_of("host")
 NODES = 4
 BIT_ERRORS = "stress-ng: fail:  [9719] vm: detected 3 bit errors while stressing memory\n"
 FEW: dict[str, float] = {"size_bytes": 32 << 20, "seconds": 1.0}
 CONFIGURATION = Cause.CONFIGURATION
-
-
-def text(name: str) -> str:
-    """A recording of this family."""
-    return (HOST / name).read_text(encoding="utf-8")
 
 
 def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -> Observe:

@@ -262,7 +262,7 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
     unverified = [row.line for row in rows if any(half.wrong is None for half in row.placements)]
     out = max(rows, key=lambda row: row.out_of_place.busbw_gbps).line
     inside = max(rows, key=lambda row: row.in_place.busbw_gbps).line
-    feet = "\n".join(run.footer.line for run in runs if run.footer)
+    feet = "\n".join(run.lines["footer"] for run in runs if run.closed)
     plans = "\n".join(run.lines["plan"] for run in runs if "plan" in run.lines)
     ranks = "\n".join(run.lines["ranks"] for run in runs if "ranks" in run.lines) or out
     return {

@@ -19,7 +19,7 @@ from checks.explain.unread_lines import bare
 from checks.model import Part, Profile, Scope, Skip
 from checks.model_details import Contents
 from checks.probes.collectives import nccl_tests_result
-from checks.probes.collectives.nccl_tests_result import Placement, Plan, RankLine, Row, Run
+from checks.probes.collectives.nccl_tests_result import Placement, Plan, Row, Run
 from checks.probes.collectives.operations import KINDS
 from checks.process.tool import ToolMissing, ToolResult, find, run
 
@@ -129,7 +129,7 @@ def _read(name: str, said: ToolResult) -> Run:
     made = runs[0]
     made = replace(made, program=made.program or name)
     why = nccl_tests_result.faults(made)
-    if not why and said.code != 0 and not (made.failed or (made.footer and made.footer.slow)):
+    if not why and said.code != 0 and not (made.failed or (made.closed and made.slow)):
         why = (f"exit code {said.code}, although its footer reports success",)
     if nccl_tests_result.lists_one_process(made):
         why = (*why, "it lists the ranks of one process only")
@@ -209,21 +209,22 @@ def _take_comment(made: Run, line: str, shown: str) -> bool:
         made.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
         made.lines["plan"] = shown
     elif match := _RANK.match(line):
-        made.ranks.append(RankLine(int(match[1]), int(match[2]), match[3]))
+        made.ranks.append((int(match[1]), (int(match[2]), match[3])))
         made.lines["ranks"] = "\n".join(filter(None, [made.lines.get("ranks", ""), shown]))
     elif _TABLE.match(line):
         made.columns = tuple(line.lstrip("# ").split())
     elif match := _BOUNDS.match(line):
-        made.bounds = (int(match[1]), match[2] == "OK", shown)
+        made.wrong_tests = max(int(match[1]), int(match[2] != "OK"))
+        made.lines["footer"] = shown
     elif match := _AVERAGE.match(line):
-        made.average = (_number(match[1]), match[2] == "FAILED")
+        made.average_gbps, made.slow = _number(match[1]), match[2] == "FAILED"
     else:
         return False
     return True
 
 
 def _take_row(made: Run, line: str, shown: str) -> None:
-    if made.bounds or not made.columns:
+    if made.wrong_tests is not None or not made.columns:
         made.odd.append(f"a row is at a place where no row belongs: {shown}")
         return
     try:

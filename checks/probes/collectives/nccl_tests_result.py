@@ -67,30 +67,11 @@ class Plan:
         return count
 
 
-@dataclass(frozen=True)
-class RankLine:
-    """A rank as the header lists it."""
-
-    rank: int
-    pid: int
-    host: str
-
-
-@dataclass(frozen=True)
-class Footer:
-    """The two lines at the end; `passed` is the program's own result, `count` how many tests had wrong results."""
-
-    count: int
-    passed: bool
-    average_gbps: float
-    slow: bool
-    line: str = ""
-
-
 @dataclass
 class Run:
     """One run, as far as its lines were read. `errors` are lines in which the program or NCCL reports a failure; `odd` are lines that
-    cannot be read. `commanded` is the program that a command line above it starts; `bounds` and `average` are the footer's lines.
+    cannot be read. `commanded` is the program that a command line above it starts; the footer has
+    `wrong_tests`, `average_gbps` and `slow`, which means below what the caller wanted. `ranks` have a number, and process and host.
     """
 
     program: str = ""
@@ -100,9 +81,10 @@ class Run:
     columns: tuple[str, ...] = ()
     began: bool = False
     ended: bool = False
-    bounds: tuple[int, bool, str] | None = None
-    average: tuple[float, bool] | None = None
-    ranks: list[RankLine] = field(default_factory=list)
+    wrong_tests: int | None = None
+    average_gbps: float | None = None
+    slow: bool = False
+    ranks: list[tuple[int, tuple[int, str]]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
@@ -111,15 +93,12 @@ class Run:
     @property
     def full(self) -> bool:
         """Whether a line that begins a run now begins another one."""
-        return bool(self.rows or self.average or self.ended)
+        return bool(self.rows or self.average_gbps is not None or self.ended)
 
     @property
-    def footer(self) -> Footer | None:
-        """Both lines at the end; None if one of them is missing."""
-        if not self.bounds or not self.average:
-            return None
-        count, passed, line = self.bounds
-        return Footer(count, passed, *self.average, line)
+    def closed(self) -> bool:
+        """Whether both lines of the footer are there."""
+        return self.wrong_tests is not None and self.average_gbps is not None
 
     @property
     def concluded(self) -> bool:
@@ -136,12 +115,12 @@ class Run:
     @property
     def failed(self) -> bool:
         """Whether results were wrong, by the rows or by the program's own result."""
-        return wrong_elements(self) > 0 or (self.footer is not None and not self.footer.passed)
+        return wrong_elements(self) > 0 or (self.closed and bool(self.wrong_tests))
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts of the listed ranks."""
-        return tuple(dict.fromkeys(rank.host for rank in self.ranks))
+        return tuple(dict.fromkeys(host for _, (_, host) in self.ranks))
 
 
 def faults(run: Run) -> tuple[str, ...]:
@@ -149,7 +128,7 @@ def faults(run: Run) -> tuple[str, ...]:
     found = list(run.odd)
     if not run.rows:
         found.append("there is no row of results")
-    if run.footer is None:
+    if not run.closed:
         found.append("the footer is missing: the program ended early or the output was truncated")
     if not run.concluded:
         found.append("the program reported its start but not its end")
@@ -157,17 +136,16 @@ def faults(run: Run) -> tuple[str, ...]:
         found += [f"it printed an error: {line}" for line in run.errors]
     if run.rows:
         found += _about_ranks(run)
-    if run.rows and run.footer and not rows_missing(run) and not _average_fits(run.rows, run.footer):
+    if run.rows and run.closed and not rows_missing(run) and not _average_fits(run):
         found.append(
-            f"the average of the rows is not the footer's ({run.footer.average_gbps:g} GB/s): rows are missing"
+            f"the average of the rows is not the footer's ({run.average_gbps:g} GB/s): rows are missing"
         )
     return tuple(found)
 
 
 def is_whole(run: Run) -> bool:
     """Whether nothing of the run's output is missing, whatever is wrong with the run."""
-    ended = bool(run.rows) and run.concluded and not rows_missing(run)
-    return ended and run.footer is not None and _average_fits(run.rows, run.footer)
+    return bool(run.rows) and run.concluded and not rows_missing(run) and run.closed and _average_fits(run)
 
 
 def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
@@ -178,10 +156,10 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
     made: dict[str, Value] = {
         "programs": tuple(run.program or "collective" for run in runs),
         "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
-        "out_of_bounds": tuple(_failed_tests(run) for run in runs),
+        "out_of_bounds": tuple(run.wrong_tests or 0 if run.closed else 0 for run in runs),
         "rows_unverified": tuple(_unverified(run) for run in runs),
         "rows_missing": tuple(rows_missing(run) for run in runs),
-        "below_own_minimum": tuple(int(run.footer is not None and run.footer.slow) for run in runs),
+        "below_own_minimum": tuple(int(run.closed and run.slow) for run in runs),
         "ranks": tuple(ranks_of(run) for run in runs),
         "busbw_out_of_place_gbps": tuple(_best(run, [row.out_of_place for row in run.rows]) for run in runs),
         "busbw_in_place_gbps": tuple(_best(run, [row.in_place for row in run.rows]) for run in runs),
@@ -234,10 +212,10 @@ def lists_one_process(run: Run) -> bool:
 
     Such an output does not say on which hosts the other ranks ran.
     """
-    listed = [rank.rank for rank in run.ranks]
+    listed = [number for number, _ in run.ranks]
     if not listed or not run.rows or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
         return False
-    if len({(rank.host, rank.pid) for rank in run.ranks}) > 1 or len(set(listed)) < len(listed):
+    if len({process for _, process in run.ranks}) > 1 or len(set(listed)) < len(listed):
         return False
     ranks = _implied_ranks(run)
     return ranks > max(len(listed), *listed) and ranks % len(listed) == 0
@@ -259,12 +237,6 @@ def _slower(run: Run, row: Row) -> float | None:
     return min(half.busbw_gbps for half in row.placements) if ranks_of(run) > 1 else None
 
 
-def _failed_tests(run: Run) -> int:
-    if run.footer is None:
-        return 0
-    return max(run.footer.count, 0 if run.footer.passed else 1)
-
-
 def _unverified(run: Run) -> int:
     return sum(any(half.wrong is None for half in row.placements) for row in run.rows)
 
@@ -272,11 +244,11 @@ def _unverified(run: Run) -> int:
 def _about_ranks(run: Run) -> list[str]:
     found = []
     listed = 0 if lists_one_process(run) else len(run.ranks)
-    if listed and sorted(rank.rank for rank in run.ranks) != list(range(listed)):
+    if listed and sorted(number for number, _ in run.ranks) != list(range(listed)):
         found.append(f"the {listed} listed ranks are not 0 to {listed - 1}")
     if listed and run.plan:
         of_process = run.plan.threads * run.plan.gpus
-        processes = len({(rank.host, rank.pid) for rank in run.ranks})
+        processes = len({process for _, process in run.ranks})
         if processes * of_process != listed:
             found.append(f"{listed} ranks are listed, but {processes} processes of {of_process} ran")
     if listed and not _factor_fits(run, listed):
@@ -322,7 +294,7 @@ def _implied_ranks(run: Run) -> int:
     return round(1 / (1 - part)) if part < 1 - ROUNDING / 10 else 0
 
 
-def _average_fits(rows: Sequence[Row], footer: Footer) -> bool:
-    values = [half.busbw_gbps for row in rows for half in row.placements]
+def _average_fits(run: Run) -> bool:
+    values = [half.busbw_gbps for row in run.rows for half in row.placements]
     average = sum(values) / len(values)
-    return abs(average - footer.average_gbps) <= ROUNDING + 1e-5 * average
+    return abs(average - (run.average_gbps or 0.0)) <= ROUNDING + 1e-5 * average

@@ -101,17 +101,19 @@ def _fallback(
     log: Log, network: Sequence[Channel], instance: Instance | None
 ) -> tuple[list[Channel], list[Channel]]:
     """The channels that fell back to TCP, and those for which the log does not say so."""
-    over_libfabric = [channel for channel in network if "Libfabric" in channel.way or channel.way == "OFI"]
-    others = [channel for channel in network if channel not in over_libfabric]
     if instance is None:
-        return [], [channel for channel in others if channel.way == "Socket"]
+        return [], [channel for channel in network if channel.way == "Socket"]
     if not instance.efa_devices and not instance.ib_ports:
         return [], []
-    silent = [channel for channel in over_libfabric if channel.line.process not in log.providers]
-    providers = {id(channel): log.providers.get(channel.line.process) for channel in over_libfabric}
-    wrong = [channel for channel in over_libfabric if not _is_rdma(providers[id(channel)], instance)]
-    tcp = others if instance.efa_devices else [one for one in others if not one.way.startswith(OVER_PORTS)]
-    return [*tcp, *wrong], silent
+    named = [(channel, _carrier_of(channel, log)) for channel in network]
+    wrong = [channel for channel, name in named if name is not None and not _may_be_rdma(name, instance)]
+    return wrong, [channel for channel, name in named if name is None]
+
+
+def _carrier_of(channel: Channel, log: Log) -> str | None:
+    """The network that carries the channel; for libfabric its provider, None if the log does not name it."""
+    over_libfabric = "Libfabric" in channel.way or channel.way == "OFI"
+    return log.providers.get(channel.line.process) if over_libfabric else channel.way
 
 
 def other_networks(log: Log, instance: Instance | None) -> list[Line]:
@@ -122,17 +124,9 @@ def other_networks(log: Log, instance: Instance | None) -> list[Line]:
 
 
 def _may_be_rdma(name: str, instance: Instance) -> bool:
-    """Whether a provider is the one of the type's network, or a network may use it."""
-    if not instance.efa_devices and name.startswith(OVER_PORTS):
-        return True
-    return _is_rdma(name, instance) or name == "OFI" or "Libfabric" in name
-
-
-def _is_rdma(provider: str | None, instance: Instance) -> bool:
-    """Whether libfabric's provider uses the type's network; one that the log does not name may."""
-    if provider is None:
-        return True
-    return provider == EFA if instance.efa_devices else provider.startswith(VERBS)
+    """Whether a provider of libfabric, or a network, is that of the type, or may use it."""
+    own = name == EFA if instance.efa_devices else name.startswith((*OVER_PORTS, VERBS))
+    return own or name == "OFI" or "Libfabric" in name
 
 
 def evidence(log: Log) -> str:

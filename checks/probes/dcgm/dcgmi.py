@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checks.check import Basis, Body, Check, CheckError, check
+from checks.documents.decode import Foreign, decode, parse_json
 from checks.model import Part, Scope, Value
 from checks.model_details import Contents
 from checks.process import tool
 from checks.process.tool import ToolResult
 from checks.process.tree import DEAD
+from checks.value_types import DecodeError
 
 NO_ENGINE = ("unable to connect to host engine", "unable to establish a connection")
 START = "Start it on this node: nv-hostengine (or systemctl start nvidia-dcgm)."
@@ -21,6 +24,7 @@ NODE = "the node"
 GRACE_S = 10.0
 DIAGNOSTIC = "nvvs"  # the program that the host engine runs for a diagnostic
 POLL_S = 0.1
+MAX_BYTES = 8 << 20
 
 
 def dcgm_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
@@ -46,6 +50,48 @@ def by_gpu_and_node(
         for name, of_owner in found.items()
     }
     return {"gpus": labels, **texts}
+
+
+def document(text: str) -> dict[str, object]:
+    """The JSON object in the text. Raises CheckError if there is none, or it is truncated."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0:
+        raise CheckError(
+            f"the output has no JSON document: {' '.join(text.split())[:200] or 'it printed nothing'}"
+        )
+    try:
+        value = parse_json(text[start : end + 1] if end > start else text[start:], MAX_BYTES)
+    except DecodeError as error:
+        raise CheckError(f"the JSON document is truncated or garbled: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckError("the JSON document is not an object")
+    return value
+
+
+@dataclass(frozen=True)
+class Cell(Foreign):
+    """A cell of a JSON table of dcgmi (DcgmiOutput.cpp): its value, the rest of a text that was broken, and the cells below it."""
+
+    value: str = ""
+    overflow: tuple[object, ...] = ()
+    children: Mapping[str, Cell] = field(default_factory=dict)
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """The texts after the value."""
+        return tuple(str(one.get("value", one) if isinstance(one, dict) else one) for one in self.overflow)
+
+
+def table(text: str, title: str = "") -> dict[str, Cell]:
+    """The cells of a JSON table. Raises CheckError if the output has no table of that title."""
+    whole = document(text)
+    try:
+        body = decode(dict[str, Cell], whole.get("body"))
+    except DecodeError as error:
+        raise CheckError(f"the table has an unknown form: {error}") from error
+    if not body or title not in str(whole.get("header")):
+        raise CheckError(f"the output has no table {title!r}: {text[:200]!r}")
+    return body
 
 
 def ask(*arguments: str, timeout_s: float) -> ToolResult:

@@ -13,7 +13,7 @@ from checks.check import CheckError, Context, Measurement, Resource
 from checks.model import Value
 from checks.probes.dcgm import dcgmi, diag_json
 from checks.probes.dcgm.dcgmi import NODE, by_gpu_and_node, dcgm_check, each_gpu_and_node
-from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Result, Status, problems_of
+from checks.probes.dcgm.diagnosis import Diagnosis, Meaning, Result, Status, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
 from checks.process.tool import ToolResult
 
@@ -53,10 +53,7 @@ def diag(context: Context) -> Measurement:
 
 def read(said: ToolResult) -> Diagnosis:
     """The diagnosis in the output of dcgmi. Raises CheckError."""
-    try:
-        diagnosis = diag_json.parse(said.stdout)
-    except DiagnosisError as error:
-        raise CheckError(f"{error}\n{said.account()[:1500]}") from error
+    diagnosis = said.parsed(diag_json.parse)
     if said.code and not _explains(diagnosis, said.code):
         raise CheckError(
             f"dcgmi ended with exit code {said.code}, but no failed test explains it: {said.account()[:1500]}"

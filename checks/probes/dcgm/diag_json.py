@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from checks.documents.decode import parse_json
+from checks.check import CheckError
+from checks.probes.dcgm.dcgmi import document
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
-    DiagnosisError,
     Problem,
     Result,
     Status,
@@ -23,49 +23,31 @@ from checks.probes.dcgm.diagnosis import (
     status_of,
 )
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.value_types import DecodeError
 
 ROOT_4, ROOT_3 = "DCGM Diagnostic", "DCGM GPU Diagnostic"
-MAX_BYTES = 8 << 20
 MOST_GPUS = 4096
 # The keys that a result has. A result under a key that this module does not know would be missed.
 _TELLING = frozenset(("status", "error_id", "error_severity", "warning", "warnings"))
 
 
-def document(text: str) -> dict[str, object]:
-    """The JSON object in the text. Raises DiagnosisError if there is none, or it is truncated."""
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0:
-        raise DiagnosisError(f"the output has no JSON document: {_first_words(text)}")
-    try:
-        value = parse_json(text[start : end + 1] if end > start else text[start:], MAX_BYTES)
-    except DecodeError as error:
-        raise DiagnosisError(f"the JSON document is truncated or garbled: {error}") from error
-    if not isinstance(value, dict):
-        raise DiagnosisError("the JSON document is not an object")
-    return value
-
-
 def parse(text: str) -> Diagnosis:
-    """The diagnosis. Raises DiagnosisError."""
+    """The diagnosis. Raises CheckError."""
     whole = document(text)
     root = whole.get(ROOT_4, whole.get(ROOT_3))
     if not isinstance(root, dict):
-        raise DiagnosisError(f"the document has neither {ROOT_4!r} nor {ROOT_3!r}: {', '.join(whole)[:200]}")
+        raise CheckError(f"the document has neither {ROOT_4!r} nor {ROOT_3!r}: {', '.join(whole)[:200]}")
     version, driver = _versions(whole, root)
     if (ROOT_4 in whole) != (major_of(version) >= 4):
-        raise DiagnosisError(f"a document of DCGM {version} has another root key")
+        raise CheckError(f"a document of DCGM {version} has another root key")
     if said := root.get("runtime_error", whole.get("runtime_error")):
-        raise DiagnosisError(f"nothing was tested: {said}")
+        raise CheckError(f"nothing was tested: {said}")
     results = tuple(_results(root, major_of(version), _status_lines(text, whole)))
     if not results:
-        raise DiagnosisError("the document has no test result")
+        raise CheckError("the document has no test result")
     named = {result.gpu for result in results if result.gpu is not None}
     listed = set(_listed(whole))
     if not named <= listed:
-        raise DiagnosisError(
-            f"the document lists {len(listed)} GPUs but has results of {len(named | listed)}"
-        )
+        raise CheckError(f"the document lists {len(listed)} GPUs but has results of {len(named | listed)}")
     return Diagnosis(version, driver, "JSON", tuple(sorted(named | listed)), results)
 
 
@@ -75,7 +57,7 @@ def _versions(whole: Mapping[str, object], root: Mapping[str, object]) -> tuple[
     version = next((place["version"] for place in places if isinstance(place.get("version"), str)), None)
     driver = next((str(p["Driver Version Detected"]) for p in places if "Driver Version Detected" in p), "")
     if version is None:
-        raise DiagnosisError("the document lacks DCGM's version, without which its numbers have no meaning")
+        raise CheckError("the document lacks DCGM's version, without which its numbers have no meaning")
     return str(version), driver
 
 
@@ -99,7 +81,7 @@ def _listed(whole: Mapping[str, object]) -> Iterator[int]:
                 yield _number(entity.get("entity_id") if isinstance(entity, dict) else None, "an entity")
     ids, serials = whole.get("GPU Device IDs"), whole.get("GPU Device Serials")
     if isinstance(ids, list) and isinstance(serials, dict) and len(ids) != len(serials):
-        raise DiagnosisError(f"the document lists {len(ids)} GPUs but {len(serials)} serial numbers")
+        raise CheckError(f"the document lists {len(ids)} GPUs but {len(serials)} serial numbers")
     yield from range(len(ids) if isinstance(ids, list) else 0)
 
 
@@ -113,7 +95,7 @@ def _results(root: Mapping[str, object], major: int, lines: Mapping[int, int]) -
             named = _mapping(test, "a test")
             title = named.get("name")
             if not isinstance(title, str):
-                raise DiagnosisError("a test has no name")
+                raise CheckError("a test has no name")
             yield from _of_test(dcgm_facts().canonical(title), named, major, lines)
 
 
@@ -126,7 +108,7 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
     for row in rows:
         result = _of_row(name, row, major, lines.get(id(row), 0))
         if result.gpu in seen:
-            raise DiagnosisError(f"{name} has two results for {_who(result.gpu)}")
+            raise CheckError(f"{name} has two results for {_who(result.gpu)}")
         seen.add(result.gpu)
         told.update(problem.message for problem in result.problems)
         statuses.add(result.status)
@@ -134,7 +116,7 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
     summary = test.get("test_summary")
     if not isinstance(summary, dict):
         if major >= 4:
-            raise DiagnosisError(f"{name} has no test_summary")
+            raise CheckError(f"{name} has no test_summary")
         return
     whole = _result(name, None, summary, lines.get(id(summary), 0))
     # The summary repeats the worst result of its GPUs (and from 4.5 on their messages); everything else in it is about the node.
@@ -149,7 +131,7 @@ def _of_row(name: str, row: Mapping[str, object], major: int, line: int) -> Resu
     if "entity_id" in row or "entity_group" in row:
         gpu = _number(row.get("entity_id"), name)
         if not isinstance(row.get("entity_group"), str):
-            raise DiagnosisError(f"a result of {name} does not name its entity")
+            raise CheckError(f"a result of {name} does not name its entity")
         if row["entity_group"] != "GPU":
             return _result(f"{name} ({row['entity_group']} {gpu})", None, row, line)
     elif major < 4 and dcgm_facts().is_deployment(name):
@@ -157,7 +139,7 @@ def _of_row(name: str, row: Mapping[str, object], major: int, line: int) -> Resu
     elif "gpu_id" in row:
         gpu = _number(row["gpu_id"], name)
     else:
-        raise DiagnosisError(f"a result of {name} names no GPU")
+        raise CheckError(f"a result of {name} names no GPU")
     return _result(name, gpu, row, line)
 
 
@@ -170,13 +152,13 @@ def _result(name: str, gpu: int | None, row: Mapping[str, object], line: int) ->
     _require_read(row, name, "warnings", "info")
     word = row.get("status")
     if not isinstance(word, str):
-        raise DiagnosisError(f"a result of {name} for {_who(gpu)} has no status")
+        raise CheckError(f"a result of {name} for {_who(gpu)} has no status")
     return Result(name, gpu, status_of(word), word, tuple(_problems(row.get("warnings"))), line)
 
 
 def _problems(warnings: object) -> Iterator[Problem]:
     if warnings is not None and not isinstance(warnings, list):
-        raise DiagnosisError(f"the warnings have an unknown form: {warnings!r:.80}")
+        raise CheckError(f"the warnings have an unknown form: {warnings!r:.80}")
     for warning in warnings or []:
         said = _mapping(warning, "a warning")
         number, category, severity = (
@@ -210,22 +192,22 @@ def _owners(value: object) -> Iterator[int]:
 
 
 def _require_read(part: Mapping[str, object], where: str, *read: str) -> None:
-    """Raises DiagnosisError if there are results in a place that this program does not know."""
+    """Raises CheckError if there are results in a place that this program does not know."""
     for key, value in part.items():
         if key not in read and isinstance(value, (dict, list)) and _TELLING & set(_keys(value)):
-            raise DiagnosisError(f"{where} has results in {key!r:.40}, which no known version of DCGM uses")
+            raise CheckError(f"{where} has results in {key!r:.40}, which no known version of DCGM uses")
 
 
 def _mapping(value: object, where: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise DiagnosisError(f"{where} is not an object")
+        raise CheckError(f"{where} is not an object")
     return value
 
 
 def _list(value: Mapping[str, object], key: str, where: str) -> list[object]:
     found = value.get(key)
     if not isinstance(found, list):
-        raise DiagnosisError(f"{where} has no {key}")
+        raise CheckError(f"{where} has no {key}")
     return found
 
 
@@ -233,13 +215,9 @@ def _number(value: object, where: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_GPUS:
-        raise DiagnosisError(f"{value!r:.40} in {where} is not a GPU number")
+        raise CheckError(f"{value!r:.40} in {where} is not a GPU number")
     return value
 
 
 def _who(gpu: int | None) -> str:
     return "the node" if gpu is None else f"GPU {gpu}"
-
-
-def _first_words(text: str) -> str:
-    return " ".join(text.split())[:200] or "it printed nothing"

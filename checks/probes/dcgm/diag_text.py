@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from checks.check import CheckError
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
-    DiagnosisError,
     Problem,
     Result,
     Status,
@@ -62,13 +62,11 @@ class _Reader:
 
 
 def parse(text: str) -> Diagnosis:
-    """The diagnosis; `broken` is set if the table is cut. Raises DiagnosisError if its head or all results are missing."""
+    """The diagnosis; `broken` is set if the table is cut. Raises CheckError if its head or all results are missing."""
     lines = text.splitlines()
     header = next((index for index, line in enumerate(lines) if HEADER.match(line)), None)
     if header is None:
-        raise DiagnosisError(
-            f"the output has no table: {' '.join(text.split())[:200] or 'it printed nothing'}"
-        )
+        raise CheckError(f"the output has no table: {' '.join(text.split())[:200] or 'it printed nothing'}")
     reader = _Reader()
     last = len(lines)
     for index in range(header, len(lines)):
@@ -119,20 +117,20 @@ def _begin(reader: _Reader, left: str, word: str, line: int) -> None:
 
 def _message(reader: _Reader, kind: str, right: str, line: int) -> None:
     if reader.fresh:
-        raise DiagnosisError(f"line {line} is a message of a test that is not there")
+        raise CheckError(f"line {line} is a message of a test that is not there")
     reader.message = True
     reader.tests[-1].messages.append((kind, right))
 
 
 def _continue(reader: _Reader, right: str, line: int) -> None:
     if not reader.tests:
-        raise DiagnosisError(f"line {line} continues a row that is not there")
+        raise CheckError(f"line {line} continues a row that is not there")
     test = reader.tests[-1]
     one = _ONE_GPU.fullmatch(right.strip())
     if one is not None:
         gpu = int(one["gpu"])
         if gpu in test.gpus:
-            raise DiagnosisError(f"line {line}: {test.name} has two results for GPU {gpu}")
+            raise CheckError(f"line {line}: {test.name} has two results for GPU {gpu}")
         test.gpus[gpu] = (one["word"].strip(), line)
         reader.message = False
     elif SHARED.fullmatch(right.strip()):
@@ -154,7 +152,7 @@ def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     faults += [] if more is None else [f"line {more + 1} is a row after its end"]
     results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))
     if not results:
-        raise DiagnosisError("the table holds no result of any test")
+        raise CheckError("the table holds no result of any test")
     named = {result.gpu for result in results if result.gpu is not None}
     gpus = tuple(sorted(named | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
@@ -173,9 +171,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
     found = [result for row in rows for result in row]
     twice = [gpu for gpu, times in Counter(result.gpu for result in found).items() if times > 1]
     if twice:
-        raise DiagnosisError(
-            f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}"
-        )
+        raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
     blamed = _blamed(found, problems)
     failed = {result.gpu for result in found if result.status is Status.FAIL}
     named = any(known(problem).error_id == LINK_DOWN for problem in problems)

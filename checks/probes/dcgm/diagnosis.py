@@ -1,6 +1,6 @@
 """The result of `dcgmi diag` in any version, and what each problem means. Pure.
 
-Output that is truncated, garbled, of an unknown version, or a refusal of DCGM raises DiagnosisError.
+Output that is truncated, garbled, of an unknown version, or a refusal of DCGM raises CheckError.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from checks.check import CheckError
 from checks.probes.dcgm.error_table import dcgm_facts
-
-
-class DiagnosisError(Exception):
-    """The output gives no answer. The message says why, in DCGM's own words if it has any."""
 
 
 class Status(str, Enum):
@@ -138,12 +135,12 @@ def status_of(word: str) -> Status:
 
 
 def major_of(version: str) -> int:
-    """The first number of "3.3.5". Raises DiagnosisError for a version that this program does not know."""
+    """The first number of "3.3.5". Raises CheckError for a version that this program does not know."""
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*(?:[-+~].*)?", version.strip())
     number = (int(found[1]), int(found[2])) if found else (0, 0)
     newest = dcgm_facts().newest_major
     if not OLDEST <= number < (newest + 1, 0):
-        raise DiagnosisError(
+        raise CheckError(
             f"DCGM version {version!r} is not one of 3.3 to {newest}, so the meaning of its output is unknown"
         )
     return number[0]

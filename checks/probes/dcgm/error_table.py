@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
@@ -85,17 +86,13 @@ def dcgm_facts() -> DcgmFacts:
     """The facts of this version."""
     tables = (field.name for field in fields(_File))
     file = decode(_File, resolved(parse_json(table_bytes(PATH), 1 << 20), *tables))
-    names, groups = file.names, file.error_groups
+    lists: dict[str, Any] = {name: row.names for name, row in file.names.items()}
+    groups: dict[str, Any] = {name: row.ids for name, row in file.error_groups.items()}
     return DcgmFacts(
         newest_major=file.versions["newest_major"].value,
-        severities=names["severities"].names,
         levels={level: row.names for level, row in file.levels.items()},
-        optional=names["optional"].names,
-        deployment_before_4=names["deployment_before_4"].names,
-        other_deployment_before_4=names["other_deployment_before_4"].names,
         aliases={title: row.name for title, row in file.aliases.items()},
         errors={number: (row.severity, row.category) for number, row in file.errors.items()},
-        settings=groups["settings"].ids,
-        not_run=groups["not_run"].ids,
-        blocking=groups["blocking"].ids,
+        **lists,
+        **groups,
     )

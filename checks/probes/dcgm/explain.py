@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Kind, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
-from checks.model import Value
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
 from checks.probes.dcgm.diagnosis import (
     Diagnosis,
-    DiagnosisError,
     Problem,
     Result,
     Status,
@@ -55,20 +53,15 @@ def _titled(title: str, text: str) -> bool:
 
 
 def read(text: str, asked: ReadOptions) -> Reading:
-    """The reading. Raises NotRecognised, Broken."""
-    if not detect(text):
-        raise NotRecognised("this is not the output of dcgmi")
-    try:
-        if _titled(health.TITLE, text):
-            return _health(text, asked)
-        if _titled(policy.TITLE, text):
-            return _policy(text)
-        if _JSON_ROOT.search(text):
-            return _diag(text, diag_json.parse(text), asked)
-        if diag_text.HEADER.search(text):
-            return _diag(text, diag_text.parse(text), asked)
-    except DiagnosisError as error:
-        raise Broken(str(error)) from error
+    """The reading. Raises Broken, CheckError."""
+    if _titled(health.TITLE, text):
+        return _health(text, asked)
+    if _titled(policy.TITLE, text):
+        return _policy(text)
+    if _JSON_ROOT.search(text):
+        return _diag(text, diag_json.parse(text), asked)
+    if diag_text.HEADER.search(text):
+        return _diag(text, diag_text.parse(text), asked)
     raise Broken(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
 
 
@@ -140,16 +133,11 @@ def _health(text: str, asked: ReadOptions) -> Reading:
 
 def _policy(text: str) -> Reading:
     found = policy.parse(text)
-    metrics: Mapping[str, Value] = {
-        "conditions": found.conditions,
-        "action": found.action,
-        "validation": found.validation,
-    }
     lines = {
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    part = Part("dcgm.policy", metrics, lines, "")
+    part = Part("dcgm.policy", vars(found), lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
     return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (part,), understood=understood)
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from checks.check import CheckError, Context, Measurement
 from checks.model import Profile, Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.dcgm.dcgmi import by_gpu_and_node, dcgm_check, each_gpu_and_node
+from checks.probes.dcgm.dcgmi import Cell, by_gpu_and_node, dcgm_check, each_gpu_and_node
 from checks.probes.dcgm.diag import gpus_discovered
-from checks.probes.dcgm.diag_json import document
-from checks.probes.dcgm.diagnosis import DiagnosisError, Problem, known
+from checks.probes.dcgm.diagnosis import Problem, known
 from checks.process.tool import ToolResult
 
 TITLE = "Health Monitor Report"
@@ -49,60 +47,41 @@ class Health:
 
 
 def watches(text: str) -> dict[str, bool]:
-    """Which systems are watched, from `dcgmi health -f -j`. Raises DiagnosisError."""
-    body = document(text).get("body")
-    if not isinstance(body, dict) or not body:
-        raise DiagnosisError(f"the output of dcgmi health -f lists no system: {text[:200]!r}")
-    made: dict[str, bool] = {}
-    for name, said in body.items():
-        value = said.get("value") if isinstance(said, dict) else None
-        if value not in ("On", "Off"):
-            raise DiagnosisError(f"the watch of {name} is neither On nor Off: {value!r}")
-        made[name] = value == "On"
-    return made
+    """Which systems are watched, from `dcgmi health -f -j`. Raises CheckError."""
+    cells = dcgmi.table(text)
+    for name, cell in cells.items():
+        if cell.value not in ("On", "Off"):
+            raise CheckError(f"the watch of {name} is neither On nor Off: {cell.value!r}")
+    return {name: cell.value == "On" for name, cell in cells.items()}
 
 
 def parse(text: str) -> Health:
-    """The report. Raises DiagnosisError if the output is not a report, or contradicts itself."""
-    whole = document(text)
-    body = whole.get("body")
-    if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
-        raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
-    overall = body[OVERALL].get("value", "") if isinstance(body.get(OVERALL), dict) else ""
+    """The report. Raises CheckError if the output is not a report, or contradicts itself."""
+    body = dcgmi.table(text, TITLE)
+    overall = body[OVERALL].value if OVERALL in body else ""
     incidents = tuple(_incidents(body, text.splitlines()))
     for value in (overall, *(incident.value for incident in incidents)):
         if value not in WORDS:
-            raise DiagnosisError(f"{value!r} is none of {', '.join(WORDS)}")
+            raise CheckError(f"{value!r} is none of {', '.join(WORDS)}")
     worst = max((WORDS.index(incident.value) for incident in incidents), default=0)
     if worst != WORDS.index(overall):
-        raise DiagnosisError(f"the overall health is {overall}, its parts say {WORDS[worst]}")
+        raise CheckError(f"the overall health is {overall}, its parts say {WORDS[worst]}")
     return Health(overall, incidents)
 
 
-def _incidents(body: Mapping[str, object], lines: list[str]) -> Iterator[Incident]:
-    for group, node in body.items():
-        for entity, found in _part(node, "children", {}).items() if group != OVERALL else ():
-            if not entity.isdigit():
-                raise DiagnosisError(f"{group} {entity!r} is not an entity number")
-            errors = _part(_part(found, "children", {}).get("Errors", {}), "children", {})
-            for system, said in errors.items():
-                overflow = _part(said, "overflow", [])
-                words = " ".join(
-                    str(one.get("value", one) if isinstance(one, dict) else one) for one in overflow
-                )
-                message = " ".join(words.split()) or "no message"
-                line = next((number for number, one in enumerate(lines, 1) if message[:40] in one), 0)
-                yield Incident(group, int(entity), system, str(said.get("value", "")), message, line)
-            if found.get("value") != HEALTHY and not errors:
-                yield Incident(group, int(entity), "", str(found.get("value", "")), "no system is named")
-
-
-def _part(value: object, key: str, default: Any) -> Any:
-    """What a node of the report has under the key, of the default's type. Raises DiagnosisError for any other type."""
-    found = value.get(key, default) if isinstance(value, dict) else None
-    if not isinstance(found, type(default)):
-        raise DiagnosisError(f"a part of the health report has an unknown form: {value!r:.80}")
-    return found
+def _incidents(body: Mapping[str, Cell], lines: list[str]) -> Iterator[Incident]:
+    for group, entity, found in (
+        (group, *row) for group, cell in body.items() if group != OVERALL for row in cell.children.items()
+    ):
+        if not entity.isdigit():
+            raise CheckError(f"{group} {entity!r} is not an entity number")
+        errors = found.children.get("Errors", Cell()).children
+        for system, cell in errors.items():
+            message = " ".join(" ".join(cell.rest).split()) or "no message"
+            line = next((number for number, one in enumerate(lines, 1) if message[:40] in one), 0)
+            yield Incident(group, int(entity), system, cell.value, message, line)
+        if found.value != HEALTHY and not errors:
+            yield Incident(group, int(entity), "", found.value, "no system is named")
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs
@@ -155,15 +134,10 @@ def health(context: Context) -> Measurement:
 
 def read(flags: ToolResult, seen: ToolResult) -> tuple[str, Health]:
     """Which systems are not watched, and the report. Raises CheckError."""
-    try:
-        on = watches(flags.stdout)
-        off = ", ".join(name for name in WATCHED if not on.get(name, False))
-        report = parse(seen.stdout)
-    except DiagnosisError as error:
-        raise CheckError(f"{error}\n{seen.account()[:600]}\n{flags.account()[:600]}") from error
+    on, report = flags.parsed(watches), seen.parsed(parse)
     if seen.code or flags.code:
         raise CheckError(f"dcgmi health failed: {seen.account()[:600]}\n{flags.account()[:600]}")
-    return off, report
+    return ", ".join(name for name in WATCHED if not on.get(name, False)), report
 
 
 def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:

@@ -7,14 +7,13 @@ the job.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checks.check import CheckError, Context, Measurement
 from checks.model import Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.dcgm.dcgmi import dcgm_check
-from checks.probes.dcgm.diag_json import document
-from checks.probes.dcgm.diagnosis import DiagnosisError
+from checks.probes.dcgm.dcgmi import Cell, dcgm_check
 from checks.process import tool
 from checks.process.tool import ToolResult
 
@@ -49,49 +48,31 @@ def policy(context: Context) -> Measurement:
     nothing. Without a condition there is nothing to listen to, and the evidence says so.
     """
     said = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
-    found = read(said)
+    found = said.parsed(parse)
+    if said.code:
+        raise CheckError(f"dcgmi policy failed: {said.account()[:600]}")
     heard = listen(context.options.get("listen_s", 2.0)) if found.conditions != NONE else None
     metrics: dict[str, Value] = {
-        "conditions": found.conditions,
-        "action": found.action,
-        "validation": found.validation,
+        **vars(found),
         "violations": "; ".join(violations(heard.stdout)) if heard else "",
     }
     listened = heard.account() if heard else "no violation condition is set, so no violation was watched for"
     return Measurement(metrics, f"{said.account()}\n{listened}")
 
 
-def read(said: ToolResult) -> SetPolicy:
-    """The policy in the output of dcgmi. Raises CheckError."""
-    try:
-        found = parse(said.stdout)
-    except DiagnosisError as error:
-        raise CheckError(f"{error}\n{said.account()[:600]}") from error
-    if said.code:
-        raise CheckError(f"dcgmi policy failed: {said.account()[:600]}")
-    return found
-
-
 def parse(text: str) -> SetPolicy:
-    """The policy in the JSON text of `dcgmi policy --get -j`. Raises DiagnosisError."""
-    whole = document(text)
-    body = whole.get("body")
-    if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
-        raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
+    """The policy in the JSON text of `dcgmi policy --get -j`. Raises CheckError."""
+    body = dcgmi.table(text, TITLE)
     for name in _BESIDE:
         _value(body, name)  # these are not used here, but a document without them is not complete
     return SetPolicy(*(_value(body, name) for name in _FIELDS))
 
 
-def _value(body: dict[str, object], name: str) -> str:
-    said = body.get(name)
-    if not isinstance(said, dict) or not isinstance(said.get("value"), str):
-        raise DiagnosisError(f"{name!r} is missing")
-    more = said.get("overflow", [])
-    parts = [said["value"], *(more if isinstance(more, list) else [])]
-    made = "; ".join(" ".join(str(part).split()) for part in parts if str(part).strip())
+def _value(body: Mapping[str, Cell], name: str) -> str:
+    cell = body.get(name, Cell())
+    made = "; ".join(" ".join(part.split()) for part in (cell.value, *cell.rest) if part.strip())
     if not made:
-        raise DiagnosisError(f"{name!r} is empty")
+        raise CheckError(f"{name!r} is missing or empty")
     return made
 
 

@@ -14,6 +14,7 @@ from checks.check import Context, Measurement, check, lists_efa_devices
 from checks.model import Part, Scope, Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.libfabric import provider
+from checks.probes.sysfs import text_of
 from checks.process import tool
 
 INFINIBAND = Path("/sys/class/infiniband")
@@ -42,14 +43,14 @@ class Device:
 def kernel_devices(root: Path) -> tuple[Device, ...]:
     """Amazon's devices below `root`; none if there is no such folder."""
     names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
-    return tuple(_device(root / name) for name in names if _read(root / name / "device/vendor") == AMAZON)
+    return tuple(_device(root / name) for name in names if text_of(root / name / "device/vendor") == AMAZON)
 
 
 def counters(root: Path, device: str) -> dict[str, int]:
     """The device's hardware counters since boot, summed over its ports; what cannot be read is left out."""
     found: dict[str, int] = {}
     for path in sorted((root / device / "ports").glob("*/hw_counters/*")):
-        value = _read(path)
+        value = text_of(path)
         if value.isdigit():
             found[path.name] = found.get(path.name, 0) + int(value)
     return found
@@ -67,16 +68,8 @@ def parse_state(text: str) -> int | None:
 
 
 def _device(path: Path) -> Device:
-    states = tuple(parse_state(_read(port / "state")) for port in sorted((path / "ports").glob("*")))
-    return Device(path.name, _read(path / "device/driver/module/version") or "unknown", states)
-
-
-def _read(path: Path) -> str:
-    """The file's text, or "": an unreadable file is an unknown value, never a zero."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    states = tuple(parse_state(text_of(port / "state")) for port in sorted((path / "ports").glob("*")))
+    return Device(path.name, text_of(path / "device/driver/module/version") or "unknown", states)
 
 
 @check(

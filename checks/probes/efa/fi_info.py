@@ -35,49 +35,33 @@ class Endpoint:
 
 def parse(text: str) -> tuple[Endpoint, ...]:
     """The blocks in order. Raises CheckError for a block that is cut or garbled, and for no block at all."""
-    found: list[Endpoint] = []
-    block: dict[str, str] = {}
-    first = 0
+    fields: list[tuple[int, str, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        match = _FIELD.match(line)
-        if match is None:
-            if _BEGUN.match(line):
-                raise CheckError(
-                    f"line {number} of fi_info's output is truncated or garbled: {line.strip()!r:.80}"
-                )
-            continue
-        key, value = match.group(1), match.group(2)
-        if key == "provider" and block:
-            found.append(_whole(block, first))
-            block = {}
-        if key != FIELDS[len(block)]:
-            raise CheckError(f"line {number} of fi_info's output is out of place: {line.strip()!r:.80}")
-        first = number if not block else first
-        block[key] = value
-        if len(block) == len(FIELDS):
-            found.append(_whole(block, first))
-            block = {}
-    if block:
-        raise CheckError(
-            f"fi_info's output is truncated: the block at line {first} has no {FIELDS[len(block)]}"
-        )
-    if not found:
+        if match := _FIELD.match(line):
+            fields.append((number, match[1], match[2]))
+        elif _BEGUN.match(line):
+            raise CheckError(
+                f"line {number} of fi_info's output is truncated or garbled: {line.strip()!r:.80}"
+            )
+    if not fields:
         raise CheckError("fi_info printed no endpoint")
-    return tuple(found)
+    return tuple(_endpoint(fields[at : at + len(FIELDS)]) for at in range(0, len(fields), len(FIELDS)))
 
 
-def _whole(block: dict[str, str], line: int) -> Endpoint:
-    if len(block) < len(FIELDS):
+def _endpoint(block: Sequence[tuple[int, str, str]]) -> Endpoint:
+    names, first = tuple(name for _, name, _ in block), block[0][0]
+    if names != FIELDS:
         raise CheckError(
-            f"fi_info's output is truncated: the block at line {line} has no {FIELDS[len(block)]}"
+            f"the block at line {first} of fi_info's output is truncated: it has {', '.join(names)}"
         )
-    if not re.fullmatch(r"\d+\.\d+", block["version"]) or not block["protocol"].startswith("FI_PROTO_"):
-        raise CheckError(f"the block at line {line} of fi_info's output is garbled")
-    if block["type"] not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
+    found = Endpoint(**{name: value for _, name, value in block}, line=first)
+    if not re.fullmatch(r"\d+\.\d+", found.version) or not found.protocol.startswith("FI_PROTO_"):
+        raise CheckError(f"the block at line {first} of fi_info's output is garbled")
+    if found.type not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
         raise CheckError(
-            f"the block at line {line} of fi_info's output has an endpoint of type {block['type']:.40}"
+            f"the block at line {first} of fi_info's output has an endpoint of type {found.type:.40}"
         )
-    return Endpoint(**block, line=line)
+    return found
 
 
 def domains(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:

@@ -21,11 +21,12 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from checks.check import CheckError
+from checks.model import Value
 from checks.probes.efa import fi_info
 from checks.process import tool
 from checks.process.free_ports import free_port
@@ -41,6 +42,7 @@ GROUP = (
     "itself, outbound included"
 )
 SIZES = (64, 256, 1024, 4096, 65536, 1048576)  # what it runs where no size is asked for
+LARGEST, SMALL = 1 << 20, 256  # the first size of a run, 64 bytes, has the handshake in it
 DATAGRAM = SIZES[:4]  # and over its default endpoint: EFA's datagrams end at 4096
 _PREFIX = r"^(?P<prefix>\s*(?:\[[^\]]*\]\s*)*)"
 HEADER = re.compile(_PREFIX + r"bytes\s+#sent\s+#ack\s+total\s+time\s+MB/sec\s+usec/xfer\s+Mxfers/sec\s*$")
@@ -65,6 +67,24 @@ class ClientResult:
     readable: bool
     table: Table | None
     account: str
+
+
+def late() -> ClientResult:
+    """A run for which no time was left."""
+    return ClientResult("not run: the check's deadline passed first", True, None, "")
+
+
+def rates_of(runs: Sequence[ClientResult]) -> dict[str, Value]:
+    """The metrics of runs, null where one failed. Raises CheckError if what is wrong is only that no output can be read (pure)."""
+    unread = [run for run in runs if not run.readable]
+    if unread and not any(run.readable and run.failure != "ok" for run in runs):
+        raise CheckError(f"{unread[0].failure}\n{unread[0].account}")
+    tables = [run.table for run in runs]
+    return {
+        "acks_missing": tuple(t.acks_missing if t else None for t in tables),
+        "rate_gbps": tuple(t.row(LARGEST).rate_gbps if t else None for t in tables),
+        "latency_us": tuple(t.row(SMALL).usec if t else None for t in tables),
+    }
 
 
 def provider() -> str:

@@ -11,12 +11,11 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Resource, check, lists_efa_devices
 from checks.model import Part, Scope
 from checks.probes.efa import devices, fi_info
-from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
+from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.process.tool import ToolMissing
 
 SIDE_BY_SIDE = 4
 OUTLIVES_S = 5.0  # so that a client that waits in vain ends at its own deadline
-LARGEST, SMALL = 1 << 20, 256  # the first size of a run, 64 bytes, has the handshake in it
 
 
 @check(
@@ -66,13 +65,8 @@ class Run:
 
 def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measurement:
     """The measurement. A fault of some devices is blamed on them, a fault of all on the node. Raises CheckError (pure)."""
-    faults = [run.ended.failure for run in runs]
-    broken = [run.ended.failure for run in runs if run.ended.readable and run.ended.failure != "ok"]
-    unread = [run.ended for run in runs if not run.ended.readable]
-    if unread and not broken:
-        raise CheckError(f"{unread[0].failure}\n{unread[0].account}")
-    together = len(broken) == len(runs)
-    tables = [run.ended.table for run in runs]
+    rates, faults = rates_of([run.ended for run in runs]), [run.ended.failure for run in runs]
+    together = all(run.ended.readable and run.ended.failure != "ok" for run in runs)
     evidence = [
         f"# {n}: {run.ended.failure}\n{run.ended.account}" for n, run in zip(names, runs, strict=True)
     ]
@@ -82,10 +76,8 @@ def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measur
             "provider": name,
             "devices": tuple(fi_info.device_of(domain) for domain in names),
             "device_faults": tuple("ok" if together else fault for fault in faults),
-            "node_fault": broken[0] if together else "ok",
-            "acks_missing": tuple(t.acks_missing if t else None for t in tables),
-            "rate_gbps": tuple(t.row(LARGEST).rate_gbps if t else None for t in tables),
-            "latency_us": tuple(t.row(SMALL).usec if t else None for t in tables),
+            "node_fault": faults[0] if together else "ok",
+            **rates,
             "carried_bytes": tuple(run.carried for run in runs),
         },
         "\n".join(evidence[index] for index in first),
@@ -95,7 +87,7 @@ def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measur
 def _run(name: str, domain: str, each_s: float, ends: float) -> Run:
     left = min(each_s, ends - time.monotonic())
     if left <= 0:
-        return Run(ClientResult("not run: the check's deadline passed first", True, None, ""), None)
+        return Run(late(), None)
     device = fi_info.device_of(domain)
     before = sent_bytes(name, device)
     ended = _exchange(name, domain, left)

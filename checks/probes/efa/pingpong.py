@@ -11,8 +11,7 @@ from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
 from checks.model import Part, Scope
 from checks.model_details import Contents
-from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
-from checks.probes.efa.loopback import LARGEST, SMALL
+from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.roster import Member
 
 ASK_S = 2.0
@@ -80,8 +79,7 @@ def _measure(
     ran: dict[str, ClientResult] = {}
     for domain, port in zip(names, ports, strict=False):
         left = min(each_s, ends - time.monotonic())
-        late = ClientResult("not run: the check's deadline passed first", True, None, "")
-        ran[domain] = client(name, domain, peer.address, port, left) if left > 0 else late
+        ran[domain] = client(name, domain, peer.address, port, left) if left > 0 else late()
     _tell_done(context)
     _wait_for_predecessor(context, min(ends, time.monotonic() + _patience_s(context, len(names))), servers)
     if len(ran) < len(names):
@@ -93,18 +91,12 @@ def _measure(
 
 def measurement(name: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -> Measurement:
     """The runs as metrics. Raises CheckError if what is wrong is only that no output can be read (pure)."""
-    unread = [run for run in runs if not run.readable]
-    if unread and not any(run.readable and run.failure != "ok" for run in runs):
-        raise CheckError(f"{unread[0].failure}\n{unread[0].account}")
-    tables = [run.table for run in runs]
     return Measurement(
         {
             "provider": name,
             "pairs": tuple(pairs),
             "failures": tuple(run.failure for run in runs),
-            "acks_missing": tuple(t.acks_missing if t else None for t in tables),
-            "rate_gbps": tuple(t.row(LARGEST).rate_gbps if t else None for t in tables),
-            "latency_us": tuple(t.row(SMALL).usec if t else None for t in tables),
+            **rates_of(runs),
         },
         "\n".join(f"# {pair}: {run.failure}\n{run.account}" for pair, run in zip(pairs, runs, strict=True)),
     )

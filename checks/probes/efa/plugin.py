@@ -8,13 +8,11 @@ import mmap
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Part, Scope
 from checks.process import tool
-from checks.value_types import listed
 
 INSTALLED = Path("/opt/amazon/efa_installed_packages")
 # Where installers and images put the plugin, besides what LD_LIBRARY_PATH names. libnccl-net.so is what NCCL opens by
@@ -35,14 +33,6 @@ _PLUGIN = re.compile(rb"aws-ofi-nccl (\d+\.\d+(?:\.\d+)?)")
 _INSTALLER = re.compile(r"EFA installer version:\s*(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _LIBFABRIC = re.compile(r"^libfabric: (\d+\.\d+(?:\.\d+)?\S*)\s*$", re.MULTILINE)
 ABSENT = "absent"
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """One plugin file and its version as a number that can be compared; None if the file does not say."""
-
-    path: str
-    number: int | None
 
 
 @check(
@@ -68,15 +58,15 @@ def plugin(context: Context) -> Measurement:
         raise CheckError(f"the output of fi_info --version has no version: {said.account()[:500]}")
     installer = read_installer(INSTALLED)
     folders = search_path(os.environ.get("LD_LIBRARY_PATH", ""))
-    found = [Plugin(str(path), number_of(version_in(path))) for path in files(folders, NET)]
+    found = {str(path): number_of(version_in(path)) for path in files(folders, NET)}
     tuner = next((str(path) for path in files(folders, TUNER)), ABSENT)
     return Measurement(
         {
             "libfabric": libfabric.group(1),
             "installer": installer or ABSENT,
             "installer_number": number_of(installer) or 0,
-            "plugins": tuple(each.path for each in found) or (ABSENT,),
-            "plugin_numbers": tuple(each.number for each in found) or (0,),
+            "plugins": tuple(found) or (ABSENT,),
+            "plugin_numbers": tuple(found.values()) or (0,),
             "tuner": tuner,
             "nccl": nccl_version(),
         },
@@ -84,7 +74,7 @@ def plugin(context: Context) -> Measurement:
             [
                 said.account(),
                 f"EFA installer: {installer or ABSENT}",
-                *(listed(vars(plugin)) for plugin in found),
+                *(f"{path}: version {number}" for path, number in found.items()),
                 f"tuner: {tuner}",
             ]
         ),

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Kind, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field, Reader
@@ -19,7 +19,7 @@ from checks.facts.instances import is_of_model, lacks
 from checks.model import Part as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
-from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, SmiError, parse
+from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, parse
 from checks.probes.gpu.record import Gpu, account, bare, columns, is_model, padded, texts
 from checks.probes.gpu.state import ECC, MODES, POWER, PROCESSES, REMAP, RETIRED, limit_ratio, retired
 from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
@@ -62,16 +62,11 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, asked: ReadOptions) -> Reading:
-    """Every GPU's metrics. Raises NotRecognised, Broken."""
-    if not detect(text):
-        raise NotRecognised("the text is not the XML of nvidia-smi -q -x")
+    """Every GPU's metrics. Raises Broken, CheckError."""
     if text.lstrip().startswith(FAILED):
         raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
     document, end = _split(text)
-    try:
-        found = parse(document)
-    except SmiError as error:
-        raise Broken(str(error)) from error
+    found = parse(document)
     made = _parts(found, asked)
     unreported = tuple(gap for part in made for gap in _unreported(part, found))
     names = {(check, field.field) for check, field in unreported}

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Resource, lists_gpus
@@ -19,7 +19,7 @@ from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.gpu.inventory_child import VISIBLE, GpuListing
 from checks.probes.gpu.nvml import nvml_check
-from checks.probes.gpu.record import is_model
+from checks.probes.gpu.record import all_or_none, is_model
 from checks.probes.host import machine
 from checks.process import own_packages, tool
 from checks.value_types import DecodeError
@@ -163,13 +163,8 @@ def which(nvml: GpuListing, model: str) -> dict[str, Value]:
     return {
         "gpus": tuple(row["label"] for row in rows) or ("no GPU",),
         "unlike_models": tuple(likeness) or (None,),
-        "models": _each(row["model"] for row in rows),
-        "vbios": _each(row["vbios"] for row in rows),
-        "driver": _each([nvml.versions.get("driver", "")]),
-        "cuda": _each([nvml.versions.get("cuda", "")]),
+        "models": all_or_none(row["model"] for row in rows),
+        "vbios": all_or_none(row["vbios"] for row in rows),
+        "driver": all_or_none([nvml.versions.get("driver", "")]),
+        "cuda": all_or_none([nvml.versions.get("cuda", "")]),
     }
-
-
-def _each(found: Iterable[str]) -> Value:
-    texts = tuple(found)
-    return texts if texts and all(texts) else (None,) * max(1, len(texts))

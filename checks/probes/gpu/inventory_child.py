@@ -21,15 +21,10 @@ ALIVE = ("memory_total_mib", "temperature_c")
 LOST = ("(8)", "(11)", "(15)", "(16)", "(28)", "(999)")
 NO_DEVICE = 100
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# What an error of CUDA calls for, where its number does not say it (cuda.h).
 CUDA_ERRORS = {
-    3: "not initialised",
-    34: "the library is a stub",
-    100: "no device",
-    101: "invalid device",
-    304: "the operating system refused",
     802: "system not yet initialised: is the fabric manager running?",
     803: "the driver and the CUDA compatibility library do not match",
-    999: "unknown error",
 }
 
 

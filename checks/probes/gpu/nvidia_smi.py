@@ -2,8 +2,6 @@
 
 If a field's text is not a value of its type, the field stays unread, with the text as the reason: N/A, [Not Supported],
 [Unknown Error], [GPU is lost], [GPU requires reset] are not 0.
-
-SmiError            the text is not a complete document of nvidia-smi
 """
 
 from __future__ import annotations
@@ -13,16 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
+from checks.check import CheckError
 from checks.probes.gpu.fields import TEMPERATURE_LIMITS_C
-from checks.probes.gpu.record import Gpu, Number, pci_id, sound
+from checks.probes.gpu.record import Gpu, Number, sound
+from checks.probes.sysfs import pci_id
 
 ROOT = "nvidia_smi_log"
 NOT_PRINTED = "not in the text"
 Convert = Callable[[str], Number | str | None]
-
-
-class SmiError(Exception):
-    """The document may be incomplete. The message says where it breaks off."""
 
 
 @dataclass
@@ -62,7 +58,7 @@ class Document:
 
 
 def parse(text: str) -> Document:
-    """The document in the text. Raises SmiError."""
+    """The document in the text. Raises CheckError."""
     root = _tree(text)
     raw = text.splitlines()
     lines = {child.name: shown(raw, child.line) for child in root.children}
@@ -72,10 +68,10 @@ def parse(text: str) -> Document:
     }
     attached, _ = root.at("attached_gpus")
     if attached is None or not re.fullmatch(r"\s*\d+\s*", attached.text):
-        raise SmiError("the document lacks the number of attached GPUs (attached_gpus)")
+        raise CheckError("the document lacks the number of attached GPUs (attached_gpus)")
     nodes = [child for child in root.children if child.name == "gpu"]
     if len(nodes) != int(attached.text):
-        raise SmiError(
+        raise CheckError(
             f"the document states {attached.text.strip()} attached GPUs but describes {len(nodes)}"
         )
     gpus = tuple(_gpu(node, index, raw) for index, node in enumerate(nodes))
@@ -105,16 +101,16 @@ def _tree(text: str) -> Node:
         stack[-1].text += said
 
     def refuse(*_: object) -> None:
-        raise SmiError("the XML declares entities, which nvidia-smi never does")
+        raise CheckError("the XML declares entities, which nvidia-smi never does")
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler, parser.EntityDeclHandler = data, refuse
     try:
         parser.Parse(text.encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
-        raise SmiError(f"line {error.lineno}: {expat.errors.messages.get(error.code, error)}") from error
+        raise CheckError(f"line {error.lineno}: {expat.errors.messages.get(error.code, error)}") from error
     if not top.children or top.children[0].name != ROOT:
-        raise SmiError(f"the root element is not {ROOT}")
+        raise CheckError(f"the root element is not {ROOT}")
     return top.children[0]
 
 

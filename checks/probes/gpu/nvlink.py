@@ -14,6 +14,7 @@ from typing import Any
 
 from checks.check import CheckError, Context, Measurement
 from checks.model import Part, Value
+from checks.probes import growth
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
 from checks.probes.gpu.record import Gpu, padded, sound
@@ -29,16 +30,14 @@ REPLAY, RECOVERY, CRC = 161, 162, 163
 KINDS = ("link_errors", "link_recoveries", "link_replays")
 METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays")
 
-Counters = Mapping[str, Mapping[str, int]]
-
 
 @dataclass(frozen=True)
 class Links:
-    """One GPU's links: which are up, and what each of these counted, by kind. `active` is None if it is not known."""
+    """One GPU's links: which are up, and what each of these counted, by `counter`. `active` is None if it is not known."""
 
     gpu: Gpu
     active: tuple[int, ...] | None = None
-    counters: Counters = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
     said: str = ""
 
     @property
@@ -63,34 +62,41 @@ def nvlink(context: Context) -> Measurement:
     """
     with nvml.session() as module:
         found = look(module)
-    if context.before is None:
-        raise CheckError(
-            "the link error counters could not be read at the start of the run, so there is nothing to compare with"
-        )
-    earlier, seconds = context.before.get("gpus"), _now() - _number(context.before.get("at_s"))
-    if not isinstance(earlier, dict) or seconds <= 0:
-        raise CheckError(
-            "the link error counters from the start of the run are not of this boot, so they cannot be compared"
-        )
+    earlier = growth.first_look(context.before, "gpus")
+    begun = (context.before or {}).get("at_s")
+    seconds = _now() - begun if isinstance(begun, float) else 0.0
+    if seconds <= 0:
+        raise CheckError("the link error counters from the start of the run are not of this boot")
     unlisted = padded([links.gpu for links in found], context.declared.gpus_per_node)[len(found) :]
     return compared([*found, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
 
 
-def compared(found: Sequence[Links], earlier: Mapping[str, Any], seconds: float) -> Measurement:
+def compared(found: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
     """The measurement: both looks, `seconds` apart."""
-    differences = [
-        {kind: _difference(links, earlier.get(links.key), kind) for kind in KINDS} for links in found
-    ]
-    errors = (d["link_errors"] for d in differences)
+    looks = [growth.Growth(earlier.get(links.key), links.counters) for links in found]
+    grown = {
+        kind: tuple(
+            look.of([counter(kind, link) for link in links.active or ()])
+            for links, look in zip(found, looks, strict=True)
+        )
+        for kind in KINDS
+    }
     metrics: dict[str, Value] = {
         "links_active": tuple(None if links.active is None else len(links.active) for links in found),
-        "link_errors_per_s": tuple(None if n is None else round(n / seconds, 6) for n in errors),
-        "link_recoveries": tuple(d["link_recoveries"] for d in differences),
-        "link_replays": tuple(d["link_replays"] for d in differences),
+        "link_errors_per_s": tuple(
+            None if n is None else round(n / seconds, 6) for n in grown["link_errors"]
+        ),
+        "link_recoveries": grown["link_recoveries"],
+        "link_replays": grown["link_replays"],
         "gpus": tuple(links.gpu.label for links in found),
     }
-    said = (f"{links.gpu.label}: {_account(links, d)}" for links, d in zip(found, differences, strict=True))
+    said = (f"{links.gpu.label}: {_account(links, look)}" for links, look in zip(found, looks, strict=True))
     return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(said))
+
+
+def counter(kind: str, link: int) -> str:
+    """What a link's counter is called in both looks."""
+    return f"{kind} of link {link}"
 
 
 def look(module: Any) -> tuple[Links, ...]:
@@ -105,15 +111,14 @@ def _links(module: Any, gpu: Gpu) -> Links:
         active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
         return Links(gpu, said=nvml.said(error))
-    counters: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
-    said = []
-    for kind in KINDS:
+    counters: dict[str, int] = {}
+    why: dict[str, None] = {}
+    for kind, link in ((kind, link) for kind in KINDS for link in active):
         try:
-            counters[kind] = {str(link): _count(module, handle, link, kind) for link in active}
+            counters[counter(kind, link)] = _count(module, handle, link, kind)
         except (module.NVMLError, NotPlausible) as error:
-            del counters[kind]
-            said.append(f"{kind}: {error}")
-    return Links(gpu, active, counters, "; ".join(said))
+            why[f"{kind}: {error}"] = None
+    return Links(gpu, active, counters, "; ".join(why))
 
 
 def _is_up(module: Any, handle: Any, link: int) -> bool:
@@ -148,29 +153,11 @@ def _count(module: Any, handle: Any, link: int, kind: str) -> int:
     return value
 
 
-def _difference(links: Links, earlier: object, kind: str) -> int | None:
-    """How much the links that are up counted since the first look; None if that cannot be told."""
-    now = links.counters.get(kind)
-    before = earlier.get(kind) if isinstance(earlier, dict) else None
-    if links.active is None or now is None or not isinstance(before, dict):
-        return None
-    steps = [count - before[link] for link, count in now.items() if isinstance(before.get(link), int)]
-    return None if len(steps) < len(now) or any(step < 0 for step in steps) else sum(steps)
-
-
-def _account(links: Links, difference: Mapping[str, int | None]) -> str:
+def _account(links: Links, look: growth.Growth) -> str:
     if links.active is None:
         return links.said or "declared, but NVML does not list it"
-    steps = ", ".join(
-        f"{kind} {step if step is not None else 'not comparable'}" for kind, step in difference.items()
-    )
-    return (
-        f"links {' '.join(map(str, links.active)) or 'none'} up; {steps}{links.said and f' ({links.said})'}"
-    )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else float("inf")
+    up = " ".join(map(str, links.active)) or "none"
+    return f"links {up} up; {look.changes()}{links.said and f' ({links.said})'}"
 
 
 def _now() -> float:

@@ -20,7 +20,8 @@ from checks.check import Body, Check, CheckError, Context, Measurement, Missing,
 from checks.model import Part, Scope, Value
 from checks.probes.gpu import fabric_health, fields
 from checks.probes.gpu.fields import NotPlausible
-from checks.probes.gpu.record import Gpu, Number, account, columns, padded, pci_id, sound
+from checks.probes.gpu.record import Gpu, Number, account, columns, padded, sound
+from checks.probes.sysfs import pci_id
 
 LIBRARY_NOT_FOUND = 12
 READERS = {**fields.READERS, **fabric_health.READERS}

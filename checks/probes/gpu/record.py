@@ -6,7 +6,6 @@ Model names are compared without the maker's words: "H100 80GB HBM3" of the inst
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,20 +44,6 @@ class Gpu:
         return value if isinstance(value, str) else ""
 
 
-def pci_id(text: str) -> str:
-    """A PCI address in the kernel's form, "0000:ca:00.0"; NVML and nvidia-smi print 8 digits of the domain, and capitals.
-
-    "" for what is no PCI address.
-    """
-    found = re.fullmatch(
-        r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", text.strip().lower()
-    )
-    if not found:
-        return ""
-    domain = int(found[1] or "0", 16)
-    return f"{domain:04x}:{found[2]}:{found[3]}.{found[4] or '0'}"
-
-
 def padded(gpus: Sequence[Gpu], expected: int) -> tuple[Gpu, ...]:
     """The GPUs, and a record for each one that is declared and was not listed: what nobody saw is not measured."""
     unlisted = (Gpu(index, "", {}) for index in range(len(gpus), expected))
@@ -73,8 +58,13 @@ def columns(gpus: Sequence[Gpu], names: Iterable[str]) -> dict[str, Value]:
 
 def texts(gpus: Sequence[Gpu], name: str) -> Value:
     """One text per GPU; None for all if one of them could not be read, because a column has one type."""
-    found = tuple(gpu.text(name) for gpu in gpus)
-    return found if found and all(found) else (None,) * max(1, len(found))
+    return all_or_none(gpu.text(name) for gpu in gpus)
+
+
+def all_or_none(found: Iterable[str]) -> Value:
+    """The texts; None for each if one of them is empty, or there is none."""
+    known = tuple(found)
+    return known if known and all(known) else (None,) * max(1, len(known))
 
 
 def account(gpus: Sequence[Gpu], names: Iterable[str]) -> str:

@@ -342,12 +342,7 @@ def thermal(context: Context) -> Measurement:
     `margin_c` is the least of the samples: the GPU's own T.LIMIT on Ada, Hopper and later, the distance to the
     absolute limit before. The temperatures are the greatest of the samples, in Celsius.
     """
-    return _observed(context, thermal_metrics)
-
-
-def thermal_metrics(seen: LoadSamples) -> dict[str, Value]:
-    """The metrics of what was seen under load."""
-    return reduced(seen, THERMAL[:-1])
+    return _observed(context, lambda seen: reduced(seen, THERMAL[:-1]))
 
 
 @load_check("gpu.pcie", PCIE)

@@ -6,14 +6,16 @@ import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from checks.check import CheckError, Context, Measurement, Resource, check
+from checks.documents.decode import Foreign, decode
 from checks.model import Profile, Scope
 from checks.probes.host.system import space_of
 from checks.process import tool
-from checks.value_types import listed
+from checks.value_types import Range
 
 MIB = 1 << 20
 LEAST_BYTES = 4 * MIB
@@ -25,26 +27,53 @@ CORRUPT = errno.EILSEQ
 NOT_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
 
 
-@dataclass(frozen=True)
-class DirectionResult:
-    """One direction of a job; bandwidth in bytes/s, latency in seconds, None if nothing was read or written."""
-
-    bytes_done: int
-    bandwidth: float
-    iops: float
-    p99_s: float | None
+Count = Annotated[int, Range(0, 1e18)]
+Rate = Annotated[float, Range(0, 1e18)]
 
 
 @dataclass(frozen=True)
-class Job:
+class Latency(Foreign):
+    """Of fio's completions, in nanoseconds by percentile."""
+
+    percentile: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Direction(Foreign):
+    """One direction of a job; bandwidth in bytes/s."""
+
+    io_bytes: Count
+    bw_bytes: Rate
+    iops: Rate
+    clat_ns: Latency
+
+    @property
+    def p99_s(self) -> float | None:
+        """The 99th percentile of the latency in seconds; None if nothing was read or written."""
+        found = self.clat_ns.percentile.get("99.000000")
+        return None if found is None else found / 1e9
+
+    def __str__(self) -> str:
+        return f"{self.io_bytes} bytes, {self.bw_bytes:g} bytes/s, {self.iops:g} a second, 99 % within {self.p99_s} s"
+
+
+@dataclass(frozen=True)
+class Job(Foreign):
     """One fio job: `error` is an errno, 0 if well."""
 
     error: int
-    read: DirectionResult
-    write: DirectionResult
+    read: Direction
+    write: Direction
 
     def __str__(self) -> str:
-        return f"error {self.error}; read: {listed(vars(self.read))}; write: {listed(vars(self.write))}"
+        return f"error {self.error}; read: {self.read}; write: {self.write}"
+
+
+@dataclass(frozen=True)
+class Output(Foreign):
+    """What fio prints with --output-format=json."""
+
+    jobs: tuple[Job, ...]
 
 
 @check(
@@ -116,9 +145,9 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
 
 def whole_file(job: Job, size: int) -> None:
     """Raise CheckError unless the sequential job failed, or wrote and verified all of it."""
-    if not job.error and (job.write.bytes_done < size or job.read.bytes_done < job.write.bytes_done):
+    if not job.error and (job.write.io_bytes < size or job.read.io_bytes < job.write.io_bytes):
         raise CheckError(
-            f"fio wrote {job.write.bytes_done} and verified {job.read.bytes_done} of {size} bytes: not the whole file"
+            f"fio wrote {job.write.io_bytes} and verified {job.read.io_bytes} of {size} bytes: not the whole file"
         )
 
 
@@ -126,7 +155,7 @@ def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Mea
     """The metrics of both jobs. Raises CheckError if nothing was read in random order."""
     if there.error:
         return _broken(there.error, account)
-    if there.read.bytes_done <= 0 or there.read.p99_s is None:
+    if there.read.io_bytes <= 0 or there.read.p99_s is None:
         raise CheckError("fio reports no random reads, or no read latency")
     return Measurement(
         {
@@ -134,8 +163,8 @@ def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Mea
             "io_errors": 0,
             "size_bytes": size,
             "direct": int(direct),
-            "write_gbps": job.write.bandwidth / 1e9,
-            "read_gbps": job.read.bandwidth / 1e9,
+            "write_gbps": job.write.bw_bytes / 1e9,
+            "read_gbps": job.read.bw_bytes / 1e9,
             "random_read_iops": there.read.iops,
             "random_read_p99_s": there.read.p99_s,
         },
@@ -150,25 +179,12 @@ def parse(text: str) -> Job:
         raise CheckError(f"fio printed no JSON: {text.strip()[:200]!r}")
     try:
         value, _ = json.JSONDecoder().raw_decode(text, begin)
-        jobs = value["jobs"]
-        if len(jobs) != 1:
-            raise CheckError(f"fio reports {len(jobs)} jobs, but one was started")
-        return Job(int(jobs[0]["error"]), _way(jobs[0]["read"]), _way(jobs[0]["write"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckError(
-            f"fio's JSON is truncated or has an unknown form: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _way(row: Mapping[str, object]) -> DirectionResult:
-    numbers = [row[name] for name in ("io_bytes", "bw_bytes", "iops")]
-    latency = row["clat_ns"]
-    percentiles = latency.get("percentile", {}) if isinstance(latency, dict) else {}
-    done, bandwidth, iops = (float(number) for number in numbers if isinstance(number, (int, float)))
-    if not all(0 <= number < 1e18 for number in (done, bandwidth, iops)):
-        raise ValueError(f"fio reports implausible numbers: {numbers}")
-    p99 = percentiles.get("99.000000")
-    return DirectionResult(int(done), bandwidth, iops, None if p99 is None else float(p99) / 1e9)
+        jobs = decode(Output, value).jobs
+    except ValueError as error:
+        raise CheckError(f"fio's JSON is truncated or has an unknown form: {error}") from error
+    if len(jobs) != 1:
+        raise CheckError(f"fio reports {len(jobs)} jobs, but one was started")
+    return jobs[0]
 
 
 def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: float) -> tuple[Job, str]:

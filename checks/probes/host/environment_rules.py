@@ -52,9 +52,9 @@ Judge = Callable[[str, LintContext], bool]
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, when it harms, and how."""
+    """Variables of one meaning (`names`, separated by blanks), when they harm, and how."""
 
-    name: str
+    names: str
     harmful: Judge
     harm: Harm
     why: str
@@ -177,13 +177,10 @@ KNOWN: tuple[Variable, ...] = (
     Variable("NCCL_PROTO", _only_some, M, "NCCL cannot choose the protocol that is fastest for small messages"),
     Variable("NCCL_ALGO", _any, M, "NCCL cannot choose an algorithm: slow, or an error where it does not fit"),
     Variable("NCCL_NVLS_ENABLE", _off, M, "NVSwitch does not do reductions, so all_reduce within a node is slower"),
-    Variable("NCCL_MAX_NCHANNELS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
-    Variable("NCCL_MAX_CTAS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
+    Variable("NCCL_MAX_NCHANNELS NCCL_MAX_CTAS", _below(8), M, "NCCL has too few channels to use the full bandwidth of NVLink or EFA"),
     Variable("NCCL_BUFFSIZE", _below(1 << 20), M, "small buffers limit the bandwidth (NCCL's default is 4 MiB)"),
-    Variable("NCCL_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
-    Variable("NCCL_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
-    Variable("GLOO_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
-    Variable("GLOO_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "the loopback interface cannot reach other nodes"),
+    Variable("NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME", _no_such_interface, C, "this node has no interface of that name"),
+    Variable("NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME", _both(_loopback_only, _many_nodes), C, "loopback reaches no other node"),
     Variable("NCCL_TOPO_FILE", _missing_path, C, "the file does not exist, so NCCL does not know the machine's topology"),
     Variable("NCCL_DEBUG", _is("trace"), M, "NCCL logs every call, which is slow"),
     Variable("NCCL_DEBUG_FILE", _missing_path, M, "its folder does not exist, so NCCL's log is lost"),
@@ -193,8 +190,7 @@ KNOWN: tuple[Variable, ...] = (
     Variable("FI_PROVIDER", _both(lambda value, world: "efa" not in value.lower(), _efa), C, "libfabric does not use EFA"),
     Variable("FI_PROVIDER", _both(lambda value, world: "efa" in value.lower(), _no_efa), M, "this instance type has no EFA"),
     Variable("FI_EFA_USE_DEVICE_RDMA", _both(_off, _efa), C, "EFA copies through the host instead of using RDMA"),
-    Variable("FI_EFA_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
-    Variable("RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
+    Variable("FI_EFA_FORK_SAFE RDMAV_FORK_SAFE", _old_fork_support, M, "not needed since Linux 5.15, and it costs performance"),
     Variable("CUDA_LAUNCH_BLOCKING", _on, C, "every CUDA kernel waits for the previous one, so nothing overlaps"),
     Variable("CUDA_VISIBLE_DEVICES", _not_enough_gpus, C, "fewer GPUs are visible than are declared"),
     Variable("NVIDIA_VISIBLE_DEVICES", _both(_hides_a_gpu, _gpus), C, "fewer GPUs are given to this container than are declared"),
@@ -203,8 +199,7 @@ KNOWN: tuple[Variable, ...] = (
     Variable("NVIDIA_TF32_OVERRIDE", _off, M, "TF32 is disabled, so the measured speed may differ from that of the training"),
     Variable("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", _on, M, "float32 products are computed in TF32, which is faster but less exact"),
     Variable("PYTORCH_NO_CUDA_MEMORY_CACHING", _on, M, "PyTorch allocates each tensor through the driver, which is slow"),
-    Variable("NCCL_TESTS_SPLIT", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
-    Variable("NCCL_TESTS_SPLIT_MASK", _any, C, "nccl-tests measures only within groups of ranks, not between the groups"),
+    Variable("NCCL_TESTS_SPLIT NCCL_TESTS_SPLIT_MASK", _any, C, "nccl-tests measures only within groups of ranks"),
     Variable("NCCL_TESTS_MIN_BW", _any, M, "nccl-tests applies this bandwidth threshold, whatever the policy says"),
     Variable("NCCL_HOSTID", _any, M, "NCCL takes this value as the host's identity, so one node may look like two, or two like one"),
     Variable("OFI_NCCL_FORCE_NUM_RAILS", _efa, M, "aws-ofi-nccl uses only this many EFA devices, and the others are not measured"),
@@ -212,10 +207,8 @@ KNOWN: tuple[Variable, ...] = (
     Variable("NVML_INJECTION_MODE", _any, C, "DCGM reads injected NVML data instead of the GPUs"),
     Variable("PRELAUNCH_KERNEL_LOG", _any, C, "the kernel log is read from this file instead of the machine"),
     Variable("PRELAUNCH_FABRIC_PROVIDER", _not_efa, C, "the fabric checks measure this provider instead of EFA"),
-    Variable("TORCH_NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
-    Variable("NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
-    Variable("TORCH_NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
-    Variable("NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
+    Variable("TORCH_NCCL_BLOCKING_WAIT NCCL_BLOCKING_WAIT", _on, M, "every collective blocks its rank's thread"),
+    Variable("TORCH_NCCL_ASYNC_ERROR_HANDLING NCCL_ASYNC_ERROR_HANDLING", _off, M, "a failed collective hangs forever"),
     Variable("TORCH_NCCL_ENABLE_MONITORING", _off, M, "a rank whose watchdog hangs is never ended"),
     Variable("TORCH_DISTRIBUTED_DEBUG", _is("detail"), M, "PyTorch compares every collective between the ranks first, which is slow"),
 )  # fmt: skip
@@ -245,9 +238,10 @@ NOFILE = 65536
 def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
     found = [
-        Fault(f"{known.name}={_shown(variables[known.name])}", known.harm, known.why)
+        Fault(f"{name}={_shown(variables[name])}", known.harm, known.why)
         for known in KNOWN
-        if known.name in variables and known.harmful(variables[known.name], world)
+        for name in known.names.split()
+        if name in variables and known.harmful(variables[name], world)
     ]
     return (*found, *_limits(world))
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from checks.probes.sysfs import text_of
+
 NVIDIA = "proc/driver/nvidia"
 
 
 def boot_id(root: Path) -> str:
     """The kernel's id of this boot: of the host, in a container too."""
-    return _text(root / "proc/sys/kernel/random/boot_id")
+    return text_of(root / "proc/sys/kernel/random/boot_id")
 
 
 def machine_id(root: Path) -> str:
     """The id that systemd gave this installation; images and containers often have none."""
-    return _text(root / "etc/machine-id")
+    return text_of(root / "etc/machine-id")
 
 
 def product_uuid(root: Path) -> str:
     """The firmware's id of the machine (readable by root alone, absent in most micro-VMs)."""
-    return _text(root / "sys/class/dmi/id/product_uuid").lower()
+    return text_of(root / "sys/class/dmi/id/product_uuid").lower()
 
 
 def instance_id(root: Path) -> str:
@@ -31,14 +33,14 @@ def instance_id(root: Path) -> str:
 
     Source: Amazon EC2 User Guide, "Identify EC2 Linux instances" (board_asset_tag is readable by everybody).
     """
-    found = _text(root / "sys/class/dmi/id/board_asset_tag")
+    found = text_of(root / "sys/class/dmi/id/board_asset_tag")
     return found if re.fullmatch(r"i-[0-9a-f]{8,17}", found) else ""
 
 
 def os_release(root: Path) -> str:
     """The distribution's own name for itself: "Debian GNU/Linux 12 (bookworm)"."""
     for path in ("etc/os-release", "usr/lib/os-release"):
-        for line in _text(root / path).splitlines():
+        for line in text_of(root / path).splitlines():
             key, _, value = line.partition("=")
             if key == "PRETTY_NAME":
                 return value.strip().strip("\"'")
@@ -48,7 +50,7 @@ def os_release(root: Path) -> str:
 def cpu_model(root: Path) -> str:
     """The processor's name; on ARM, which gives none, "implementer 0x41 part 0xd40"."""
     found: dict[str, str] = {}
-    for line in _text(root / "proc/cpuinfo").splitlines():
+    for line in text_of(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         found.setdefault(key.strip(), value.strip())
     if found.get("model name"):
@@ -59,7 +61,7 @@ def cpu_model(root: Path) -> str:
 
 def driver_version(root: Path) -> str:
     """The loaded NVIDIA kernel module's version; "" if none is loaded."""
-    text = _text(root / NVIDIA / "version")
+    text = text_of(root / NVIDIA / "version")
     found = re.search(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", f"{text}\n")
     return found[1] if found else ""
 
@@ -67,12 +69,7 @@ def driver_version(root: Path) -> str:
 def gpu_uuids(root: Path) -> tuple[str, ...]:
     """The GPUs' UUIDs as the driver lists them, sorted; one that it has not initialised has none yet."""
     files = sorted((root / NVIDIA / "gpus").glob("*/information"))
-    found = (re.search(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", _text(file), re.MULTILINE) for file in files)
+    found = (
+        re.search(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", text_of(file), re.MULTILINE) for file in files
+    )
     return tuple(sorted(match[1] for match in found if match))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n")
-    except OSError:
-        return ""  # absence is stated, and the checks that need the value refuse it

@@ -36,11 +36,11 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
     agent found one on this machine, `engine_node` where Slurm or Kubernetes started this process (its name for the node), and
     `instance_id` on EC2.
     """
-    token, named, instance = (
-        os.environ.get(POOL_TOKEN, ""),
-        next(filter(None, (os.environ.get(name, "") for name in ENGINE_NODES)), ""),
-        machine.instance_id(root),
-    )
+    optional = {
+        "pool_token": os.environ.get(POOL_TOKEN, ""),
+        "engine_node": next(filter(None, (os.environ.get(name, "") for name in ENGINE_NODES)), ""),
+        "instance_id": machine.instance_id(root),
+    }
     return {
         "host": platform.node(),
         "boot_id": machine.boot_id(root),
@@ -49,9 +49,7 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
         "gpu_uuids": ",".join(machine.gpu_uuids(root)),
         "driver": machine.driver_version(root),
         "kernel": platform.release(),
-        **({"pool_token": token} if token else {}),
-        **({"engine_node": named} if named else {}),
-        **({"instance_id": instance} if instance else {}),
+        **{name: text for name, text in optional.items() if text},
     }
 
 

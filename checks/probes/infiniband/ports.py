@@ -16,6 +16,7 @@ from checks.check import Basis, CheckError, Context, Measurement, check
 from checks.model import Part, Scope, Value
 from checks.model_details import Contents
 from checks.probes.efa.devices import ACTIVE, AMAZON, INFINIBAND, parse_state
+from checks.probes.sysfs import text_of
 
 LINK_UP = 5  # enum ib_port_phys_state, IB_PORT_PHYS_STATE_LINK_UP
 # "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)"; a port that is down may say a rate as well.
@@ -53,7 +54,9 @@ class Port:
 def ports_of(root: Path) -> tuple[Port, ...]:
     """The ports of every device below `root` but EFA's, in natural order; none if there is no such folder."""
     devices = (
-        [path for path in root.iterdir() if _read(path / "device/vendor") != AMAZON] if root.is_dir() else []
+        [path for path in root.iterdir() if text_of(path / "device/vendor") != AMAZON]
+        if root.is_dir()
+        else []
     )
     found = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
     return tuple(sorted(found, key=_place))
@@ -162,26 +165,18 @@ def _place(port: Port) -> tuple[tuple[tuple[int, object], ...], int]:
 
 
 def _port(device: Path, folder: Path) -> Port:
-    rate = RATE.match(_read(folder / "rate"))
+    rate = RATE.match(text_of(folder / "rate"))
     interfaces = sorted((device / "device/net").glob("*/mtu"))
     return Port(
         device.name,
         int(folder.name),
-        parse_state(_read(folder / "state")),
-        parse_state(_read(folder / "phys_state")),
+        parse_state(text_of(folder / "state")),
+        parse_state(text_of(folder / "phys_state")),
         float(rate[1]) if rate else None,
         int(rate[2]) if rate else None,
-        _read(folder / "link_layer"),
-        _read(device / "board_id") or _read(device / "hca_type"),
-        _read(device / "fw_ver"),
-        tuple(dict.fromkeys(_read(path) for path in interfaces)),
+        text_of(folder / "link_layer"),
+        text_of(device / "board_id") or text_of(device / "hca_type"),
+        text_of(device / "fw_ver"),
+        tuple(dict.fromkeys(text_of(path) for path in interfaces)),
         folder,
     )
-
-
-def _read(path: Path) -> str:
-    """The file's text, or "": an unreadable file is an unknown value, never a zero."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -109,8 +109,7 @@ class LogExcerpt:
     _out_of_order: int = 0
     _within_a_boot: int = 0
     _last: dict[tuple[str, bool], Line] = field(default_factory=dict)
-    _since_boot: tuple[float, float] | None = None
-    _since_1970: tuple[float, float] | None = None
+    _spans: dict[bool, tuple[float, float]] = field(default_factory=dict)
 
     def see(self, line: Line) -> None:
         """Reads the next line that has the form of a kernel line."""
@@ -123,10 +122,8 @@ class LogExcerpt:
         if line.age_s is None:
             return
         self._step(line, line.age_s)
-        if line.age_s > SINCE_BOOT_S:
-            self._since_boot = _wider(self._since_boot, line.age_s)
-        else:
-            self._since_1970 = _wider(self._since_1970, line.age_s)
+        newest, oldest = self._spans.get(line.age_s > SINCE_BOOT_S, (line.age_s, line.age_s))
+        self._spans[line.age_s > SINCE_BOOT_S] = min(newest, line.age_s), max(oldest, line.age_s)
 
     def _step(self, line: Line, age_s: float) -> None:
         """Counts how the timestamps change from line to line, for each machine and clock."""
@@ -160,8 +157,7 @@ class LogExcerpt:
     @property
     def covers_s(self) -> float | None:
         """The seconds from the earliest to the latest timestamp of one clock; None if no line has a time."""
-        spans = [span for span in (self._since_boot, self._since_1970) if span]
-        return max((oldest - newest for newest, oldest in spans), default=None)
+        return max((oldest - newest for newest, oldest in self._spans.values()), default=None)
 
     def left_out(self) -> str:
         """Why earlier lines are missing that may matter ("it begins ..."), or ""."""
@@ -170,24 +166,12 @@ class LogExcerpt:
             return "no line has a timestamp, so it is unknown how much of the log this is"
         if self._begins_at_boot() or covers_s >= log_source.WINDOW_S:
             return ""
-        if self.first_record is not None:
-            begins = f"the text begins at record {self.first_record}"
-        elif self._since_boot and not self._since_1970:
-            begins = f"the text begins {UPTIME_S - self._since_boot[1]:.0f} s after the kernel's start"
-        else:
-            begins = "the text does not begin at a start of the kernel"
+        begins = "the text does not begin at a start of the kernel"
         return f"{begins} and covers {covers_s:.0f} s, not the last 24 hours. Earlier lines are missing"
 
     def _begins_at_boot(self) -> bool:
-        return self.started or (
-            self.first_record is None
-            and self._since_boot is not None
-            and UPTIME_S - self._since_boot[1] <= FIRST_S
-        )
-
-
-def _wider(span: tuple[float, float] | None, age_s: float) -> tuple[float, float]:
-    return (age_s, age_s) if span is None else (min(span[0], age_s), max(span[1], age_s))
+        _, oldest = self._spans.get(True, (0.0, 0.0))
+        return self.started or (self.first_record is None and UPTIME_S - oldest <= FIRST_S)
 
 
 @dataclass

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
 from checks.model import Value
 from checks.probes.kernel import log_source, xid
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, Pattern, matching, messages
+from checks.probes.kernel.log_lines import Event, Line, matching, messages
 from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
@@ -98,11 +98,10 @@ KINDS = ("off_bus", *_FORMS)
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
 # What time alone does not settle: a broken part, and a kernel that continues in an unknown state until its restart.
 STAYS_OPEN = (*GRAVE, "oops")
-_ordinary = matching(Pattern(kind, re.compile(form)) for kind, forms in _FORMS.items() for form in forms)
+_ordinary = matching((kind, re.compile(form)) for kind, forms in _FORMS.items() for form in forms)
 # Whose want of memory the kernel ended a process for: the machine's, or the limit of a cgroup, and of whose job.
 # Source: Linux mm/oom_kill.c, dump_oom_summary() (4.19 and later): "oom-kill:constraint=CONSTRAINT_MEMCG,...,oom_memcg=/a,
-# task_memcg=/a/b,task=x,pid=1,uid=0", and mm/memcontrol.c before: "Task in /a/b killed as a result of limit of /a". The cgroup of
-# oom_memcg is the one whose limit was reached.
+# task_memcg=/a/b,task=x,pid=1,uid=0". The cgroup of oom_memcg is the one whose limit was reached.
 # A kill for want of memory; by the limit of a cgroup; of the gate's own job; of another one.
 KILL, CGROUP, OWN_JOB, OTHER_JOBS = (
     "oom_kill",
@@ -113,8 +112,6 @@ KILL, CGROUP, OWN_JOB, OTHER_JOBS = (
 # Kills among `oom_kill` by the limit of the own job's cgroup, and those by limits of others, which it does not count.
 LIMITS = (OWN_JOB, OTHER_JOBS)
 _SUMMARY = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*?\boom_memcg=([^,]*),.*,pid=(\d+),uid=\d+")
-_BEFORE_4_19 = re.compile(r"Task in \S+ killed as a result of limit of (\S+)")
-_CHOSEN = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process (\d+)")
 _KILLED = re.compile(r"(?:.*: )?Killed process (\d+)")
 # The part of a path that is one job: of Slurm (cgroup v1 and v2), or one pod of Kubernetes (cgroupfs and systemd).
 _JOB = re.compile(r"job_\d+|(?:kubepods\S*-)?pod[0-9a-f]{8}[0-9a-f_-]{24,28}(?:\.slice)?")
@@ -130,30 +127,13 @@ class OwnCgroup:
     kills: int | None
 
 
-@dataclass
-class Limits:
-    """The cgroups whose limits were reached, while a log is read line by line."""
-
-    _latest: str = ""
-    _of_process: dict[str, str] = field(default_factory=dict)
-
-    def take(self, message: str) -> None:
-        """Read a line that may come before the one about the killed process."""
-        if found := _SUMMARY.match(message):
-            self._of_process[found[2]] = found[1]
-        elif found := _BEFORE_4_19.match(message):
-            self._latest = found[1]
-        elif found := _CHOSEN.match(message):
-            self._of_process.setdefault(found[1], self._latest)
-            self._latest = ""
-
-    def told(self, event: Event) -> Event:
-        """A kill with the cgroup whose limit it was as its text ("" where the log does not say which); others as they are."""
-        found = _KILLED.match(event.text) if event.kind == KILL else None
-        limit = self._of_process.pop(found[1], None) if found else None
-        if limit is None or event.text.startswith("Out of memory"):
-            return event
-        return replace(event, kind=CGROUP, text=limit)
+def _limited(event: Event, limits: dict[str, str]) -> Event:
+    """A kill by the limit of a cgroup, whose path is its text; others as they are. `limits` has the cgroups by process."""
+    found = _KILLED.match(event.text) if event.kind == KILL else None
+    limit = limits.pop(found[1], None) if found else None
+    if limit is None or event.text.startswith("Out of memory"):
+        return event
+    return replace(event, kind=CGROUP, text=limit)
 
 
 def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
@@ -192,16 +172,15 @@ def _within(path: str, above: str) -> bool:
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
-    named, limits = "", Limits()
+    named, limits = "", dict[str, str]()
     for line in lines:
-        for message in messages(line):
-            limits.take(message)
+        limits |= {hit[2]: hit[1] for message in messages(line) if (hit := _SUMMARY.match(message))}
         if line.message.startswith("NVRM: The NVIDIA GPU"):
             named = line.message
         lost = _lost(line, named) if "NVRM: " in line.message else ()
         found = [*lost, *_ordinary([line])]
         worse = any(event.kind == "mce_uncorrected" for event in found)
-        yield from (limits.told(event) for event in found if not (worse and event.kind == "mce"))
+        yield from (_limited(event, limits) for event in found if not (worse and event.kind == "mce"))
 
 
 def _lost(line: Line, named: str) -> Iterator[Event]:

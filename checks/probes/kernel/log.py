@@ -9,7 +9,7 @@ from typing import Any
 from checks.check import Body, Check, Measurement, check
 from checks.facts.withheld_kernel_log import OWN_SOURCE
 from checks.model import Scope, Value
-from checks.probes.kernel.log_lines import Event, account, before_this_boot, lines_of, still_open
+from checks.probes.kernel.log_lines import Event, account, lines_of
 
 KMSG = "/dev/kmsg"
 
@@ -92,7 +92,12 @@ def measurement(
     of each metric in `lines`, and what it says `first`. `names` are the devices' by address.
     """
     old = sum(is_old(event, log.window_s) for event in counted)
-    known = (still_open(old, log.window_s), account(counted, names), before_this_boot(log.earlier_boot))
+    open_still = (
+        f"{old} of them are older than {log.window_s / 3600:.0f} h, but they still count: they require an action, and the log does "
+        "not show that it was taken"
+    )
+    before = f"before this boot:\n{account(log.earlier_boot)}" if log.earlier_boot else ""
+    known = (open_still if old else "", account(counted, names), before)
     evidence = "\n".join(filter(None, (f"source: {log.source}", *log.notes, *first, *known)))
     texts = {metric: lines_of(events) for metric, events in {**lines, "earlier_boot": earlier}.items()}
     shown = {metric: text for metric, text in texts.items() if text}

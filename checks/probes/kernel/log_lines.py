@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+
+from checks.probes.sysfs import pci_id
 
 DAY_S = 86400.0
 # The names in syslog of a machine whose name is not set yet: the kernel's default and that of most images.
@@ -115,15 +117,6 @@ def read_record(raw: str, now: Now) -> Line | None:
     return Line(message.strip(), age_s, int(found[1]) >> 3, tagged=True, record=int(found[2]))
 
 
-def pci_id(text: str) -> str:
-    """One form for all PCI addresses: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
-    found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
-    if not found:
-        return ""
-    domain = int(found[1] or "0", 16)
-    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
-
-
 def _without_level(text: str) -> tuple[str, int]:
     """The line without dmesg's facility and level, and the facility: 0 for the kernel, 1 for any program."""
     found = _LEVEL.match(text)
@@ -221,30 +214,24 @@ class Event:
 Find = Callable[[Iterable[Line]], Iterator[Event]]
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A form of line. The first words decide, so that quoted text does not match."""
-
-    kind: str
-    form: re.Pattern[str]
-
-
-def matching(patterns: Iterable[Pattern]) -> Find:
-    """Finds the events of a list of patterns, at most one of each kind per line."""
+def matching(patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Find:
+    """Finds the events of kinds and their forms, at most one of each kind per line. The first words of a line decide, so that quoted
+    text does not match.
+    """
     known = tuple(patterns)
-    any_form = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", one.form.pattern) for one in known))
+    any_form = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", form.pattern) for _, form in known))
 
     def find(lines: Iterable[Line]) -> Iterator[Event]:
         for line in lines:
             for message in filter(any_form.match, messages(line)):
                 seen: set[str] = set()
-                for pattern in known:
-                    found = pattern.form.match(message)
-                    if found and pattern.kind not in seen:
-                        seen.add(pattern.kind)
-                        count = found.groupdict().get("count") or "1"
-                        pci = pci_id(found.groupdict().get("pci") or "")
-                        yield Event(pattern.kind, line, None, pci, message, int(count))
+                for kind, form in known:
+                    found = form.match(message)
+                    if found and kind not in seen:
+                        seen.add(kind)
+                        named = {"pci": "", "count": "1", **found.groupdict(None)}
+                        count, pci = int(named["count"] or "1"), pci_id(named["pci"] or "")
+                        yield Event(kind, line, None, pci, message, count)
 
     return find
 
@@ -272,21 +259,6 @@ def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str
     said = [_one(event, names or {}) for event in events]
     more = [f"[{len(said) - KEPT} older ones are not shown]"] if len(said) > KEPT else []
     return "\n".join([*reversed(said[-KEPT:]), *more])
-
-
-def before_this_boot(events: Sequence[Event]) -> str:
-    """The same for events before this boot; "" if there are none."""
-    return f"before this boot:\n{account(events)}" if events else ""
-
-
-def still_open(count: int, window_s: float) -> str:
-    """A sentence about the events that count although they are older than the window; "" if there are none."""
-    if not count:
-        return ""
-    said = f"{count} of them are older than {window_s / 3600:.0f} h"
-    return (
-        f"{said}, but they still count: they require an action, and the log does not show that it was taken"
-    )
 
 
 def lines_of(events: Iterable[Event]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 from checks.check import Measurement
 from checks.model import Value
 from checks.probes.kernel.log import Log
-from checks.probes.kernel.log_lines import Event, Line, Pattern, account, lines_of, matching
+from checks.probes.kernel.log_lines import Event, account, lines_of, matching
 
 NAME = "neuron.ecc"
 KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
@@ -17,12 +16,7 @@ MOST_DEVICES = 1024
 # The driver may put its name and a time of its own before it. An error of a kind that is not listed counts as well.
 _FORM = r"(?:\S+:? ){0,4}?NEURON_HW_ERR=(?P<kind>[A-Z_]+)\b"
 _DEVICE = re.compile(r"\bnd-id=(\d+)\b|\bneuron(\d+):|\bdevice=(\d+)\b")
-_find = matching((Pattern("neuron_hw_err", re.compile(_FORM)),))
-
-
-def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The Neuron driver's reports of memory errors among the kernel's lines."""
-    return _find(lines)
+find = matching((("neuron_hw_err", re.compile(_FORM)),))
 
 
 def device_of(event: Event) -> int | None:

@@ -13,7 +13,8 @@ from checks.check import Context, Measurement, Skipped
 from checks.facts.provenance import Provenance, shipped_rows
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
+from checks.probes.kernel.log_lines import Event, Line, messages
+from checks.probes.sysfs import pci_id
 
 TABLE = Path(__file__).parents[2] / "facts" / "sxid.json"
 

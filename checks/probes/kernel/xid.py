@@ -18,11 +18,12 @@ from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
+from checks.probes.kernel.log_lines import Event, Line, messages
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import alone, incidents
 from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, rows_of
+from checks.probes.sysfs import pci_id
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from checks.facts.provenance import Provenance, shipped_rows
-from checks.model import Action, Cause, Level
+from checks.model import Action, Level
 from checks.value_types import Range
 
 TABLE = Path(__file__).parents[2] / "facts" / "xid.json"
@@ -40,13 +40,6 @@ class Need(str, Enum):
         if self in (Need.ACT, Need.UNREAD):
             return Level.FAIL
         return Level.PASS if self is Need.ROUTINE else Level.WARN
-
-    @property
-    def cause(self) -> Cause:
-        """The usual cause."""
-        if self is Need.UNREAD:
-            return Cause.EVIDENCE
-        return Cause.APPLICATION if self is Need.APPLICATION else Cause.HARDWARE
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checks.probes.kernel import sxid
-from checks.probes.kernel.log_lines import JITTER_S, SINCE_BOOT_S, Event, Line, pci_id
+from checks.probes.kernel.log_lines import JITTER_S, SINCE_BOOT_S, Event, Line
 from checks.probes.kernel.sxid import Severity
 from checks.probes.kernel.xid_catalogue import Need, Since
+from checks.probes.sysfs import pci_id
 
 _DRIVER = re.compile(r"NVRM: loading NVIDIA UNIX .*?Kernel Module\D*(\d{3,4}\.\d{1,4}[.\d]*)")
 _UUID = re.compile(r"NVRM: GPU at PCI:([0-9A-Fa-f:.]+): (GPU-[0-9a-fA-F-]{1,64})")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from checks.documents.decode import decode
 from checks.documents.report import plain
-from checks.model import Action, Cause, Level, Value
+from checks.model import Action, Value
 from checks.probes.kernel.log_lines import Event
 from checks.probes.kernel.xid_catalogue import ACTIONS, IN_WORDS, NEEDS, Need, Since, table
 from checks.value_types import DecodeError, Range
@@ -26,16 +26,6 @@ class Decision:
     action: Action
     why: str
     source: str
-
-    @property
-    def level(self) -> Level:
-        """The level in the default policy."""
-        return self.need.level
-
-    @property
-    def cause(self) -> Cause:
-        """The usual cause."""
-        return self.need.cause
 
     @property
     def stays_open(self) -> bool:

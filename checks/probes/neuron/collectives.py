@@ -3,8 +3,6 @@
 nccom-test prints a table of sizes (size(B), count(elems), type, time(us), algbw(GB/s), busbw(GB/s)) and "Avg bus bandwidth".
 A size that failed has "Failure running neuron-bench" instead of figures, and the end says "1 errors found - test failed".
 Its GB/s are 2^30 bytes per second (awsdocs-neuron, nccom-test).
-
-RunError            the text is truncated, garbled, or holds no table
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from checks.check import Basis, CheckError, Context, Measurement, Resource
 from checks.model import Profile, Value
 from checks.model_details import Contents
-from checks.probes.neuron.devices import ASK_S, neuron_check, read
+from checks.probes.neuron.devices import ask, neuron_check
 from checks.process import tool
 from checks.process.tool import ToolResult
 
@@ -35,16 +33,11 @@ SIZES = ("1MB", "4MB", "16MB", "64MB")
 GREATEST_BYTES = 64 << 20
 
 
-class RunError(Exception):
-    """The text gives no answer. The message says where it breaks."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One size: its bus bandwidth in 10^9 bytes per second."""
 
     size_bytes: int
-    time_us: float
     busbw_gbps: float
 
 
@@ -58,11 +51,11 @@ class Run:
 
 
 def parse(text: str) -> Run:
-    """The run. Raises RunError."""
+    """The run. Raises CheckError."""
     lines = text.splitlines()
     start = next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
-        raise RunError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
+        raise CheckError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
     rows: list[Row] = []
     failures, wrong = [], [line.strip() for line in lines if _WRONG.search(line)]
     ended = False
@@ -76,7 +69,7 @@ def parse(text: str) -> Run:
         elif _FAILED_ROW.match(line):
             failures.append(line.strip())
     if not ended:
-        raise RunError("the last line is missing: the output was truncated, or nccom-test did not end")
+        raise CheckError("the last line is missing: the output was truncated, or nccom-test did not end")
     return Run(tuple(rows), tuple(failures), tuple(wrong))
 
 
@@ -84,15 +77,15 @@ def _row(found: re.Match[str], number: int) -> Row:
     try:
         time_us, algbw, busbw = (float(found[index]) for index in (4, 5, 6))
     except ValueError as error:
-        raise RunError(f"line {number}: {error}") from error
+        raise CheckError(f"line {number}: {error}") from error
     if not all(math.isfinite(value) and value >= 0 for value in (time_us, algbw, busbw)) or not time_us:
-        raise RunError(f"line {number} has no measurement: {found[0].strip()}")
+        raise CheckError(f"line {number} has no measurement: {found[0].strip()}")
     # The columns account for each other; where the rounded figure is large enough, they have to.
     size = int(found[1])
     computed = size / (time_us * 1e-6) / (1 << 30)
     if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
-        raise RunError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
-    return Row(size, time_us, busbw * GIB_IN_GB)
+        raise CheckError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
+    return Row(size, busbw * GIB_IN_GB)
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
@@ -125,9 +118,7 @@ def collectives(context: Context) -> Measurement:
     """
     deadline_s = min(context.options.get("deadline_s", 300.0), max(context.timeout_s - 60.0, 1.0))
     operations = operations_of(context.options)
-    heard = tool.run(("neuron-ls", "-j"), ASK_S)
-    listing = read(heard.stdout, heard.code, heard.account())
-    ranks = sum(device.logical_cores for device in listing)
+    ranks = sum(device.nc_count for device in ask()[0])
     said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
     runs = [understood(one) for one in said]
     metrics: dict[str, Value] = {"cores_used": ranks, **metrics_of(operations, runs)}
@@ -146,10 +137,7 @@ def understood(said: ToolResult) -> Run:
     """The run that was printed. Raises CheckError."""
     if said.code is None:
         raise CheckError(f"nccom-test did not end within its deadline: {said.account()[:1000]}")
-    try:
-        made = parse(said.stdout)
-    except RunError as error:
-        raise CheckError(f"{error}: {said.account()[:1000]}") from error
+    made = said.parsed(parse)
     if said.code and not made.failures and not made.wrong:
         raise CheckError(f"nccom-test failed without a result for any size: {said.account()[:1000]}")
     return made

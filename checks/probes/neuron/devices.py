@@ -9,7 +9,7 @@ from typing import Any
 
 from checks.check import Body, Check, CheckError, Context, Measurement, check, lists_neuron_devices
 from checks.model import Part, Scope, Value
-from checks.probes.neuron.neuron_ls import Device, ListingError, parse
+from checks.probes.neuron.neuron_ls import Device, parse
 from checks.process import tool
 
 ROOT = Path("/")
@@ -44,27 +44,24 @@ def devices(context: Context) -> Measurement:
     expected = LINKS.get(context.declared.instance_type, 0)
     counts, said = count_files(ROOT)
     try:
-        heard = tool.run(("neuron-ls", "-j"), ASK_S)
-        listing = read(heard.stdout, heard.code, heard.account())
+        listing, account = ask()
     except CheckError as error:
         if min(counts.values(), default=declared) >= declared:
             raise
         return _fewer(counts, declared, f"{said}\n{error}")
     counts["ls"] = len(listing)
-    return Measurement(metrics_of(listing, expected, counts), f"{said}\n{heard.account()}")
+    return Measurement(metrics_of(listing, expected, counts), f"{said}\n{account}")
 
 
-def read(text: str, code: int | None, account: str) -> tuple[Device, ...]:
-    """The listing that neuron-ls printed. Raises CheckError."""
-    if code is None:
-        raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {account[:600]}")
-    try:
-        listing = parse(text)
-    except ListingError as error:
-        raise CheckError(f"{error}: {account[:600]}") from error
-    if code:
-        raise CheckError(f"neuron-ls failed: {account[:600]}")
-    return listing
+def ask() -> tuple[tuple[Device, ...], str]:
+    """The listing that neuron-ls prints, and an account of the run. Raises CheckError, ToolMissing."""
+    said = tool.run(("neuron-ls", "-j"), ASK_S)
+    if said.code is None:
+        raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {said.account()[:600]}")
+    listing = said.parsed(parse)
+    if said.code:
+        raise CheckError(f"neuron-ls failed: {said.account()[:600]}")
+    return listing, said.account()
 
 
 def count_files(root: Path) -> tuple[dict[str, int], str]:
@@ -88,12 +85,12 @@ def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, i
         [other for other in device.connected if not _links_back(found, device, other)] for device in found
     ]
     metrics: dict[str, Value] = {
-        "devices": tuple(f"device {device.index} ({device.bdf})" for device in found),
+        "devices": tuple(f"device {device.neuron_device} ({device.bdf})" for device in found),
         "devices_found": min([len(found), *counts.values()]),
         "cores": tuple(device.cores for device in found),
         "links_missing": tuple(max(expected_links - len(set(device.connected)), 0) for device in found),
         "links_one_way": tuple(len(others) for others in one_way),
-        "processes": tuple(len(device.processes) for device in found),
+        "processes": tuple(len(device.neuron_processes) for device in found),
         **{f"devices_{name}": count for name, count in counts.items()},
     }
     return metrics
@@ -101,7 +98,7 @@ def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, i
 
 def _links_back(found: Sequence[Device], device: Device, other: int) -> bool:
     """Whether the other end links back; of one that is not listed nobody can tell."""
-    return all(device.index in peer.connected for peer in found if peer.index == other)
+    return all(device.neuron_device in peer.connected for peer in found if peer.neuron_device == other)
 
 
 def _fewer(counts: dict[str, int], declared: int, said: str) -> Measurement:

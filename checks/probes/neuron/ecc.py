@@ -7,7 +7,7 @@ node monitoring agent replaces a node for each of the four kinds of error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from checks.check import Basis, CheckError, Context, Measurement, Skipped, lists_neuron_devices
@@ -98,16 +98,18 @@ def numbers(folder: Path) -> list[int]:
 
 
 def value_of(device: Path, name: str) -> int | None:
-    """A counter: a file, or a folder with `total`, in the place that the driver's version uses (2.31 moved many)."""
-    usual = device / "stats" / "hardware" / name
-    places = [usual] if usual.exists() else sorted(device.glob(f"*/*/{name}"))[:1]
-    for place in places:
-        try:
-            text = (place / "total" if place.is_dir() else place).read_text("ascii").strip()
-        except (OSError, ValueError):
-            return None
-        return int(text) if text.isdigit() and len(text) < 19 else None
-    return None
+    """A counter of the hardware, in the place that the driver's version uses (2.31 moved many)."""
+    return count_in([device / "stats" / "hardware" / name, *sorted(device.glob(f"*/*/{name}"))])
+
+
+def count_in(places: Iterable[Path]) -> int | None:
+    """The number in the first place that is there: in the file, or in the folder's `total`; None if it cannot be read."""
+    place = next((place for place in places if place.exists()), None)
+    try:
+        text = (place / "total" if place.is_dir() else place).read_text("ascii").strip() if place else ""
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() and len(text) < 19 else None
 
 
 def _tuple(metrics: Mapping[str, Value], name: str) -> tuple[object, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Kind, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_of_json
 from checks.probes.neuron.devices import LINKS, metrics_of
-from checks.probes.neuron.neuron_ls import Device, ListingError, parse
+from checks.probes.neuron.neuron_ls import Device, parse
 
 
 def detect(text: str) -> bool:
@@ -14,13 +14,8 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, asked: ReadOptions) -> Reading:
-    """The reading. Raises NotRecognised, Broken."""
-    if not detect(text):
-        raise NotRecognised("this is not the output of neuron-ls -j")
-    try:
-        devices = parse(text)
-    except ListingError as error:
-        raise Broken(str(error)) from error
+    """The reading. Raises CheckError."""
+    devices = parse(text)
     expected = LINKS.get(asked.declared.instance_type, 0) if asked.declared else 0
     title = f"neuron-ls: {len(devices)} devices, {sum(device.cores for device in devices)} cores"
     raw = text.splitlines()
@@ -32,7 +27,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
 
 def _gaps(devices: tuple[Device, ...]) -> tuple[str, ...]:
     """A device whose number is left out may be lost on the node or in the file: nobody can tell."""
-    numbers = {device.index for device in devices}
+    numbers = {device.neuron_device for device in devices}
     named = {other for device in devices for other in device.connected}
     gone = sorted((set(range(max(numbers) + 1)) | named) - numbers)
     return (f"not listed: device {', '.join(map(str, gone))}",) if gone else ()

@@ -13,7 +13,7 @@ from checks.check import Context, Measurement
 from checks.model import Value
 from checks.probes import growth
 from checks.probes.neuron.devices import ROOT, SYSFS, neuron_check
-from checks.probes.neuron.ecc import numbers
+from checks.probes.neuron.ecc import count_in, numbers
 from checks.value_types import listed
 
 COUNTERS = {"hardware_errors": "hw_error", "timeouts": "timeout"}
@@ -49,18 +49,8 @@ def look(folder: Path) -> dict[str, dict[str, int | None]]:
 def _total(device: Path, name: str) -> int | None:
     """The sum over the cores, each of which keeps the counter below a folder `status`."""
     cores = sorted(device.glob("neuron_core*"))
-    counts = [_count(core, name) for core in cores]
+    counts = [count_in([core / "stats" / "status" / name, *sorted(core.glob(f"*/{name}"))]) for core in cores]
     return None if not counts or None in counts else sum(count for count in counts if count is not None)
-
-
-def _count(core: Path, name: str) -> int | None:
-    places = [core / "stats" / "status" / name, *sorted(core.glob(f"*/{name}"))]
-    place = next((place / "total" for place in places if (place / "total").exists()), None)
-    try:
-        text = place.read_text("ascii").strip() if place else ""
-    except (OSError, ValueError):
-        return None
-    return int(text) if text.isdigit() and len(text) < 19 else None
 
 
 def compared(before: Mapping[str, object], after: Looks, declared: int) -> Measurement:

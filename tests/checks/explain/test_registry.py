@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -59,6 +58,6 @@ def test_what_people_try_first_has_a_remedy_of_its_own(text: str, remedy: str) -
 def test_a_stranger_that_is_forced_upon_a_reader_is_refused(name: str, text: str) -> None:
     """It says so; it does not stumble, and it finds nothing healthy."""
     with pytest.raises(ExplainError) as error:
-        importlib.import_module(name).read(text, ReadOptions())
+        registry.read(name, text, ReadOptions())
 
     assert str(error.value)

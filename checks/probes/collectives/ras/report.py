@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from checks.documents.decode import parse_json
-from checks.value_types import DecodeError
+from checks.documents.decode import Foreign, decode, parse_json
+from checks.value_types import DecodeError, Range, Text
 
 MOST_BYTES = 32 << 20
 UNKNOWN_PID = -1
@@ -86,76 +87,150 @@ def operations(count: int, operation: str) -> str:
 
 
 Owner = tuple[str, int, int]
+Count = Annotated[int, Range(0, (1 << 63) - 1)]
+Number = Annotated[int, Range(-1, (1 << 63) - 1)]
+Words = Annotated[str, Text(r"[ -~]*", 200)]
 
 
 @dataclass(frozen=True)
-class _Rank:
-    number: int
-    owner: Owner
-    started: bool
-    ending: bool
-    result: int
-    counts: Mapping[str, int]
+class _Status(Foreign):
+    init_state: Count
+    async_error: Count
+    finalize_called: bool
+    destroy_flag: bool
+    abort_flag: bool
 
 
 @dataclass(frozen=True)
-class _Missing:
+class _Rank(Foreign):
+    """A rank that answers. `nvml_dev` is left out only of a process that RAS does not know."""
+
+    rank: Count
+    host: Words
+    pid: Number
+    status: _Status
+    collective_counts: Mapping[str, Count]
+    nvml_dev: Number | None = None
+
+    @property
+    def ending(self) -> bool:
+        """Whether it leaves its communicator."""
+        return self.status.finalize_called or self.status.destroy_flag or self.status.abort_flag
+
+    @property
+    def error(self) -> str:
+        """The error of NCCL that it reports; "" for a rank at work, and for one that is ending."""
+        codes = (self.status.init_state, self.status.async_error)
+        code = next((code for code in codes if code not in (SUCCESS, IN_PROGRESS)), SUCCESS)
+        return "" if code == SUCCESS or self.ending else RESULTS.get(code, f"error {code}")
+
+
+@dataclass(frozen=True)
+class _MissingStatus(Foreign):
+    unresponsive: bool
+    considered_dead: bool
+
+
+@dataclass(frozen=True)
+class _Missing(Foreign):
     """A rank that is not there. One that answers nevertheless has left its communicator, and is not silent."""
 
-    number: int
-    owner: Owner
-    left: bool
-    dead: bool
+    rank: Count
+    host: Words
+    pid: Number
+    status: _MissingStatus
+    nvml_dev: Number | None = None
 
 
 @dataclass(frozen=True)
-class _Communicator:
-    name: str
-    size: int
+class _Communicator(Foreign):
+    hash: Words
+    secondary_hash: Words
+    size: Count
+    ranks_count: Count
+    missing_ranks_count: Count
     ranks: tuple[_Rank, ...]
-    missing: tuple[_Missing, ...]
+    missing_ranks: tuple[_Missing, ...]
+
+    @property
+    def name(self) -> str:
+        """Both hashes."""
+        return f"{self.hash} {self.secondary_hash}"
 
     @property
     def passing(self) -> bool:
         """Whether it is being made or taken down. One without ranks is not initialised yet (NCCL issue 2346)."""
-        left = any(rank.left for rank in self.missing)
-        return left or not self.ranks or any(rank.ending or not rank.started for rank in self.ranks)
+        states = [one.status for one in self.missing_ranks]
+        left = any(not one.unresponsive and not one.considered_dead for one in states)
+        return (
+            left
+            or not self.ranks
+            or any(one.ending or one.status.init_state != SUCCESS for one in self.ranks)
+        )
+
+    def owner(self, one: _Rank | _Missing) -> Owner:
+        """Who the rank is, in all its communicators. `nvml_dev` is unique on a node, `cuda_dev` need not be. Of a process that RAS
+        does not know it is only known which rank of one communicator it is.
+        """
+        if one.pid == UNKNOWN_PID:
+            return f"{self.name} {one.rank}", one.pid, -1
+        if one.nvml_dev is None:
+            raise ReportError("the answer of RAS has no number nvml_dev")
+        return one.host, one.pid, one.nvml_dev
+
+    def require_whole(self) -> None:
+        """Raises ReportError if ranks are missing from the answer."""
+        listed = (len(self.ranks), len(self.missing_ranks))
+        if listed != (self.ranks_count, self.missing_ranks_count) or sum(listed) > self.size:
+            raise ReportError(f"communicator {self.name} does not list as many ranks as it counts")
+        counts = [one.collective_counts for one in self.ranks]
+        if len(set(map(frozenset, counts))) > 1 or not all(counts):
+            raise ReportError(f"the ranks of communicator {self.name} do not count the same operations")
+
+
+@dataclass(frozen=True)
+class _Collection(Foreign):
+    timeouts_count: Count
+
+
+@dataclass(frozen=True)
+class _Answer(Foreign):
+    nccl_version: Words
+    timestamp: Words
+    communicators_count: Count
+    communicators: tuple[_Communicator, ...]
+    ras: _Collection
 
 
 def read(text: str) -> RasReport:
     """One answer. Raises ReportError."""
     try:
-        value = parse_json(text, MOST_BYTES)
+        found = decode(_Answer, parse_json(text, MOST_BYTES))
     except DecodeError as error:
         raise ReportError(f"the answer of RAS cannot be read: {error}") from error
-    return _report(_object(value))
-
-
-def _report(value: Mapping[str, object]) -> RasReport:
-    known = [_communicator(_object(one)) for one in _list(value, "communicators")]
-    if len(known) != _number(value, "communicators_count"):
+    known = sorted(found.communicators, key=lambda one: -one.size)
+    if len(known) != found.communicators_count:
         raise ReportError("the answer of RAS does not list as many communicators as it counts")
-    _text(value, "timestamp")
-    _number(_object(value.get("ras")), "timeouts_count")
-    known.sort(key=lambda one: -one.size)
     labels: dict[Owner, str] = {}
     totals: Counter[Owner] = Counter()
+    failed: dict[str, str] = {}
     for one in known:
-        numbered: list[_Rank | _Missing] = [*one.ranks, *one.missing]
-        for each in numbered:
-            labels.setdefault(each.owner, _label(each.number, each.owner))
+        one.require_whole()
+        everyone: list[_Rank | _Missing] = [*one.ranks, *one.missing_ranks]
+        for each in everyone:
+            labels.setdefault(one.owner(each), _label(each.rank, one.owner(each)))
         for rank in one.ranks:
-            totals[rank.owner] += sum(rank.counts.values())
+            totals[one.owner(rank)] += sum(rank.collective_counts.values())
+            if rank.error:
+                failed.setdefault(labels[one.owner(rank)], rank.error)
     judged = [one for one in known if not one.passing]
     silent: dict[str, bool] = {}
-    for gone in (rank for one in judged for rank in one.missing):
-        silent.setdefault(labels[gone.owner], gone.dead)
-    failed: dict[str, str] = {}
-    for rank, error in (pair for one in known for pair in _failed(one)):
-        failed.setdefault(labels[rank.owner], error)
+    for one in judged:
+        for gone in one.missing_ranks:
+            silent.setdefault(labels[one.owner(gone)], gone.status.considered_dead)
     lags = [lag for one in judged for lag in _lags(one, labels, totals)]
     return RasReport(
-        version=_text(value, "nccl_version"),
+        version=found.nccl_version,
         ranks=len(labels),
         communicators=len(known),
         launched=totals.total(),
@@ -174,7 +249,8 @@ def _label(number: int, owner: Owner) -> str:
 def _lags(one: _Communicator, labels: Mapping[Owner, str], totals: Mapping[Owner, int]) -> Iterator[Lag]:
     """The ranks that stand apart. Those that are behind, or if these are the majority, those that are ahead of them."""
     for operation in COLLECTIVES:
-        counts = {rank.owner: rank.counts[operation] for rank in one.ranks if operation in rank.counts}
+        ranks = [rank for rank in one.ranks if operation in rank.collective_counts]
+        counts = {one.owner(rank): rank.collective_counts[operation] for rank in ranks}
         most = max(counts.values(), default=0)
         behind = [owner for owner, count in counts.items() if count < most]
         if not behind:
@@ -186,88 +262,3 @@ def _lags(one: _Communicator, labels: Mapping[Owner, str], totals: Mapping[Owner
         for owner in named[:MOST_NAMED]:
             by = most - (nearest if ahead else counts[owner])
             yield Lag(one.name, operation, labels[owner], by, ahead, totals[owner], others)
-
-
-def _failed(one: _Communicator) -> Iterator[tuple[_Rank, str]]:
-    for rank in one.ranks:
-        if rank.result not in (SUCCESS, IN_PROGRESS) and not rank.ending:
-            yield rank, RESULTS.get(rank.result, f"error {rank.result}")
-
-
-def _communicator(value: Mapping[str, object]) -> _Communicator:
-    name = f"{_text(value, 'hash')} {_text(value, 'secondary_hash')}"
-    ranks = tuple(_rank(_object(one), name) for one in _list(value, "ranks"))
-    missing = tuple(_missing(_object(one), name) for one in _list(value, "missing_ranks"))
-    size = _number(value, "size")
-    counted = (_number(value, "ranks_count"), _number(value, "missing_ranks_count"))
-    if counted != (len(ranks), len(missing)) or len(ranks) + len(missing) > size:
-        raise ReportError(f"communicator {name} does not list as many ranks as it counts")
-    if len({frozenset(rank.counts) for rank in ranks}) > 1 or not all(rank.counts for rank in ranks):
-        raise ReportError(f"the ranks of communicator {name} do not count the same operations")
-    return _Communicator(name, size, ranks, missing)
-
-
-def _rank(value: Mapping[str, object], communicator: str) -> _Rank:
-    status = _object(value.get("status"))
-    counts = _object(value.get("collective_counts"))
-    started, failed = _number(status, "init_state"), _number(status, "async_error")
-    ending = [_flag(status, name) for name in ("finalize_called", "destroy_flag", "abort_flag")]
-    return _Rank(
-        _number(value, "rank"),
-        _owner(value, communicator),
-        started == SUCCESS,
-        any(ending),
-        started if started not in (SUCCESS, IN_PROGRESS) else failed,
-        {name: _number(counts, name) for name in counts},
-    )
-
-
-def _missing(value: Mapping[str, object], communicator: str) -> _Missing:
-    status = _object(value.get("status"))
-    unreachable, dead = _flag(status, "unresponsive"), _flag(status, "considered_dead")
-    left = not unreachable and not dead
-    return _Missing(_number(value, "rank"), _owner(value, communicator), left, dead)
-
-
-def _owner(value: Mapping[str, object], communicator: str) -> Owner:
-    """Who the rank is, in all its communicators. `nvml_dev` is unique on a node, `cuda_dev` need not be. Of a process that RAS does
-    not know it is only known which rank of one communicator it is.
-    """
-    pid, host = _number(value, "pid", least=UNKNOWN_PID), _text(value, "host")
-    if pid == UNKNOWN_PID:
-        return f"{communicator} {_number(value, 'rank')}", pid, -1
-    return host, pid, _number(value, "nvml_dev", least=-1)
-
-
-def _object(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise ReportError("the answer of RAS has another form than NCCL documents")
-    return value
-
-
-def _list(value: Mapping[str, object], name: str) -> list[object]:
-    found = value.get(name)
-    if not isinstance(found, list):
-        raise ReportError(f"the answer of RAS has no list {name}")
-    return found
-
-
-def _number(value: Mapping[str, object], name: str, least: int = 0) -> int:
-    found = value.get(name)
-    if type(found) is not int or not least <= found < 1 << 63:
-        raise ReportError(f"the answer of RAS has no number {name}")
-    return found
-
-
-def _text(value: Mapping[str, object], name: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str) or not found.isprintable() or len(found) > 200:
-        raise ReportError(f"the answer of RAS has no text {name}")
-    return found
-
-
-def _flag(value: Mapping[str, object], name: str) -> bool:
-    found = value.get(name)
-    if not isinstance(found, bool):
-        raise ReportError(f"the answer of RAS does not say {name}")
-    return found

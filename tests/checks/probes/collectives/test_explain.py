@@ -73,14 +73,6 @@ def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
     assert 1 in [part.metrics.get("nics_missing") for part in parts]
 
 
-def test_small_messages_tell_nothing_of_a_network() -> None:
-    """Their rate is latency's."""
-    reading = explain.read(SMALL, P5EN)
-
-    assert not [part for part in reading.parts if part.check == "nccl.inter_node"]
-    assert any("no message of 128 MiB" in why for why in reading.unread)
-
-
 @pytest.mark.parametrize(
     ("text", "asked", "whole"),
     [
@@ -262,24 +254,8 @@ def test_rows_without_their_header_are_said_as_that(name: str) -> None:
     assert "from its header on" in caught.value.remedy
 
 
-def test_two_hosts_without_a_type_or_a_log_are_not_told() -> None:
-    """The same output is a healthy g7e's, and a p6-b300's on TCP."""
-    reading = explain.read(recorded("slow_network_2.17.txt"), ReadOptions())
-
-    assert any("shows what carried the data" in why for why in reading.unread)
-
-
 def test_a_program_that_ended_before_its_first_row_is_broken() -> None:
     """With its own word for why."""
     said = recorded("all_reduce_2.16.txt").partition("size         count")[0]
     with pytest.raises(Broken, match="has no row of results"):
         explain.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", ReadOptions())
-
-
-def test_an_output_without_rows_says_that() -> None:
-    """It ended before its first one."""
-    lines = recorded("all_reduce_2.17.txt").splitlines()
-    header = next(index for index, line in enumerate(lines) if "size" in line and "busbw" in line)
-
-    with pytest.raises(Broken, match="has no row of results"):
-        explain.read("\n".join(lines[: header + 2]), ReadOptions())

@@ -99,13 +99,6 @@ def test_sockets_on_a_type_that_may_have_efa_are_not_judged() -> None:
     assert [made["fallback_channels"] for made in counts] == [0, 8, 0]
 
 
-def test_a_warning_is_kept_with_its_line() -> None:
-    """The source position stands before NCCL's name."""
-    (warning,) = nccl_log.read("x\ngpu-1:3:4 [0] misc/socket.cc:33 NCCL WARN Accept failed\n").warnings
-
-    assert "2: Accept failed" == warning.shown
-
-
 def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later it would be read no more: here the group fails, and the variables are there."""
     import torch

@@ -10,15 +10,10 @@ import pytest
 from checks.check import CheckError, RankPlace
 from checks.probes.compute import overlap
 from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import context, world_of_session
+from tests.checks.worlds import context
 from tests.fakes import compute as fakes
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return world_of_session(tmp_path_factory.getbasetemp())
 
 
 def test_two_ranks_compute_and_communicate(world: Worlds) -> None:

@@ -9,14 +9,8 @@ import pytest
 
 from checks.probes.compute import training_smoke
 from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import world_of_session
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return world_of_session(tmp_path_factory.getbasetemp())
 
 
 def test_a_collective_that_does_nothing_fails(world: Worlds) -> None:

@@ -67,13 +67,6 @@ def test_a_step_is_as_large_whatever_the_rank_of_its_gradient(rank: int) -> None
     assert float(part) == pytest.approx(training_step.LEARNING_RATE, rel=0.1)
 
 
-def test_operations_are_counted_as_in_palm() -> None:
-    """6 a weight and token, 12 a token pair and component."""
-    shape = Shape(2, 10, 8, 1)
-
-    assert shape.step_flops == 2 * 10 * (6 * 12 * 64 + 12 * 10 * 8)
-
-
 def test_the_gradient_is_counted_rightly_against_torch() -> None:
     """torch's own counter of operations agrees, but for what the backward pass of the inputs would be."""
     counter = pytest.importorskip("torch.utils.flop_counter")

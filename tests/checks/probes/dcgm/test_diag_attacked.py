@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from checks.check import CheckError
 from checks.probes.dcgm import diag_json
 from checks.probes.dcgm.diag import metrics_of
-from checks.probes.dcgm.diagnosis import DiagnosisError
 
 HEALTHY = Path(__file__).parents[3] / "recordings" / "dcgm" / "diag_4_r2.json"
 Change = Callable[[Any, Any], None]
@@ -41,7 +41,7 @@ def changed(change: Change) -> str:
 )
 def test_results_in_a_place_that_is_not_known_are_not_passed_over(change: Change) -> None:
     """Every status that is read says Pass: a later version may have moved the others."""
-    with pytest.raises(DiagnosisError, match=r"no known version|unknown form"):
+    with pytest.raises(CheckError, match=r"no known version|unknown form"):
         diag_json.parse(changed(change))
 
 

@@ -9,16 +9,11 @@ import pytest
 
 from checks.check import CheckError
 from checks.probes.dcgm import health, policy
-from checks.probes.dcgm.diagnosis import DiagnosisError
 from checks.probes.dcgm.health import parse, watches
-from tests.corpus.case import context
+from tests.corpus.case import context, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
+text_of = recordings_of("dcgm")
 
 
 def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
@@ -47,7 +42,7 @@ def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
 )
 def test_what_is_no_whole_report_is_no_health(text: str) -> None:
     """Unknown words, contradictions and DCGM's own refusals give no answer."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         parse(text)
 
 
@@ -60,20 +55,12 @@ def test_an_incident_of_a_switch_is_the_nodes() -> None:
     assert ["", "", "", "NvSwitch 2, NVLINK system"] == [str(words).partition(":")[0] for words in failures]
 
 
-def test_a_gpu_at_its_power_limit_is_no_warning() -> None:
-    """Full load is why; it is kept as a remark."""
-    metrics = health.metrics_of(parse(text_of("health_power.json")), tuple(range(8)))
-
-    assert ("",) * 9 == metrics["warnings"]
-    assert "" not in metrics["remarks"][:8]  # type: ignore[index]
-
-
 def test_the_watches_that_are_off_are_named() -> None:
     """SM is off in every version, and not asked for."""
     on = watches(text_of("watches_no_memory.json"))
 
     assert ["Memory", "InfoROM"] == [name for name in health.WATCHED if not on[name]]
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         watches(text_of("watches.json").replace("On", "Maybe", 1))
 
 
@@ -103,7 +90,7 @@ def test_a_policys_conditions_and_action_are_read() -> None:
 @pytest.mark.parametrize("name", ["Violation conditions", "Action on violation", "Isolation mode"])
 def test_a_policy_that_lacks_a_field_is_no_answer(name: str) -> None:
     """Its absence is not None."""
-    with pytest.raises(DiagnosisError):
+    with pytest.raises(CheckError):
         policy.parse(text_of("policy_none.json").replace(name, "Something else"))
 
 

@@ -21,20 +21,6 @@ BAD = Run(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
 UNREAD = Run(ClientResult("the table is cut", False, None, ""), 0)
 
 
-def test_a_fault_of_one_device_is_its_own() -> None:
-    """The node's other device worked with the same settings."""
-    found = judged_apart("efa", ["a-rdm", "b-rdm"], [GOOD, BAD]).metrics
-
-    assert (("ok", BAD.ended.failure), "ok") == (found["device_faults"], found["node_fault"])
-
-
-def test_a_fault_of_every_device_is_the_nodes() -> None:
-    """It condemns no device."""
-    found = judged_apart("efa", ["a-rdm", "b-rdm"], [BAD, BAD]).metrics
-
-    assert (("ok", "ok"), BAD.ended.failure) == (found["device_faults"], found["node_fault"])
-
-
 def test_output_that_cannot_be_read_is_no_measurement() -> None:
     """Though the other device worked."""
     with pytest.raises(CheckError, match="cut"):

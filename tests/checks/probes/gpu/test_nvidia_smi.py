@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from checks.check import CheckError
 from checks.explain.reading import Broken, Part, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import explain
-from checks.probes.gpu.nvidia_smi import SmiError, parse
-from tests.corpus.case import declared
+from checks.probes.gpu.nvidia_smi import parse
+from tests.corpus.case import declared, recordings_of
 
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "gpu"
-
-
-def recorded(name: str) -> str:
-    return (RECORDINGS / name).read_text(encoding="utf-8")
+recorded = recordings_of("gpu")
 
 
 def parts(text: str, instance_type: str = "") -> dict[str, Part]:
@@ -85,7 +80,7 @@ def test_both_sram_counters_make_the_sum() -> None:
 )
 def test_a_document_that_is_not_whole_is_refused(old: str, new: str, why: str) -> None:
     """The message says where it breaks."""
-    with pytest.raises(SmiError, match=why):
+    with pytest.raises(CheckError, match=why):
         parse(recorded("h100_healthy.xml").replace(old, new))
 
 

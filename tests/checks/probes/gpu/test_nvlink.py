@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from checks.probes.gpu import nvml
-from checks.probes.gpu.nvlink import Links, compared, look
+from checks.probes.gpu.nvlink import Links, compared, counter, look
 from checks.probes.gpu.record import Gpu
 from tests.fakes import gpu_node
 
 
-def links(*active: int, uuid: str = "a", **counters: dict[str, int]) -> Links:
-    return Links(Gpu(0, "", {"uuid": uuid}), active, counters)
+def links(uuid: str = "a", **counters: Any) -> Links:
+    return Links(Gpu(0, "", {"uuid": uuid}), tuple(range(len(counters["errors"]))), counted(**counters))
 
 
-def errors(first: dict[str, Any], second: Links) -> tuple[object, ...]:
-    metrics = compared([second], first, 10.0).metrics
-    return (metrics["link_errors_per_s"], metrics["link_recoveries"])
+def counted(errors: Sequence[object], recoveries: Sequence[object] = ()) -> dict[str, Any]:
+    return {
+        counter(kind, link): count
+        for kind, counts in (("link_errors", errors), ("link_recoveries", recoveries))
+        for link, count in enumerate(counts)
+    }
 
 
 def test_a_difference_is_over_all_links_and_by_second() -> None:
     """20 on one link, 30 on another, in 10 seconds."""
-    now = links(0, 1, link_errors={"0": 120, "1": 30}, link_recoveries={"0": 1, "1": 1})
+    first = {"a": counted([100, 0], [1, 0])}
+    metrics = compared([links(errors=[120, 30], recoveries=[1, 1])], first, 10.0).metrics
 
-    first = {"a": {"link_errors": {"0": 100, "1": 0}, "link_recoveries": {"0": 1, "1": 0}}}
-    assert ((5.0,), (1,)) == errors(first, now)
+    assert ((5.0,), (1,)) == (metrics["link_errors_per_s"], metrics["link_recoveries"])
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        {},
-        {"b": {"link_errors": {"0": 0}}},
-        {"a": None},
-        {"a": {"link_errors": {"1": 0}}},
-        {"a": {"link_errors": {"0": "0"}}},
-        {"a": {"link_errors": {"0": 121}}},
-    ],
-)
+    "first", [{}, {"b": counted([0])}, {"a": None}, {"a": counted([], [0])}, {"a": counted(["0"])}, {"a": counted([121])}]
+)  # fmt: skip
 def test_what_cannot_be_compared_is_none(first: dict[str, Any]) -> None:
     """No first look at this GPU or link, a count that is none, or one that went backwards."""
-    assert ((None,), (None,)) == errors(first, links(0, link_errors={"0": 120}))
+    metrics = compared([links(errors=[120])], first, 10.0).metrics
+
+    assert ((None,), (None,)) == (metrics["link_errors_per_s"], metrics["link_recoveries"])
 
 
 def test_a_swap_of_two_gpus_between_the_looks_is_noticed() -> None:
     """GPUs are compared by UUID: indices may change when one is lost."""
-    now = [links(0, uuid="b", link_errors={"0": 7}), links(0, uuid="a", link_errors={"0": 3})]
-    first = {"a": {"link_errors": {"0": 3}}, "b": {"link_errors": {"0": 7}}}
+    now = [links("b", errors=[7]), links("a", errors=[3])]
+    first = {"a": counted([3]), "b": counted([7])}
 
     assert (0.0, 0.0) == compared(now, first, 10.0).metrics["link_errors_per_s"]
 

@@ -8,21 +8,17 @@ import pytest
 
 from checks.check import CheckError, Measurement, fault_of
 from checks.probes.host.disk import disk_io, parse, size_to_write
-from tests.corpus.case import context
+from tests.corpus.case import context, recordings_of
 
-RECORDINGS = Path(__file__).parents[3] / "recordings/host"
-
-
-def recorded(name: str) -> str:
-    return (RECORDINGS / name).read_text(encoding="utf-8")
+recorded = recordings_of("host")
 
 
 def test_a_job_is_read() -> None:
     """Bytes, bytes/s, and the 99th percentile in seconds."""
     job = parse(recorded("fio_sequential.json"))
 
-    assert (job.error, job.write.bytes_done, job.read.bytes_done) == (0, 32 << 20, 32 << 20)
-    assert job.write.bandwidth > 1e8
+    assert (job.error, job.write.io_bytes, job.read.io_bytes) == (0, 32 << 20, 32 << 20)
+    assert job.write.bw_bytes > 1e8
     assert job.read.p99_s is not None
     assert 1e-5 < job.read.p99_s < 1
 

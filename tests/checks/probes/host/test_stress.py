@@ -9,15 +9,11 @@ import pytest
 from checks.check import CheckError, Measurement, fault_of
 from checks.probes.host import stress
 from checks.probes.host.stress import parse
-from tests.corpus.case import context
+from tests.corpus.case import context, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-RECORDINGS = Path(__file__).parents[3] / "recordings/host"
+recorded = recordings_of("host")
 MEMINFO = "MemTotal: 16000000 kB\nMemAvailable: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
-
-
-def recorded(name: str) -> str:
-    return (RECORDINGS / name).read_text(encoding="utf-8")
 
 
 def test_a_good_run_is_read() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from checks.probes.kernel import hardware, xid
@@ -14,20 +11,13 @@ from checks.probes.kernel.log_lines import (
     Line,
     Now,
     account,
-    pci_id,
     read_line,
     read_record,
 )
+from checks.probes.sysfs import pci_id
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 
-
-@pytest.fixture(autouse=True)
-def _utc() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def age(raw: str) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,7 @@ from tests.fakes.tools import Reply, install, on_path
 
 JOURNAL = "2025-02-23T16:20:00.000001+0000 host kernel: all well\n"
 
-
-@pytest.fixture(autouse=True)
-def _utc() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def reader(window_s: float = WINDOW_S) -> Reader:
@@ -175,16 +167,6 @@ def test_no_source_at_all_is_skipped(tmp_path: Path) -> None:
     assert (absent.skip, mute.skip) == (Skip.TOOL_MISSING, Skip.NOT_PERMITTED)
     assert str(silent) in mute.detail
     assert "none" in mute.detail
-
-
-def test_the_journal_stands_in_for_the_ring(tmp_path: Path) -> None:
-    """Where /dev/kmsg cannot be read, journalctl is asked for this boot's kernel."""
-    said = f"-- Journal begins at Sun. --\n{JOURNAL}2025-02-23T16:26:00.000001+0000 host kernel: {XID}\n"
-    install(tmp_path, "journalctl", [Reply(said, asked="-k --boot")])
-    log = usable(tmp_path / "none", [], tmp_path)
-
-    assert isinstance(log, Log)
-    assert (log.source, log.lines_read, len(log.recent)) == ("journal", 2, 1)
 
 
 OLD_FAULT = f"2025-02-22T10:26:40.000001+0000 host kernel: {XID}\n"

@@ -32,27 +32,18 @@ def limit(path: str, pid: int = 2) -> str:
     )
 
 
-def before_4_19(path: str, pid: int = 3) -> str:
-    """The same of an older kernel, whose last line does not say that it was a cgroup."""
-    return (
-        f"[ 9992.0] Task in {path}/x killed as a result of limit of {path}\n"
-        f"[ 9992.1] Memory cgroup out of memory: Kill process {pid} (python) score 1000 or sacrifice child\n"
-        f"[ 9992.2] {KILLED.format(pid=pid)}\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "own", "counts"),
     [
         (machine(), OwnCgroup(STEP, 0), (1, 0, 0)),
         (machine(), None, (1, 0, 0)),
         (limit("/system.slice/slurmstepd.scope/job_8"), OwnCgroup(STEP, 0), (0, 0, 1)),
-        (before_4_19("/slurm/uid_0/job_8"), OwnCgroup("/slurm/uid_0/job_7", 0), (0, 0, 1)),
         (limit("/system.slice/slurmstepd.scope/job_7/step_0"), OwnCgroup(STEP, 0), (1, 1, 0)),
-        (before_4_19("/slurm/uid_0/job_7"), OwnCgroup("/slurm/uid_0/job_7/step_0", 0), (1, 1, 0)),
         (machine() + limit("/other.service") + limit(STEP, 9), OwnCgroup(STEP, 1), (2, 1, 1)),
         # A kill of the machine after one of a cgroup, of a process with the same number.
         (limit("/other.service", 5) + machine(5), OwnCgroup(STEP, 0), (1, 0, 1)),
+        # The same, where the line about the first one is lost.
+        (limit("/other.service", 5).splitlines(True)[0] + machine(5), OwnCgroup(STEP, 0), (1, 0, 0)),
         # In a namespace the own path is hidden, and the own counter says how many were its own.
         (limit("/kubepods/podx/1") + limit("/kubepods/podx/2", 6), OwnCgroup("/", 1), (1, 1, 1)),
         (limit("/kubepods/podx/1"), OwnCgroup("/", None), (0, 0, 1)),

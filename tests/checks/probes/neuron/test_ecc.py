@@ -9,15 +9,12 @@ import pytest
 from checks.check import CheckError
 from checks.probes.kernel.log_lines import Line
 from checks.probes.kernel.neuron_lines import KINDS, by_device, device_of, find, words_of
-from checks.probes.neuron.collectives import RunError, parse
+from checks.probes.neuron.collectives import parse
 from checks.probes.neuron.ecc import counters, value_of
+from tests.corpus.case import recordings_of
 
-FOLDER = Path(__file__).parents[3] / "recordings/neuron"
+text_of = recordings_of("neuron")
 REAL_FORM = "NEURON_HW_ERR={} instance-id=i-0f00dfeed hostname=ip-10-9-8-7 nd-id=12 nc-id=0 serial-num=5eed action=TERMINATE_INSTANCE"
-
-
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
 
 
 def test_bandwidth_is_in_10_to_the_9_bytes() -> None:
@@ -56,7 +53,7 @@ def test_wrong_results_are_found_before_and_after_the_table() -> None:
 )
 def test_a_table_that_is_cut_or_contradicts_itself_gives_no_answer(text: str) -> None:
     """Size, time and bandwidth account for each other."""
-    with pytest.raises(RunError):
+    with pytest.raises(CheckError):
         parse(text)
 
 

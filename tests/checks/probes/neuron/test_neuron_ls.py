@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checks.check import CheckError
 from checks.explain.reading import ReadOptions
 from checks.probes.neuron.devices import metrics_of
 from checks.probes.neuron.explain import read
-from checks.probes.neuron.neuron_ls import ListingError, parse
-from tests.corpus.case import declared
+from checks.probes.neuron.neuron_ls import parse
+from tests.corpus.case import declared, recordings_of
 
-FOLDER = Path(__file__).parents[3] / "recordings/neuron"
+text_of = recordings_of("neuron")
 TABLE = """+--------+--------+---------+--------+-----------+---------+
 | NEURON | NEURON | LOGICAL | NEURON | CONNECTED |   PCI   |
 | DEVICE | CORES  |   NC    | MEMORY |  DEVICES  |   BDF   |
@@ -25,10 +25,6 @@ TABLE = """+--------+--------+---------+--------+-----------+---------+
 """
 
 
-def text_of(name: str) -> str:
-    return (FOLDER / name).read_text()
-
-
 def rows() -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = json.loads(text_of("ls_trn1.json"))
     return made
@@ -36,7 +32,7 @@ def rows() -> list[dict[str, Any]]:
 
 def test_logical_cores_are_counted_as_physical_ones() -> None:
     """Trainium 2 joins two physical cores to one that a process sees."""
-    assert {(8, 4)} == {(d.cores, d.logical_cores) for d in parse(text_of("ls_trn2.json"))}
+    assert {(8, 4)} == {(d.cores, d.nc_count) for d in parse(text_of("ls_trn2.json"))}
 
 
 @pytest.mark.parametrize(
@@ -60,14 +56,14 @@ def test_a_list_that_contradicts_itself_gives_no_answer(
     made = rows()
     change(made)
 
-    with pytest.raises(ListingError):
+    with pytest.raises(CheckError):
         parse(json.dumps(made))
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", TABLE])
 def test_what_is_no_whole_listing_gives_no_answer(text: str) -> None:
     """Neither nothing nor half of it is no device."""
-    with pytest.raises(ListingError):
+    with pytest.raises(CheckError):
         parse(text)
 
 
