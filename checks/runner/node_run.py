@@ -62,7 +62,7 @@ def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = 
     responder = open_responder(node_context)
     try:
         journal = run_beside(node_context, attempt, out, responder, tick=tick)
-        NodeBarrier(node_context, responder).linger(linger_s(node_context))
+        barrier_of(node_context, responder).linger(linger_s(node_context))
     finally:
         responder.close()
         end_left(node_context)
@@ -124,6 +124,11 @@ def open_responder(node_context: NodeContext) -> Responder:
     return responder
 
 
+def barrier_of(node_context: NodeContext, responder: Responder) -> NodeBarrier:
+    """The notes that the nodes of this gate exchange."""
+    return NodeBarrier(node_context.roster, node_context.access, node_context.bundle.network_s, responder)
+
+
 def _run_stages(
     node_context: NodeContext, processes: ForkServer, keep: JournalWriter, responder: Responder, stage: RankStage,
     watches: Watchers, certified: frozenset[str] = frozenset(),
@@ -143,7 +148,7 @@ def _run_stages(
     watches.ready()
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
-    barrier, until = NodeBarrier(node_context, responder), node_context.deadline.stage_ends_at
+    barrier, until = barrier_of(node_context, responder), node_context.deadline.stage_ends_at
     why = barrier.agree("reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until)
     for check in serial:
         side_by_side([check] if check.name not in certified else [], run)

@@ -80,7 +80,7 @@ class Outsider:
             name = key.rpartition("/")[2]
             data = json.dumps({"from": name, "key": key, "value": value}).encode()
             self._say(data, Op.PUT)
-            self._say(json.dumps({"from": name, "key": key, "wait_ms": 0}).encode(), Op.GET)
+            self._say(json.dumps({"from": name, "keys": [key], "wait_ms": 0}).encode(), Op.NOTES)
             self.done["forged"] += 1
 
     def hold_sink(self) -> None:

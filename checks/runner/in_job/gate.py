@@ -40,7 +40,7 @@ from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import JournalError, now
 from checks.runner.node_context import NodeContext
-from checks.runner.node_run import end_left, open_responder, run_beside
+from checks.runner.node_run import barrier_of, end_left, open_responder, run_beside
 from checks.runner.single_node import show
 
 R = TypeVar("R")
@@ -80,7 +80,7 @@ def gate(node_context: NodeContext, attempt: str, out: Path, terms: GateOptions)
         answer = known or _check(node_context, attempt, out, responder, terms.ask_s)
         if isinstance(answer, Refusal):
             # The node that leaves first would close the responder that the others still ask.
-            NodeBarrier(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
+            barrier_of(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
             return answer
         left = _leave_together(node_context, responder, answer)
         if isinstance(left, LaunchPermit):
@@ -140,7 +140,7 @@ def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: R
 
 def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
-    gpus, barrier = node_context.bundle.declared.gpus_per_node, NodeBarrier(node_context, responder)
+    gpus, barrier = node_context.bundle.declared.gpus_per_node, barrier_of(node_context, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
     else:
@@ -174,7 +174,7 @@ def _check(
     except (JournalError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
-    barrier = NodeBarrier(node_context, responder)
+    barrier = barrier_of(node_context, responder)
     barrier.put(
         f"report/{node_context.node}",
         own.decode(),
@@ -189,7 +189,7 @@ def _check(
         _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
-            answered = hold(node_context, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            answered = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
             if isinstance(answered, Refusal):
                 return answered
             word = f"{answered.by} at {answered.at}: {answered.why}"
@@ -273,7 +273,7 @@ def _leave_together(
     node_context: NodeContext, responder: Responder, pass_path: Path
 ) -> LaunchPermit | Refusal:
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
-    barrier = NodeBarrier(node_context, responder)
+    barrier = barrier_of(node_context, responder)
     token = digest(pass_path.read_bytes())
     network_s = node_context.bundle.network_s
     deadline = _by(node_context, network_s, LEAVE_S)

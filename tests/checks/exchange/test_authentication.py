@@ -22,7 +22,7 @@ from tests.exchanges import SECRET, access
 
 KEY, NONCE, MINE = access().key, bytes(range(32)), bytes(range(32, 64))
 DATA = b'{"from": "node-1"}'
-SESSION = Session(KEY, NONCE, MINE, Op.GET, len(DATA))
+SESSION = Session(KEY, NONCE, MINE, Op.NOTES, len(DATA))
 
 
 def opened(message: bytes, nonce: bytes = NONCE, key: bytes = KEY) -> Session:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes
+from checks.exchange.exchange import ExchangeError, Responder, ask_notes, put_note
 from checks.roster import Member
 from tests.exchanges import access
 
@@ -32,7 +31,7 @@ def test_several_notes_are_waited_for_at_once(
     """All of them, or one that differs: who waits for a thousand nodes asks once, and hears an objection at once."""
     keys = [f"a/node-{at}" for at in range(3)]
     peers = [access(f"node-{at}") for at in range(3)]
-    ask(member, peers[0], Op.PUT, 2, key=keys[0], value="ok")
+    put_note(member, peers[0], keys[0], "ok", 60)
     said: list[list[str | None]] = []
     wait_s = 600.0 if ends else 0.6
     reader = threading.Thread(target=lambda: said.append(ask_notes(member, ME, keys, wait_s, 660, alike)))
@@ -40,7 +39,7 @@ def test_several_notes_are_waited_for_at_once(
     if ends:
         reader.start()
     for at, value in enumerate(written, 1):
-        ask(member, peers[at], Op.PUT, 60, key=keys[at], value=value)
+        put_note(member, peers[at], keys[at], value, 60)
     if not ends:
         reader.start()
     reader.join(60)

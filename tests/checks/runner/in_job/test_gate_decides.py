@@ -116,7 +116,7 @@ class Place:
             ),
         )  # fmt: skip
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
-        monkeypatch.setattr(gate, "NodeBarrier", lambda *ignored: self.board)
+        monkeypatch.setattr(gate, "barrier_of", lambda *ignored: self.board)
         monkeypatch.setattr(gate, "open_responder", lambda node_context: responder)
         monkeypatch.setattr(gate, "run_beside", self._run)
         monkeypatch.setattr(gate, "decide", self._decide)
