@@ -218,7 +218,6 @@ def _played(python: Path | None, argv: Sequence[str], environment: Mapping[str, 
         return subprocess.run(argv, env=environment, check=False).returncode
     with patch.dict(os.environ, environment, clear=True):
         command = fake_checks.play(("", *argv[1:]))
-        rest[-1]()  # the agent looks for a verdict
         return command if isinstance(command, int) else subprocess.run(command, check=False).returncode
 
 
