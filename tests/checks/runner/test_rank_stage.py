@@ -68,7 +68,7 @@ def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: p
     """torchrun would end with code 1, and none of the findings would say why."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     nowhere: Any = SimpleNamespace(scratch=tmp_path)
-    said = rank_stage.run_stage(nowhere, nowhere, "")
+    said = rank_stage.run_stage(nowhere, nowhere, nowhere)
 
     install = f"Install it there: {sys.executable} -m pip install torch"
     assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"
@@ -81,7 +81,7 @@ def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     here: Any = SimpleNamespace(scratch=tmp_path, roster=Roster((), 1, "eth77"))
 
-    said = rank_stage.run_stage(here, here, "")
+    said = rank_stage.run_stage(here, here, here)
     assert re.match(
         r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`",
         said,

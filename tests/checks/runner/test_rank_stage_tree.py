@@ -10,7 +10,7 @@ import pytest
 
 from checks.check import Check
 from checks.model import Observation, Outcome, Profile, Scope
-from checks.runner import node_run
+from checks.runner import node_run, rank_stage
 from checks.runner.deadline import NEVER
 from checks.runner.watchers import Watchers
 from tests.sample_reports import toy_check
@@ -30,11 +30,12 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         bundle=SimpleNamespace(
             declared=SimpleNamespace(nodes=1, ranks_per_node=2, gpus_per_node=0),
             gate_id="g",
+            network_s=1.0,
             policy=LOCAL,
             profile=Profile.QUICK,
         ),
         deadline=NEVER,
-        access=None,
+        access=SimpleNamespace(node="node-0"),
     )
     kept: dict[tuple[str, str], Observation] = {}
 
@@ -54,8 +55,9 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
 
     monkeypatch.setattr(node_run, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
+    monkeypatch.setattr(rank_stage, "run_stage", stage)
     node_run._run_stages(
-        node_context, cast("Any", None), cast("Any", Kept()), responder, stage, Watchers(node_context)
+        node_context, cast("Any", None), cast("Any", Kept()), responder, Watchers(node_context)
     )
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome

@@ -74,7 +74,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     with pytest.MonkeyPatch.context() as patch, closing(ForkServer(node_run.CHILD)) as processes:
         patch.setattr(node_run, "_look_before", look_before)
         responder = cast("Responder", type("Silent", (), {"close": lambda self, port: None})())
-        node_run._run_stages(alone, processes, keep, responder, lambda *given: "", watches)
+        node_run._run_stages(alone, processes, keep, responder, watches)
     return kept
 
 
