@@ -179,7 +179,7 @@ def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
         default=otherwise,
         help=f"how to end where something could not be measured (default {otherwise})",
     )
-    parser.set_defaults(verb=_hook, drain=False, node="")
+    parser.set_defaults(verb=_hook, profile=Profile.QUICK.value, option=[], drain=False, node="")
 
 
 def _hook(arguments: argparse.Namespace) -> int:
