@@ -174,10 +174,9 @@ def test_a_stranger_gets_no_word(member: Member, stranger: Access, op: Op) -> No
     "said",
     [
         b"\x00\xff" * 1000 + b"\n",
-        b'{"op": "hello", "gate": "corpus"}\n' + b" " * 100,
         b"GET / HTTP/1.1\r\n" * 9,
     ],
-    ids=["noise", "the old protocol", "http"],
+    ids=["noise", "http"],
 )
 def test_garbage_on_the_port_does_not_end_the_responder(member: Member, said: bytes) -> None:
     """A port scan must not cost the gate its evidence."""

@@ -17,13 +17,12 @@ from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
 from checks.model import SCHEMA_VERSION, Declared, ErrorKind, Node, Observation, Outcome, Profile
 from checks.process.observe import errored
-from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process
 from checks.runner.deadline import Deadline
 from checks.runner.journal import Journal, JournalWriter
-from checks.runner.node_context import NodeContext, write_node_context
+from checks.runner.node_context import NodeContext
 from checks.runner.rank_process import RankFile, Session
-from tests.checks.local_policy import local_policy
+from tests.checks.local_policy import local_policy, lone_node
 
 TOO_SHORT = "its time limit of 0.1 s ([checks] timeouts_s) passed before the check could start"
 
@@ -34,9 +33,7 @@ def node_context(folder: Path, timeouts_s: Mapping[str, float], skip: tuple[str,
     made = bundles.make(
         "limits", declared, Profile.QUICK, local_policy(), builtin(), skip=skip, timeouts_s=timeouts_s
     )
-    return write_node_context(
-        folder, made, Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo"), "node-0"
-    )
+    return lone_node(folder, made)
 
 
 def ranked(

@@ -16,11 +16,10 @@ from checks.exchange.exchange import Responder
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile
 from checks.process.fork_server import ForkServer
-from checks.roster import Member, Roster
 from checks.runner import rank_process, rank_stage
-from checks.runner.node_context import NodeContext, write_node_context
+from checks.runner.node_context import NodeContext
 from checks.runner.node_run import barrier_of
-from tests.checks.local_policy import local_policy
+from tests.checks.local_policy import local_policy, lone_node
 
 
 def declared(gpus: int = 0, ranks: int = 2, instance_type: str = "cpu") -> Declared:
@@ -82,9 +81,7 @@ def node_context(tmp_path: Path) -> NodeContext:
     made = bundles.make(
         "forks", Declared("cpu", 1, 0, 2, ("node-0",)), Profile.QUICK, local_policy(), builtin()
     )
-    return write_node_context(
-        tmp_path, made, Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo"), "node-0"
-    )
+    return lone_node(tmp_path, made)
 
 
 def test_a_rank_gets_the_environment_that_torchrun_gives(node_context: NodeContext) -> None:

@@ -17,11 +17,11 @@ from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Action, Cause, Finding, FindingKind, Level, Profile
 from checks.process.machine_state import FINDINGS, VARIABLE
-from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal
-from checks.runner.node_context import NodeContext, write_node_context
+from checks.runner.node_context import NodeContext
 from checks.runner.single_node import declare, read_policy
+from tests.checks.local_policy import lone_node
 
 OPEN = OpenFinding(
     FindingKey("disk.smart", "nvme0", "failing", Cause.HARDWARE), Level.FAIL, Action.REPLACE, "has a failing disk", "",
@@ -41,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def context(tmp_path: Path) -> NodeContext:
     policy = read_policy(None, declare("cpu", 1, builtin()), announced=False)
     made = bundles.make("gate-1", declare("cpu", 1, builtin()), Profile.QUICK, policy, builtin())
-    return write_node_context(tmp_path, made, Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo"), "node-0")
+    return lone_node(tmp_path, made)
 
 
 def told(tmp_path: Path) -> list[Finding]:
