@@ -25,7 +25,7 @@ from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import rank_stage
-from checks.runner.in_job.gate import GateOptions, gate
+from checks.runner.in_job.gate import gate
 from checks.runner.in_job.hold import Refusal
 from checks.runner.node_context import NodeContext, PlaceError, write_node_context
 from checks.runner.single_node import host_name, own_bundle, require_writable
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     attempt = store.get("prelaunch/attempt").decode()
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         out = Path(name) / "out"
-        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out, GateOptions())
+        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out)
         if isinstance(answer, Refusal):
             say(f"checks run: {answer.reason}")
         if rank == 0:

@@ -151,22 +151,14 @@ def test_a_folder_that_cannot_be_written_cannot_be_a_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_real_checks_pass_here(tmp_path: Path) -> None:
-    """Nothing is played: real node and rank checks behind the agent."""
-    ended = run_alone(make_root(tmp_path, make_bundle(stage_s=90.0, judged=False)), "check")
-
-    assert (0, True) == (ended.code, ended.merged.nodes[0].complete), ended.failure
-    assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
-
-
-@pytest.mark.long
 def test_the_real_gate_starts_the_command(tmp_path: Path) -> None:
-    """`checks gate` decides, becomes the command, and the agent stays in front of it."""
+    """Nothing is played: real node and rank checks, then `checks gate` becomes the command, and the agent stays in front of it."""
     root = make_root(tmp_path, make_bundle(stage_s=90.0, judged=False))
     ended = run_alone(root, "gate", "--", "sh", "-c", "echo trained {nodes} $PRELAUNCH_NODE; exit 6")
 
     assert (6, True) == (ended.code, "trained 1 " in ended.log), ended.failure
     assert ended.merged.nodes[0].complete
+    assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
 
 
 def test_an_agent_without_a_folder_for_scratch_says_so(

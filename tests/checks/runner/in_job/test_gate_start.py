@@ -35,6 +35,6 @@ def test_the_command_works_where_the_container_did(tmp_path: Path, monkeypatch: 
         node_rank=0,
         key_path=tmp_path / "exchange.key",
     )
-    gate.start(cast(NodeContext, node_context), "x", Path("out"), ("true",), gate.LaunchPermit(None))
+    gate.start(cast(NodeContext, node_context), "x", Path("out"), ("true",), None)
 
     assert ([(str(working), False)], True) == (seen, (here / "out/x/started/a").is_file())
