@@ -26,12 +26,8 @@ class NodeBarrier:
     """
 
     def __init__(self, roster: Roster, access: Access, network_s: float, responder: Responder) -> None:
-        self.members, self.access, self.network_s, self.responder = (
-            roster.members,
-            access,
-            network_s,
-            responder,
-        )
+        self.members, self.access = roster.members, access
+        self.network_s, self.responder = network_s, responder
         self.node, self.first = access.node, roster.members[0]
         self.rank = [member.name for member in roster.members].index(access.node)
         self._refused: dict[str, int] = {}

@@ -174,20 +174,15 @@ class RankProcesses:
         """Starts the ranks as forks of one process that has imported torch, once every node has one. Returns why a node has none, or
         "". Raises ConnectionError where they cannot be forks, and TimeoutError.
         """
-        declared, roster, deadline = (
-            self._node_context.bundle.declared,
-            self._node_context.roster,
-            self._node_context.deadline,
-        )
-        server = self._ending.enter_context(
-            closing(ForkServer(RANK, str(declared.ranks), environ=self._environ))
-        )
-        patience_s = min(STARTUP_S, deadline.left_s(), self._node_context.bundle.stage_s)
-        store = (barrier.first.address, str(roster.rendezvous_port)) if barrier.rank == 0 else ()
+        node_context, deadline = self._node_context, self._node_context.deadline
+        world, port = node_context.bundle.declared.ranks, node_context.roster.rendezvous_port
+        server = self._ending.enter_context(closing(ForkServer(RANK, str(world), environ=self._environ)))
+        patience_s = min(STARTUP_S, deadline.left_s(), node_context.bundle.stage_s)
+        store = (barrier.first.address, str(port)) if barrier.rank == 0 else ()
         self._kept(server.fork(("--store", *store), patience_s))
         if why := barrier.agree("imported", "", STARTUP_S, deadline.stage_ends_at):
             return why
-        for local, rank in enumerate(_ranks(self._node_context)):
+        for local, rank in enumerate(_ranks(node_context)):
             child = server.fork((*self._words, str(local)), patience_s)
             self.children[f"rank {rank}"] = self._kept(child)
         return ""

@@ -140,7 +140,7 @@ def _leave(settings: Settings, signals: Signals, record: Record, mirror: Mirror 
     problem = (mirror or _mirror(settings, record, folder)).close(UPLOAD_S)
     if problem:
         report = PurePath("nodes") / f"{record.node}.json"
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             _log_files(record, PurePath(record.attempt)).put(
                 report, (folder / report).read_bytes(), last=True
             )

@@ -70,6 +70,7 @@ class Outsider:
             self._say(data, Op.PUT)
             self._say(json.dumps({"from": name, "keys": [key], "wait_ms": 0}).encode(), Op.NOTES)
             self.done["forged"] += 1
+            time.sleep(PAUSE_S)
 
     def hold_sink(self) -> None:
         """A stream that takes the receiver and never goes on."""

@@ -155,9 +155,8 @@ def launch(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
     barrier = NodeBarrier(place.roster, place.access, MEET_S, responder)
     try:
         if place.workers and place.rank == 0:
-            responder.listen(
-                barrier.first.address, barrier.first.probe_port
-            )  # free, because the gate has ended
+            # The gate has ended, so that its port is free.
+            responder.listen(barrier.first.address, barrier.first.probe_port)
         _meet(barrier, "orted" if place.rank else "mpirun")
         return serve(place, barrier, stop) if place.rank else lead(place, barrier, words, folder, stop)
     except ExchangeError as error:
