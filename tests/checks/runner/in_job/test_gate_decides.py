@@ -386,3 +386,17 @@ def test_checks_alone_end_with_the_code_of_their_verdict(
     code = cli.main(["gate", "--bundle", "b.json", "--out", str(tmp_path), *observe])
 
     assert Exit.NO_GO == code
+
+
+def test_the_command_works_where_the_container_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent runs the checks elsewhere, and no word of it reaches the command."""
+    seen: list[tuple[str, bool]] = []
+    (working := place.folder / "working").mkdir()
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("PRELAUNCH_WORKING_FOLDER", str(working))
+    monkeypatch.setattr(
+        os, "execvpe", lambda *words: seen.append((os.getcwd(), "PRELAUNCH_WORKING_FOLDER" in words[2]))
+    )
+    gate.start(place.node_context, "x", Path("out"), ("true",), None)
+
+    assert [(str(working), False)] == seen and (place.folder / "out/x/started/node-0").is_file()
