@@ -179,7 +179,7 @@ def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
         default=otherwise,
         help=f"how to end where something could not be measured (default {otherwise})",
     )
-    parser.set_defaults(verb=_hook, drain=False, node="")
+    parser.set_defaults(verb=_hook, profile=Profile.QUICK.value, option=[], drain=False, node="")
 
 
 def _hook(arguments: argparse.Namespace) -> int:
@@ -272,11 +272,9 @@ def _gate(arguments: argparse.Namespace) -> int:
             require_removable(node_context.key_path)
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
-    terms = gate.GateOptions(
-        arguments.confirm, arguments.pooled, 0.0 if arguments.observe else arguments.ask_s
-    )
     try:
-        answer = gate.gate(node_context, token, arguments.out, terms)
+        ask_s = 0.0 if arguments.observe else arguments.ask_s
+        answer = gate.gate(node_context, token, arguments.out, arguments.confirm, arguments.pooled, ask_s)
     except Interrupted as signalled:
         said = (
             f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
@@ -289,11 +287,11 @@ def _gate(arguments: argparse.Namespace) -> int:
         if not (arguments.observe and command):
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
-        answer = gate.LaunchPermit(None)
     if not command:
         return Exit.GO
     try:
-        gate.start(node_context, token, arguments.out, command, answer)
+        passed = None if isinstance(answer, Refusal) else answer
+        gate.start(node_context, token, arguments.out, command, passed)
     except OSError as error:
         say(f"checks gate: {command[0]} cannot be started: {error.strerror}")
     return Exit.NOT_FOUND

@@ -31,7 +31,7 @@ from checks.exchange.authentication import (
 # of a busy host may wait seconds for a CPU between connecting and proving the key.
 OPENING_S = 5.0
 STRANGERS, STRANGERS_OF_ADDRESS = 512, 64
-PEERS, PEERS_OF_ADDRESS = 4096, 1024
+PEERS = 4096
 BACKLOG = 1024
 LOOK_S = 0.5
 CLOSE_S = 5.0
@@ -46,33 +46,26 @@ class Peers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._number = 0
-        self._of: dict[str, int] = {}
 
-    def enter(self, address: str) -> bool:
+    def enter(self) -> bool:
         """Whether there is room for one more connection."""
         with self._lock:
-            mine = self._of.get(address, 0)
-            if self._number >= self._most() or mine >= PEERS_OF_ADDRESS:
-                return False
-            self._number, self._of[address] = self._number + 1, mine + 1
-            return True
+            free = self._number < self._most()
+            self._number += free
+            return free
 
     def is_half_full(self) -> bool:
         """Whether a connection that only waits takes the place of one that has something to say."""
-        with self._lock:
-            return 2 * self._number > self._most()
+        return 2 * self._number > self._most()
 
     @staticmethod
     def _most() -> int:
         return min(PEERS, _descriptors() // 2)
 
-    def leave(self, address: str) -> None:
+    def leave(self) -> None:
         """One of the connections has ended."""
         with self._lock:
             self._number -= 1
-            self._of[address] -= 1
-            if not self._of[address]:
-                del self._of[address]
 
 
 class Port:
@@ -131,13 +124,13 @@ class Port:
         except (OSError, AuthenticationError):
             session = None
         known = self._forget(link)
-        if session is None or not known or not self._peers.enter(address):
+        if session is None or not known or not self._peers.enter():
             return _reset(link)
         try:
             with link:
                 self._serve(link, session)
         finally:
-            self._peers.leave(address)
+            self._peers.leave()
 
     def _opened(self, link: socket.socket) -> Session:
         """The session, if the caller proves the key in time. Raises OSError, AuthenticationError."""

@@ -42,8 +42,7 @@ class Op(IntEnum):
     PING = 2
     SINK = 3
     PUT = 4
-    GET = 5
-    NOTES = 6
+    NOTES = 5
 
 
 class Direction(Enum):

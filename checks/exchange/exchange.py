@@ -8,7 +8,6 @@ object {"from", ...}, an answer one {"node", ...}:
     SINK  -> {}, then `bytes` bytes are read, as they are; -> {"received", "timed", "seconds"}; one sink at a time
     PUT   -> {"ok", "why"}: a note under a key, for every node to read. The first note under a key stays, and a key ends
              with the name of the node that writes it
-    GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null if there is none
     NOTES -> {"values"}: the notes under `keys`, null where there is none, after waiting up to `wait_ms` for all of them, or for one
              that is not `alike`, if that is given; without waiting if many connections are open
 
@@ -207,9 +206,6 @@ class _Served:
                 key, value = str(asked.get("key")), str(asked.get("value"))
                 said = self.responder.put_of(str(asked.get("from")), key, value)
                 self._answer({"ok": said is Put.OK, "why": said.value})
-            case Op.GET:
-                wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
-                self._answer({"value": self.responder.get(str(asked.get("key")), wait_s)})
             case Op.NOTES:
                 wait_s = (
                     min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S) if self.responder.may_wait() else 0.0
@@ -324,6 +320,12 @@ def ask_notes(
     if not isinstance(values, list) or len(values) != len(keys):
         raise ExchangeError(f"it has not answered for {len(keys)} notes")
     return [value if isinstance(value, str) else None for value in values]
+
+
+def put_note(member: Member, access: Access, key: str, value: str, timeout_s: float) -> str:
+    """Writes a note that this node stores. Returns why it was not taken, or "". Raises ExchangeError."""
+    answer = ask(member, access, Op.PUT, timeout_s, key=key, value=value)
+    return "" if answer.get("ok") is True else str(answer.get("why"))
 
 
 def ask(

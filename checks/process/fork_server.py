@@ -1,4 +1,5 @@
-"""Starts the processes of node checks as forks of one process that has imported what each of them needs.
+"""Starts the processes of checks as forks of one process that has imported what each of them needs: of node checks, and of ranks on a
+node without accelerators.
 
 A node runs one or two dozen of them, and each would otherwise import the same modules again, which takes it most of its CPU time. The
 server has no thread, so that a fork of it copies no lock. It ends when its starter closes the connection, or ends. Where it cannot be
@@ -19,7 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, Protocol
 
 from checks.process import own_packages
@@ -85,18 +86,20 @@ class ForkedChild:
 
 
 class ForkServer:
-    """A server whose forks run `main` of one module of ours, after `prepare` of that module has run once in the server."""
+    """A server whose forks run `main` of one module of ours, after `prepare` of that module has run once in the server, with these
+    arguments.
+    """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
         """Return at once: the server imports the module meanwhile."""
         self._module = module
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server: subprocess.Popen[bytes] | None = None
         self._waiting: list[socket.socket] = []
-        argv = (sys.executable, *own_packages.module("checks.process.fork_server", module))
+        argv = (sys.executable, *own_packages.module("checks.process.fork_server", module, *arguments))
         with theirs, contextlib.suppress(OSError):  # `start` says so where no process can be started
             self._server = subprocess.Popen(
-                argv, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
+                argv, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True, env=environ
             )
 
     def start(self, words: Sequence[str], timeout_s: float) -> Child:
@@ -105,7 +108,7 @@ class ForkServer:
         Raises TimeoutError if the server, which may still import its module, does not fork in time; otherwise OSError.
         """
         with contextlib.suppress(ConnectionError):
-            return self._forked(words, timeout_s)
+            return self.fork(words, timeout_s)
         return started(own_packages.module(self._module, *words))
 
     def close(self) -> None:
@@ -121,7 +124,8 @@ class ForkServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._server.wait(STOP_S)
 
-    def _forked(self, words: Sequence[str], timeout_s: float) -> Child:
+    def fork(self, words: Sequence[str], timeout_s: float) -> Child:
+        """The same, without a substitute: raises ConnectionError where the server has ended."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
         try:
@@ -158,10 +162,10 @@ def started(argv: Sequence[str]) -> Child:
 
 
 def main(argv: list[str]) -> int:
-    """argv: MODULE. Serve until the starter closes the connection; in a fork, what the module's main returns."""
+    """argv: MODULE and the arguments of its `prepare`. Serve until the starter closes the connection; a fork ends as its main."""
     die_with_parent()
     module = importlib.import_module(argv[0])
-    module.prepare()
+    module.prepare(*argv[1:])
     gc.freeze()  # a fork that looked for garbage in what is shared would copy it
     words = _serve()
     if words is None:

@@ -7,25 +7,30 @@ import time
 from collections.abc import Sequence
 
 from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes
-from checks.roster import Member
-from checks.runner.node_context import NodeContext
+from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes, put_note
+from checks.exchange.secret_key import Access
+from checks.roster import Member, Roster
 
 ASK_S = 3.0
 RETRY_S = 0.1
 LOOK_S = 5.0
 LEAST_S = 0.5
 PAUSE_S = 1.0
+GONE_AFTER = 3
 OK = "ok"
 
 
 class NodeBarrier:
-    """The notes that the nodes of a gate exchange. The first node stores them, and the others ask it."""
+    """The notes that nodes exchange. The first node stores them, and the others ask it. `network_s`: how long a node that does not
+    answer is waited for.
+    """
 
-    def __init__(self, node_context: NodeContext, responder: Responder) -> None:
-        self.node_context, self.responder = node_context, responder
-        self.first = node_context.roster.members[0]
-        self.access = node_context.access
+    def __init__(self, roster: Roster, access: Access, network_s: float, responder: Responder) -> None:
+        self.members, self.access = roster.members, access
+        self.network_s, self.responder = network_s, responder
+        self.node, self.first = access.node, roster.members[0]
+        self.rank = [member.name for member in roster.members].index(access.node)
+        self._refused: dict[str, int] = {}
 
     def agree(self, barrier: str, objection: str, patience_s: float = 0.0, until: float = math.inf) -> str:
         """Waits for every node at the barrier. Returns the first objection, or which node is missing, or "".
@@ -34,13 +39,13 @@ class NodeBarrier:
         node than on another, is waited for `patience_s` more. Neither wait goes beyond `until` (time.monotonic()). A node that
         objects does not wait for the others.
         """
-        if self.node_context.bundle.declared.nodes == 1:
+        if len(self.members) == 1:
             return objection
-        network_s = self.node_context.bundle.network_s
         # A node that objects has waited for its peers that long already: it writes its note, and does not wait for a first node that
         # is gone.
-        deadline = min(time.monotonic() + (min(network_s, ASK_S) if objection else network_s), until)
-        said = self.put(f"{barrier}/{self.node_context.node}", objection or OK, deadline)
+        wait_s = min(self.network_s, ASK_S) if objection else self.network_s
+        deadline = min(time.monotonic() + wait_s, until)
+        said = self.put(f"{barrier}/{self.node}", objection or OK, deadline)
         if objection or said:
             return objection or said
         notes = self.arrivals(barrier, OK, deadline, min(deadline + patience_s, until))
@@ -53,18 +58,17 @@ class NodeBarrier:
         """The notes of all nodes, or one that is not `alike` at once. The first node that is late is waited for as long as it answers,
         until `last`.
         """
-        members = self.node_context.roster.members
-        keys = [f"{barrier}/{member.name}" for member in members]
+        keys = [f"{barrier}/{member.name}" for member in self.members]
         notes = self.get_all(keys, deadline, alike)
         while (
             not any(note not in (None, alike) for note in notes) and None in notes and time.monotonic() < last
         ):
-            if not self._answers(members[notes.index(None)], self.node_context.bundle.network_s, last):
+            if not self._answers(self.members[notes.index(None)], self.network_s, last):
                 break
             again = self.get_all(keys, min(last, time.monotonic() + LOOK_S), alike)
             # A first node that fell silent meanwhile takes nothing back.
             notes = [new if new is not None else old for new, old in zip(again, notes, strict=True)]
-        return dict(zip((member.name for member in members), notes, strict=True))
+        return dict(zip((member.name for member in self.members), notes, strict=True))
 
     def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
         """A note of the node: waited for `patience_s`, and as long as the node answers within that time, until `last`."""
@@ -86,26 +90,32 @@ class NodeBarrier:
             else:
                 return True
 
+    def has_left(self, member: Member) -> bool:
+        """Whether nothing listened there the last times that this was asked. A node that does not answer in time may come back."""
+        try:
+            ask(member, self.access, Op.HELLO, ASK_S)
+            self._refused[member.name] = 0
+        except ExchangeError as error:
+            self._refused[member.name] = self._refused.get(member.name, 0) + error.refused
+        return self._refused[member.name] >= GONE_AFTER
+
     def put(self, key: str, value: str, deadline: float) -> str:
         """Writes a note, and tries again until the deadline, because the first node may still be starting. Returns why it failed, or
         "".
         """
-        if self.node_context.node_rank == 0:
+        if self.rank == 0:
             return self._word(key, self.responder.put(key, value).value)
         while True:
             try:
-                said = ask(self.first, self.access, Op.PUT, _patience_s(deadline), key=key, value=value)
+                return self._word(key, put_note(self.first, self.access, key, value, _patience_s(deadline)))
             except ExchangeError as error:
                 if time.monotonic() + RETRY_S < deadline:
                     time.sleep(RETRY_S)
                     continue
-                return f"{self.node_context.node} cannot reach {self.first.name}: {error}"
-            return "" if said.get("ok") is True else self._word(key, str(said.get("why")))
+                return f"{self.node} cannot reach {self.first.name}: {error}"
 
     def _word(self, key: str, why: str) -> str:
-        return (
-            f"{self.first.name} did not take the note {key} of {self.node_context.node}: {why}" if why else ""
-        )
+        return f"{self.first.name} did not take the note {key} of {self.node}: {why}" if why else ""
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None if there is none or the first node does not answer."""
@@ -116,7 +126,7 @@ class NodeBarrier:
         that is given. One request asks for all, because of many nodes each asks for the notes of all. Without keys nobody is asked:
         the first node may have left already.
         """
-        if self.node_context.node_rank == 0:
+        if self.rank == 0:
             return self.responder.get_all(keys, max(0.0, deadline - time.monotonic()), alike)
         notes: list[str | None] = [None] * len(keys)
         while None in notes and (left := deadline - time.monotonic()) > 0:
@@ -131,22 +141,20 @@ class NodeBarrier:
                 break
             if time.monotonic() - asked < wait / 2:  # the first node has no room for those who wait
                 # Nodes that ask again do so at different times.
-                pause_s = PAUSE_S * (0.5 + self.node_context.node_rank % 16 / 32)
+                pause_s = PAUSE_S * (0.5 + self.rank % 16 / 32)
                 time.sleep(max(0.0, min(pause_s, deadline - time.monotonic())))
         return notes
 
     def linger(self, seconds: float) -> None:
         """Waits until every node says that it is done, at most `seconds`, because peers may still be testing this one."""
         deadline = time.monotonic() + seconds
-        if self.node_context.bundle.declared.nodes == 1 or self.put(
-            f"done/{self.node_context.node}", OK, deadline
-        ):
+        if len(self.members) == 1 or self.put(f"done/{self.node}", OK, deadline):
             return
-        names = [member.name for member in self.node_context.roster.members]
+        names = [member.name for member in self.members]
         if None in self.get_all([f"done/{name}" for name in names], deadline):
             return
-        if self.node_context.node_rank:
-            self.put(f"left/{self.node_context.node}", OK, deadline)
+        if self.rank:
+            self.put(f"left/{self.node}", OK, deadline)
             return
         self.get_all([f"left/{name}" for name in names[1:]], deadline)
 

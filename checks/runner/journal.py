@@ -81,26 +81,25 @@ class Journal:
         self._writing.set()
         limited(WRITE_S, whole)
 
-    def _kept(self, row: Observation, always: bool = False) -> Observation:
+    def _kept(self, row: Observation) -> Observation:
         """The row with its evidence cut. If all of the evidence cannot be stored in time, the row names no file."""
-        if not always and len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
+        if len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
             return row
         made: list[Observation] = []
         try:
-            self._patiently(lambda: made.append(keep_whole(row, self._evidence, always)))
+            self._patiently(lambda: made.append(keep_whole(row, self._evidence)))
         except TimeoutError:
-            kept = "" if always else clip(row.evidence)[0]
-            return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256="")
+            cut = clip(row.evidence)[0]
+            return dataclasses.replace(row, evidence=cut, evidence_truncated=True, evidence_sha256="")
         return made[0]
 
     def _fit(self) -> bytes:
-        """The report's JSON. If it is too large, the longest evidence is stored beside it until it is within the limit."""
+        """The report's JSON. If it is too large, it loses the longest evidence until it is within the limit."""
         rows = list(self.report.observations)
         data = dump_plain(self.report)
         while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
             longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence))
-            row = self._kept(rows[longest], always=True)
-            rows[longest] = dataclasses.replace(row, evidence="", evidence_truncated=True)
+            rows[longest] = dataclasses.replace(rows[longest], evidence="", evidence_truncated=True)
             self.report = dataclasses.replace(self.report, observations=tuple(rows))
             data = dump_plain(self.report)
         return data
@@ -138,12 +137,12 @@ class JournalWriter:
         return dataclasses.replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
 
 
-def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observation:
-    """The row with at most 4 KiB of evidence (none if `always`); all of it is stored as folder/<sha256>.gz.
+def keep_whole(row: Observation, folder: Path) -> Observation:
+    """The row with at most 4 KiB of evidence; all of it is stored as folder/<sha256>.gz.
 
     If that cannot be written, the row says that its evidence was cut and names no file.
     """
-    kept, cut = clip(row.evidence) if not always else ("", not row.evidence_sha256)
+    kept, cut = clip(row.evidence)
     if not cut:
         return dataclasses.replace(row, evidence=kept)
     data = row.evidence.encode("utf-8", "replace")

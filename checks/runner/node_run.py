@@ -48,7 +48,6 @@ from checks.runner.node_context import (
 )
 from checks.runner.watchers import Watchers
 
-RankStage = Callable[[NodeContext, JournalWriter, str], str]
 CHILD = "checks.runner.isolated_child"
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
@@ -62,7 +61,7 @@ def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = 
     responder = open_responder(node_context)
     try:
         journal = run_beside(node_context, attempt, out, responder, tick=tick)
-        NodeBarrier(node_context, responder).linger(linger_s(node_context))
+        barrier_of(node_context, responder).linger(linger_s(node_context))
     finally:
         responder.close()
         end_left(node_context)
@@ -87,10 +86,9 @@ def run_beside(
     attempt: str,
     out: Path,
     responder: Responder,
-    stage: RankStage | None = None,
     tick: Tick | None = None,
 ) -> Journal:
-    """The same as `run`, with a responder that the caller keeps open, and with another way to run the ranks."""
+    """The same as `run`, with a responder that the caller keeps open."""
     journal = Journal(
         out / attempt / "nodes" / f"{node_context.node}.json", first_report(node_context, attempt)
     )
@@ -99,9 +97,8 @@ def run_beside(
     certified = certified_checks(node_context, journal.report.node)
     with marked(attempt), closed_at_end(ForkServer(CHILD)) as processes:
         keep([*left_out(node_context), *_as_skipped(node_context.node, certified.values())])
-        chosen = stage or rank_stage.run_stage
         try:
-            _run_stages(node_context, processes, keep, responder, chosen, watches, frozenset(certified))
+            _run_stages(node_context, processes, keep, responder, watches, frozenset(certified))
         finally:
             watches.stop_all()
     journal.finish(complete=True)
@@ -124,10 +121,19 @@ def open_responder(node_context: NodeContext) -> Responder:
     return responder
 
 
+def barrier_of(node_context: NodeContext, responder: Responder) -> NodeBarrier:
+    """The notes that the nodes of this gate exchange."""
+    return NodeBarrier(node_context.roster, node_context.access, node_context.bundle.network_s, responder)
+
+
 def _run_stages(
-    node_context: NodeContext, processes: ForkServer, keep: JournalWriter, responder: Responder, stage: RankStage,
-    watches: Watchers, certified: frozenset[str] = frozenset(),
-) -> None:  # fmt: skip
+    node_context: NodeContext,
+    processes: ForkServer,
+    keep: JournalWriter,
+    responder: Responder,
+    watches: Watchers,
+    certified: frozenset[str] = frozenset(),
+) -> None:
     checks = [check for check in node_context.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
     opening = schedule.by_cost([check for check in checks if not check.closing])
@@ -143,7 +149,7 @@ def _run_stages(
     watches.ready()
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
-    barrier, until = NodeBarrier(node_context, responder), node_context.deadline.stage_ends_at
+    barrier, until = barrier_of(node_context, responder), node_context.deadline.stage_ends_at
     why = barrier.agree("reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until)
     for check in serial:
         side_by_side([check] if check.name not in certified else [], run)
@@ -157,7 +163,7 @@ def _run_stages(
             keep(rank_stage.given_up(node_context, {}))
             why = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
-            ended = stage(node_context, keep, why)
+            ended = why or rank_stage.run_stage(node_context, keep, barrier)
         except (
             OSError,
             RuntimeError,

@@ -1,7 +1,12 @@
 """What one rank does under torchrun: it runs its checks in order, and each observation is on disk before the next check begins.
 
 A rank always exits with 0 once its file says "end": torchrun would end its neighbours after any other code, and a container's exit
-code is never a verdict. The node's runner reads the files. On a node without accelerators rank_parent stands in for torchrun.
+code is never a verdict. The node's runner reads the files.
+
+On a node without accelerators the ranks are forks of one process that has imported torch (checks.process.fork_server): torchrun's
+agent and each of its ranks would import it. A fork copies only the thread that forks, and a lock that another thread held stays locked
+in the copy for ever. So where the import of torch has started a thread, torchrun starts the ranks after all, and the store of all
+ranks, which has threads, is in a fork of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +34,7 @@ from checks.policy import CheckPolicy
 from checks.probes.collectives import nccl_log
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.process.observe import errored
+from checks.process.stderr import say
 from checks.process.tree import die_with_parent
 from checks.runner import repeated_measurement, schedule
 from checks.runner.deadline import LEAST_S, CheckProgress
@@ -244,6 +252,67 @@ def _leave_time_to_tell(longest_s: float) -> None:
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=longest_s + TOLD_S))
 
 
+def prepare(world: str) -> None:
+    """In the process of which `world` ranks, with those of other nodes, are forks: imports what their checks import. Raises SystemExit
+    where they cannot be forks.
+    """
+    if why := why_not_forked(int(world)):
+        say(f"checks: torchrun starts the ranks, because {why}")
+        raise SystemExit(1)
+
+
+def why_not_forked(world: int) -> str:
+    """Why the ranks cannot be forks of this process, or ""."""
+    try:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: F401
+    except Exception as error:  # noqa: BLE001 - torchrun then says itself what is wrong with this torch
+        return f"torch cannot be imported: {type(error).__name__}: {error}"
+    if world > 1 and thread_count() == 1:
+        _import_dynamo()
+    threads = thread_count()
+    return "" if threads == 1 else f"the process that imported torch has {threads} threads"
+
+
+def _import_dynamo() -> None:
+    """What DistributedDataParallel imports when it is made: it takes as long as torch, and sets a variable for its own cache."""
+    before = set(os.environ)
+    with suppress(Exception):  # training.ddp says what is wrong
+        import_module("torch._dynamo")
+    for name in set(os.environ) - before:
+        del os.environ[name]
+
+
+def thread_count() -> int:
+    """The threads of this process, including those that libraries have started without Python's knowledge."""
+    return max(threading.active_count(), len(os.listdir("/proc/self/task")))
+
+
+def environment(node_context: NodeContext, local: int) -> dict[str, str]:
+    """What torchrun adds to the environment of the rank `local` of this node, as far as PyTorch reads it."""
+    declared, roster = node_context.bundle.declared, node_context.roster
+    return {
+        "RANK": str(node_context.node_rank * declared.ranks_per_node + local),
+        "LOCAL_RANK": str(local),
+        "GROUP_RANK": str(node_context.node_rank),
+        "WORLD_SIZE": str(declared.ranks),
+        "LOCAL_WORLD_SIZE": str(declared.ranks_per_node),
+        "MASTER_ADDR": roster.members[0].address,
+        "MASTER_PORT": str(roster.rendezvous_port),
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+
+def keep_store(address: str, port: int) -> None:
+    """Keeps the store at which all ranks meet, as torchrun's agent does, until this process is ended."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    store = TCPStore(address, port, None, True, wait_for_workers=False)
+    while store is not None:
+        signal.pause()
+
+
 def rank_place(gpus_per_node: int) -> RankPlace:
     """This rank's place, from the environment of torchrun."""
     local = int(os.environ["LOCAL_RANK"])
@@ -252,13 +321,21 @@ def rank_place(gpus_per_node: int) -> RankPlace:
 
 
 def main(argv: list[str]) -> int:
-    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT. BEGUN_AT is when the node's checks began (time.monotonic())."""
+    """argv: BUNDLE ROSTER NODE SCRATCH BEGUN_AT [LOCAL]. BEGUN_AT is when the node's checks began (time.monotonic()), LOCAL the number
+    of a rank that torchrun did not start. Or --store [ADDRESS PORT].
+    """
     die_with_parent()
+    if argv[0] == "--store":
+        if argv[1:]:
+            keep_store(argv[1], int(argv[2]))
+        return 0
     # torchrun ends the neighbours of a rank that died, but they still have to write what they observed. They end by
     # themselves within the group's timeout, and otherwise the node's runner ends them.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    bundle, roster, node, scratch, begun = argv
+    bundle, roster, node, scratch, begun, *local = argv
     node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch), begun_at=float(begun))
+    if local:
+        os.environ.update(environment(node_context, int(local[0])))
     rank = rank_place(node_context.bundle.declared.gpus_per_node)
     file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
     session = Session(node_context, rank, file)

@@ -1,10 +1,9 @@
-"""The rank checks of one node: runs torchrun (or `rank_parent` in its place) under supervision, and reads what the ranks have written
-so far. It always ends, and every observation is kept.
+"""The rank checks of one node: runs torchrun, or forks of one process in its place, under supervision, and reads what the ranks have
+written so far. It always ends, and every observation is kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,14 +22,18 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.model import Declared, Observation, Scope, rank_subject
 from checks.process import own_packages
+from checks.process.fork_server import Child, ForkServer
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
+from checks.process.stderr import say
 from checks.process.tree import KILL_S, end_tree, how_it_ended, start_ticks, with_pdeathsig
+from checks.runner.barrier import OK, NodeBarrier
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
 from checks.runner.node_context import NodeContext
 from checks.value_types import DecodeError
 
+RANK = "checks.runner.rank_process"
 OVERDUE_S = 3.0
 
 
@@ -106,11 +110,8 @@ def may_fork(declared: Declared, instance: Instance | None, environ: Mapping[str
 def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ...]:
     """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
     roster, declared = node_context.roster, node_context.bundle.declared
-    instance = builtin().of(declared).instances.get(declared.instance_type)
-    forks = may_fork(declared, instance, os.environ)
-    parent = ("-u", *own_packages.module("checks.runner.rank_parent"))  # torchrun starts its ranks with -u
     return (
-        sys.executable, *(parent if forks else own_packages.module("torch.distributed.run")),
+        sys.executable, *own_packages.module("torch.distributed.run"),
         "--nnodes", str(declared.nodes),
         "--node-rank", str(node_context.node_rank),
         "--nproc-per-node", str(declared.ranks_per_node),
@@ -122,13 +123,11 @@ def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ..
     )  # fmt: skip
 
 
-def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> str:
-    """Run the rank checks unless there is a reason not to; `keep` gets the observations as they come.
+def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarrier) -> str:
+    """Run the rank checks; `keep` gets the observations as they come.
 
-    Returns why they had to be ended, or "". At the node's deadline `keep` also gets what was given up.
+    Returns why they could not be run or had to be ended, or "". At the node's deadline `keep` also gets what was given up.
     """
-    if why_not:
-        return why_not
     if importlib.util.find_spec("torch") is None:
         install = f"Install it there: {sys.executable} -m pip install torch"
         return f"{ALL} did not start: {sys.executable} has no module torch. {install}"
@@ -137,21 +136,75 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
-    words = (*node_context.words, repr(node_context.deadline.begun_at))
-    argv = with_pdeathsig(torchrun(node_context, own_packages.module("checks.runner.rank_process", *words)))
-    ranks = node_context.bundle.declared.ranks_per_node
-    own = rank_environment(node_context.roster.interface, os.environ)
-    environment = {**threads_of(ranks), **os.environ, **own}
-    child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    )
-    output = Output(piped(child), sys.stderr.buffer)
-    try:
-        return _watch(node_context, child, folder, keep)
-    finally:
-        end_tree(child.pid, 0.0, kill_s=node_context.deadline.end_s or KILL_S)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
-            child.wait(min(AFTER_END_S, node_context.deadline.end_s or AFTER_END_S))
+    declared, own = node_context.bundle.declared, rank_environment(node_context.roster.interface, os.environ)
+    environ = {**threads_of(declared.ranks_per_node), **os.environ, **own}
+    instance = builtin().of(declared).instances.get(declared.instance_type)
+    with ExitStack() as ending:
+        ranks, forks = RankProcesses(node_context, environ, ending), may_fork(declared, instance, os.environ)
+        try:
+            if forks and (problem := ranks.fork(barrier)):
+                return f"{ALL} did not start: {problem}"
+        except ConnectionError:  # the process that was to be forked has said why it cannot be
+            forks = False
+        except TimeoutError:  # what has not started is late
+            pass
+        if not forks:
+            ranks.start_torchrun()
+        why = _watch(node_context, ranks.children, folder, keep)
+        for name, child in ranks.children.items():
+            if code := child.poll():
+                say(f"checks: {name} (process {child.pid}) {how_it_ended(code)}")
+        if forks:
+            until = time.monotonic() + AFTER_END_S
+            barrier.put(f"ranked/{node_context.node}", OK, until)
+            if barrier.rank == 0:  # the ranks of other nodes may still need the store
+                barrier.get_all([f"ranked/{member.name}" for member in barrier.members], until)
+        return why
+
+
+class RankProcesses:
+    """The processes of this node's ranks, by their names. They end with the stack."""
+
+    def __init__(self, node_context: NodeContext, environ: Mapping[str, str], ending: ExitStack) -> None:
+        self._node_context, self._environ, self._ending = node_context, environ, ending
+        self._words = (*node_context.words, repr(node_context.deadline.begun_at))
+        self.children: dict[str, Child] = {}
+
+    def fork(self, barrier: NodeBarrier) -> str:
+        """Starts the ranks as forks of one process that has imported torch, once every node has one. Returns why a node has none, or
+        "". Raises ConnectionError where they cannot be forks, and TimeoutError.
+        """
+        node_context, deadline = self._node_context, self._node_context.deadline
+        world, port = node_context.bundle.declared.ranks, node_context.roster.rendezvous_port
+        server = self._ending.enter_context(closing(ForkServer(RANK, str(world), environ=self._environ)))
+        patience_s = min(STARTUP_S, deadline.left_s(), node_context.bundle.stage_s)
+        store = (barrier.first.address, str(port)) if barrier.rank == 0 else ()
+        self._kept(server.fork(("--store", *store), patience_s))
+        if why := barrier.agree("imported", "", STARTUP_S, deadline.stage_ends_at):
+            return why
+        for local, rank in enumerate(_ranks(node_context)):
+            child = server.fork((*self._words, str(local)), patience_s)
+            self.children[f"rank {rank}"] = self._kept(child)
+        return ""
+
+    def start_torchrun(self) -> None:
+        """Starts the ranks by torchrun."""
+        argv = torchrun(self._node_context, own_packages.module(RANK, *self._words))
+        child = subprocess.Popen(
+            with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=self._environ,
+        )  # fmt: skip
+        self.children["the process that starts the ranks"] = self._kept(child)
+
+    def _kept(self, child: Child) -> Child:
+        self._ending.callback(self._end, child, Output(piped(child), sys.stderr.buffer))
+        return child
+
+    def _end(self, child: Child, output: Output) -> None:
+        end_s = self._node_context.deadline.end_s
+        end_tree(child.pid, 0.0, kill_s=end_s or KILL_S)
+        with suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
+            child.wait(min(AFTER_END_S, end_s or AFTER_END_S))
         output.text(0.5)
 
 
@@ -189,22 +242,22 @@ def interface_environment(interface: str) -> dict[str, str]:
 
 def _watch(
     node_context: NodeContext,
-    child: subprocess.Popen[bytes],
+    children: Mapping[str, Child],
     folder: Path,
     keep: JournalWriter,
 ) -> str:
     ranks = _ranks(node_context)
     begun, kept, ended_at = time.monotonic(), 0, 0.0
     while True:
-        running = child.poll() is None
+        running = not children or any(child.poll() is None for child in children.values())
         states = read(folder, ranks, keep.opened)
         rows = [row for state in states.values() for row in state.rows]
         if len(rows) > kept:
             kept = len(rows)
             keep(rows)
         if not running:
-            how = f"the process that starts the ranks {how_it_ended(child.returncode)}"
-            return "" if states else f"{ALL} did not start: {how}"
+            name, child = next(iter(children.items()))
+            return "" if states else f"{ALL} did not start: {name} {how_it_ended(child.returncode)}"
         if node_context.deadline.left_s() <= 0:
             keep(given_up(node_context, states))
             return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
@@ -212,7 +265,7 @@ def _watch(
         if silent:
             return silent
         if len(states) == len(ranks) and all(state.ended for state in states.values()):
-            # The agents of torchrun (and the first node's rank_parent) wait for each other at the end. Only the ranks matter.
+            # The agents of torchrun wait for each other at the end. Only the ranks matter.
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > AFTER_END_S:
                 return ""

@@ -8,11 +8,13 @@ import os
 import socket
 import tempfile
 import uuid
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from checks import bundle as bundles
 from checks import policy as policies
+from checks.bundle import Bundle
 from checks.documents.decode import parse_json
 from checks.documents.report import dump, load, plain
 from checks.exit_codes import EXIT_CODES
@@ -38,16 +40,8 @@ POLICIES = Path(__file__).parents[1] / "policies"
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
-    declared = declare(arguments.instance_type, 1, builtin())
-    profile = Profile(arguments.profile)
-    rules = read_policy(arguments.policy, declared)
-    if not builtin().are_for(rules.instance_types, declared):
-        said = not_for(rules.instance_types, declared.instance_type)
-        raise PlaceError(f"{arguments.policy}: the policy {said}. Name another one, or leave --policy out.")
-    rules = with_options(rules, profile, arguments.option, declared)
+    made = own_bundle("node", arguments)
     require_writable(arguments.out)
-    gate_id = f"node-{uuid.uuid4().hex[:8]}"
-    made = bundles.make(gate_id, declared, profile, rules, builtin(), raised=tuple(arguments.option))
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
         report_bytes = checked(made, folder, settles=True)
@@ -55,15 +49,33 @@ def run(arguments: argparse.Namespace) -> int:
     report = load(report_bytes)
     if arguments.verbose:
         say("\n".join(person_options.lines_of(report)))
-    return show(decide(report, rules, builtin()), "text")
+    return show(decide(report, made.policy, builtin()), "text")
 
 
-def with_options(rules: Policy, profile: Profile, given: Sequence[str], declared: Declared) -> Policy:
-    """The policy with what a person raised by --option. Raises PlaceError."""
+def own_bundle(
+    kind: str,
+    arguments: argparse.Namespace,
+    nodes: int = 1,
+    ranks_per_node: int | None = None,
+    *,
+    announced: bool = True,
+    **fields: Any,
+) -> Bundle:
+    """The bundle of checks without a gate, from --instance-type, --profile, --policy and --option, with these further fields. Raises
+    PlaceError.
+    """
+    implied = declare(arguments.instance_type, nodes, builtin())
+    declared = replace(implied, ranks_per_node=ranks_per_node or implied.ranks_per_node)
+    rules, profile = read_policy(arguments.policy, declared, announced=announced), Profile(arguments.profile)
+    if not builtin().are_for(rules.instance_types, declared):
+        said = not_for(rules.instance_types, declared.instance_type)
+        raise PlaceError(f"{arguments.policy}: the policy {said}. Name another one, or leave --policy out.")
     try:
-        return person_options.with_options(rules, profile, given, declared.gpus_per_node)
+        rules = person_options.with_options(rules, profile, arguments.option, declared.gpus_per_node)
     except DecodeError as error:
         raise PlaceError(str(error)) from error
+    gate_id, raised = f"{kind}-{uuid.uuid4().hex[:8]}", tuple(arguments.option)
+    return bundles.make(gate_id, declared, profile, rules, builtin(), raised=raised, **fields)
 
 
 def judge(path: Path, policy: Path | None, form: str) -> int:
@@ -135,7 +147,7 @@ def show(verdict: Verdict, form: str) -> int:
     return EXIT_CODES[verdict.answer]
 
 
-def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:
+def checked(made: Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:
     """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes. `settles`: they
     count as a gate for the open findings of this machine.
     """

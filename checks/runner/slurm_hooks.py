@@ -13,21 +13,19 @@ import signal
 import socket
 import subprocess
 import tempfile
-import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from checks import bundle as bundles
 from checks.catalog import CATALOG
 from checks.documents.report import load
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
-from checks.model import Cause, Finding, Level, Profile, Scope
+from checks.model import Cause, Finding, Level, Scope
 from checks.process.stderr import say
 from checks.process.tree import end_children
-from checks.runner.single_node import checked, declare, read_policy
+from checks.runner.single_node import checked, own_bundle
 
 # The deadline counts from the start of the checks; then their processes are ended, and the report is judged.
 MARGIN_S = 15.0
@@ -44,19 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Check this node; print one line about it if it is not well, and drain it if that was asked for. Returns the exit code."""
     os.environ.setdefault("PATH", PATH)
     passes = arguments.cannot_tell == "pass"
-    declared = declare(arguments.instance_type, 1, builtin())
     # Of a prolog that fails slurmd logs all that it printed, stderr included, in one message: the cause has to be its first line.
-    rules = read_policy(arguments.policy, declared, announced=False)
-    made = bundles.make(
-        f"node-{uuid.uuid4().hex[:8]}", declared, Profile.QUICK, rules, builtin(),
-        deadline_s=arguments.deadline_s, skip=tuple(sorted(RANKS & rules.checks.keys())),
+    made = own_bundle(
+        "node", arguments, announced=False, deadline_s=arguments.deadline_s,
+        skip=tuple(sorted(RANKS)),
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
         signal.signal(signal.SIGALRM, partial(_late, arguments, folder))
         signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
         try:
             code, said = answer_of(
-                decide(load(checked(made, Path(folder))), rules, builtin()).findings, passes
+                decide(load(checked(made, Path(folder))), made.policy, builtin()).findings, passes
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was measured
             code, said = _untold(f"the checks left no report: {type(error).__name__}: {error}", passes)

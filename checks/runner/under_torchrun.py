@@ -10,7 +10,6 @@ import os
 import socket
 import tempfile
 import uuid
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +20,15 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import MERGED_FILE, dump_plain
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
-from checks.facts.builtin import builtin
-from checks.model import Profile
 from checks.process.free_ports import free_port
 from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import rank_stage
-from checks.runner.in_job.gate import GateOptions, gate
+from checks.runner.in_job.gate import gate
 from checks.runner.in_job.hold import Refusal
 from checks.runner.node_context import NodeContext, PlaceError, write_node_context
-from checks.runner.single_node import declare, host_name, read_policy, require_writable
+from checks.runner.single_node import host_name, own_bundle, require_writable
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -57,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     attempt = store.get("prelaunch/attempt").decode()
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         out = Path(name) / "out"
-        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out, GateOptions())
+        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out)
         if isinstance(answer, Refusal):
             say(f"checks run: {answer.reason}")
         if rank == 0:
@@ -94,11 +91,7 @@ def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Sto
 def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> bytes:
     if arguments.bundle is not None:
         return bytes(arguments.bundle.read_bytes())
-    implied = declare(arguments.instance_type, nodes, builtin())
-    declared = replace(implied, ranks_per_node=per_node)
-    rules = read_policy(arguments.policy, declared)
-    gate_id = f"torchrun-{uuid.uuid4().hex[:8]}"
-    return bundles.dump(bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin()))
+    return bundles.dump(own_bundle("torchrun", arguments, nodes, per_node))
 
 
 def _meet(store: Store, made: Bundle, node_rank: int) -> Roster:

@@ -20,7 +20,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import not_for
 from checks.judge.open_findings.update import Seen
 from checks.judge.open_findings.view import seen_alone, view, watched
-from checks.model import Declared, ErrorKind, Node, Observation, Planned, Profile, Report
+from checks.model import Declared, ErrorKind, Node, Observation, Profile, Report
 from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import own_packages
@@ -42,13 +42,12 @@ SCRATCH = "watch"
 class RoundResult:
     """One round. `began_at` and `ended_at` are Unix times; `in_time` is False if it was ended at its deadline.
 
-    `planned` are the checks that had to be measured, `rows` one observation for each, and `seen` what they say of the machine.
+    `rows` are one observation for each check that had to be measured, and `seen` what they say of the machine.
     """
 
     began_at: float
     ended_at: float
     in_time: bool
-    planned: tuple[Planned, ...]
     rows: tuple[Observation, ...]
     seen: Seen
 
@@ -93,9 +92,7 @@ class Rounds:
         finally:
             path.unlink(missing_ok=True)
         ended_at = time.time()
-        return RoundResult(
-            began_at, ended_at, in_time, self.plan, rows, self._judged(rows, attempt, ended_at)
-        )
+        return RoundResult(began_at, ended_at, in_time, rows, self._judged(rows, attempt, ended_at))
 
     def _prepare(self, state: Path) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from checks.documents.answer import ANSWER, ASKING
@@ -20,7 +21,7 @@ from container.agent import check_command, host_work
 from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import Record, say
-from container.agent.files.log_lines import LOG, LogFiles, ReportLogWriter
+from container.agent.files.log_lines import LOG, LogFiles
 from container.agent.files.mirror import Mirror
 from container.agent.files.scratch import make, remove, remove_abandoned
 from container.agent.host_work import Ended
@@ -31,14 +32,7 @@ from container.agent.settings import Settings, Verb
 from container.agent.supervisor import Signals
 
 UNKNOWN = "no-bundle"
-
-
-@dataclass(frozen=True)
-class Outlets:
-    """Where the report of one run of the agent goes: copies of its folder, and the log."""
-
-    mirror: Mirror
-    teller: ReportLogWriter
+UPLOAD_S = 40.0  # of the 120 s that SageMaker leaves after SIGTERM
 
 
 def reject(root: Path, reason: str) -> None:
@@ -72,7 +66,7 @@ def live(settings: Settings, signals: Signals) -> int:
 
 def _live(
     settings: Settings, signals: Signals, record: Record, scratch: Path
-) -> tuple[Record, Outlets | None, Ended]:
+) -> tuple[Record, Mirror | None, Ended]:
     bare = settings.verb is Verb.EXEC
     try:
         bundle, data = (inputs.usable_bundle if bare else inputs.fetch_bundle)(settings.bundle, settings.root)
@@ -104,7 +98,7 @@ def _live(
 
 def _attempt(
     context: AgentContext, record: Record, own: ContainerStart, responder: RollCallResponder
-) -> tuple[Record, Outlets | None, Ended]:
+) -> tuple[Record, Mirror | None, Ended]:
     settings, hosts, bundle = context.settings, context.hosts, context.bundle
     called = _call_roll(context, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
@@ -116,20 +110,16 @@ def _attempt(
     _forget(folder, hosts.node, hosts.is_first)
     # A command without checks may write anywhere below; what it did not write is no part of this attempt.
     mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
-    outlets = Outlets(
-        mirror, ReportLogWriter(folder / "nodes" / f"{hosts.node}.json", context.gate_id, record.attempt)
-    )
     exit_record.write_record(folder, record)
     write_whole(context.scratch / "roster.json", dump_plain(check_command.roster(context, called)))
     if context.signals.number:
-        return record, outlets, host_work.interrupted(context.signals)
+        return record, mirror, host_work.interrupted(context.signals)
     if bundle is None or _bare(settings):
-        return record, outlets, _execute(context, record)
-    whole = outlets.teller.tell if _only_the_log(settings) else lambda: None
-    ended = host_work.check(context, record.attempt, bundle, whole)
+        return record, mirror, _execute(context, record)
+    ended = host_work.check(context, record.attempt, bundle)
     if ended.code and called.alone:
         ended = replace(ended, reason=f"{ended.reason}; {called.alone}")
-    return record, outlets, ended
+    return record, mirror, ended
 
 
 def _execute(context: AgentContext, record: Record) -> Ended:
@@ -140,20 +130,20 @@ def _execute(context: AgentContext, record: Record) -> Ended:
     return host_work.execute(context, record.attempt)
 
 
-def _leave(
-    settings: Settings, signals: Signals, record: Record, outlets: Outlets | None, ended: Ended
-) -> int:
+def _leave(settings: Settings, signals: Signals, record: Record, mirror: Mirror | None, ended: Ended) -> int:
     folder = settings.out / record.attempt
     code, reason = ended.code, ended.reason or record.reason
     started, failure = folder / "started" / record.node, folder / "failure" / record.node
     if code and not started.exists() and not failure.exists():
         exit_record.write_reason(folder, record.node, reason)
     exit_record.write_record(folder, exit_record.ended(record, code, signals.name, reason))
-    mirror = outlets.mirror if outlets else _mirror(settings, record, folder)
-    problem = mirror.close(settings.upload_s)
-    if outlets and (problem or _only_the_log(settings)):
-        outlets.teller.tell()
+    problem = (mirror or _mirror(settings, record, folder)).close(UPLOAD_S)
     if problem:
+        report = PurePath("nodes") / f"{record.node}.json"
+        with suppress(OSError):
+            _log_files(record, PurePath(record.attempt)).put(
+                report, (folder / report).read_bytes(), last=True
+            )
         say(f"not copied: {problem}")
         if not code and not settings.command:
             code, reason = Exit.CANNOT_TELL, f"cannot_tell: the report could not be copied: {problem}"
@@ -168,11 +158,6 @@ def _leave(
 
 def _bare(settings: Settings) -> bool:
     return settings.verb is Verb.EXEC
-
-
-def _only_the_log(settings: Settings) -> bool:
-    """Whether SageMaker started this, and nothing but its log shows what the checks saw before the job's end."""
-    return bool(settings.job) and not settings.upload
 
 
 def _call_roll(context: AgentContext, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:
@@ -212,16 +197,23 @@ def _forget(folder: Path, node: str, first: bool) -> None:
 
 
 def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
-    """<prefix>/<gate id>/<attempt token>, or the log; of a command without checks the whole folder, to <prefix>/<gate id>."""
+    """<prefix>/<gate id>/<attempt token>, or the log; of a command without checks the whole folder, to <prefix>/<gate id>.
+
+    Of a job of SageMaker without a place to copy to only the log shows what the checks saw.
+    """
+    whole = folder == settings.out
+    if settings.upload == LOG or (settings.job and not settings.upload and not whole):
+        top = PurePath() if whole else PurePath(record.attempt)
+        return Mirror(folder, LOG, whole, _log_files(record, top))
     if not settings.upload:
         return Mirror(folder, "")
     gate = record.gate_id if record.gate_id != UNKNOWN else settings.job or UNKNOWN
-    whole = folder == settings.out
-    if settings.upload == LOG:
-        top = PurePath() if whole else PurePath(record.attempt)
-        return Mirror(folder, LOG, whole, LogFiles((gate, record.attempt, record.node), top, MERGED_FILE))
     place = f"{settings.upload.rstrip('/')}/{gate}"
     return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
+
+
+def _log_files(record: Record, top: PurePath) -> LogFiles:
+    return LogFiles((record.gate_id, record.attempt, record.node), top, MERGED_FILE)
 
 
 def _remove(path: Path) -> None:

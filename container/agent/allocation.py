@@ -110,16 +110,9 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     bundle = folder / "in" / "bundle.json"
     first = node == names[0]
     # Every node reads the policy: where it is none, nobody waits for a folder that the first node will not make.
-    declared = single_node.declare(arguments.instance_type, len(names), builtin())
-    rules = single_node.read_policy(arguments.policy, declared, announced=first)
-    rules = single_node.with_options(rules, Profile(arguments.profile), arguments.option, declared)
+    made = single_node.own_bundle("check", arguments, len(names), announced=first)
     if first:
-        raised = tuple(arguments.option)
-        profile = Profile(arguments.profile)
-        _prepare(
-            folder,
-            bundles.make(f"check-{uuid.uuid4().hex[:8]}", declared, profile, rules, builtin(), raised=raised),
-        )
+        _prepare(folder, made)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
             f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."

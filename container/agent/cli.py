@@ -47,10 +47,8 @@ def _compatible() -> None:
 
 
 def read(arguments: argparse.Namespace) -> Settings:
-    """The settings from arguments, environment and SageMaker's hyperparameters. Raises SettingsError."""
-    root = Path(arguments.root)
-    hyperparameters = sagemaker.hyperparameters(root)
-    made = settings.make(root, _given(arguments), dict(os.environ), hyperparameters)
+    """The settings from arguments and environment. Raises SettingsError."""
+    made = settings.make(Path(arguments.root), _given(arguments), os.environ)
     if arguments.verb == "train":
         return made
     verb = Verb(arguments.verb)

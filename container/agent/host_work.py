@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from checks import bundle as bundles
@@ -59,8 +59,8 @@ def execute(context: AgentContext, token: str) -> Ended:
     return Ended(code, f"the command ended with exit code {code}" if code else "")
 
 
-def check(context: AgentContext, token: str, bundle: Bundle, whole: Callable[[], None]) -> Ended:
-    """The gate and, if there is one, the command behind it. `whole` is called once the verdict is there."""
+def check(context: AgentContext, token: str, bundle: Bundle) -> Ended:
+    """The gate and, if there is one, the command behind it."""
     signals, settings, folder = context.signals, context.settings, context.settings.out / token
     environment = check_command.environment(context, token, as_started(os.environ), _pool_token(context))
     if done := dcgm_host_engine.ensure(bundle.declared.gpus_per_node):
@@ -76,7 +76,7 @@ def check(context: AgentContext, token: str, bundle: Bundle, whole: Callable[[],
             signals,
             settings.patience_s,
             context.scratch,
-            _Watch(folder, node, answer_by, whole).overdue,
+            partial(_is_overdue, folder, node, answer_by),
         )
     except OSError as error:
         return Ended(Exit.CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
@@ -87,22 +87,10 @@ def check(context: AgentContext, token: str, bundle: Bundle, whole: Callable[[],
     return _after_gate(code, folder, node, settings.verb)
 
 
-class _Watch:
-    """Sees from the files of a host's gate how far that is."""
-
-    def __init__(self, folder: Path, node: str, answer_by: float, whole: Callable[[], None]) -> None:
-        self._verdict = folder / "verdicts" / f"{node}.json"
-        self._ends = (folder / "started" / node, folder / "failure" / node)
-        self._answer_by, self._whole = answer_by, whole
-        self._has_verdict = False
-
-    def overdue(self) -> bool:
-        """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
-        if not self._has_verdict and self._verdict.exists():
-            self._has_verdict = True
-            self._whole()
-        late = time.monotonic() > self._answer_by and not self._has_verdict
-        return late and not any(path.exists() for path in self._ends)
+def _is_overdue(folder: Path, node: str, answer_by: float) -> bool:
+    """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
+    ends = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
+    return time.monotonic() > answer_by and not any(path.exists() for path in ends)
 
 
 def _pool_token(context: AgentContext) -> str:

@@ -15,7 +15,6 @@ from checks.model import NODE_NAME
 from checks.value_types import natural
 
 ROOT = "/opt/ml"
-CONFIG_BYTES = 1 << 20
 FAILURE_CHARACTERS = 1024
 
 
@@ -30,7 +29,6 @@ class Resources:
     current: str
     hosts: tuple[str, ...]
     interface: str
-    instance_type: str = ""
 
 
 def resource_path(root: Path) -> Path:
@@ -55,19 +53,7 @@ def parse_resources(text: str) -> Resources:
         str(current),
         tuple(sorted(hosts, key=natural)),
         str(value.get("network_interface_name") or ""),
-        str(value.get("current_instance_type") or ""),
     )
-
-
-def hyperparameters(root: Path) -> dict[str, str]:
-    """The job's hyperparameters; none if there is no such file, or none that can be read."""
-    try:
-        value = json.loads(_read(root / "input" / "config" / "hyperparameters.json"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(value, dict):
-        return {}
-    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def channel(root: Path) -> Path:
@@ -78,11 +64,6 @@ def channel(root: Path) -> Path:
 def channel_bundles(root: Path) -> list[Path]:
     """Every bundle.json directly in an input channel."""
     return sorted((root / "input" / "data").glob("*/bundle.json"))
-
-
-def _read(path: Path) -> str:
-    with open(path, "rb") as file:
-        return file.read(CONFIG_BYTES).decode()
 
 
 def _is_name(value: object) -> bool:

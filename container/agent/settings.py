@@ -1,6 +1,4 @@
-"""The agent's settings: from its arguments, otherwise from PRELAUNCH_* in the environment, otherwise from hyperparameters.
-
-A hyperparameter has the name of its variable: `PRELAUNCH_BUNDLE`, or the same in lower case. Pure.
+"""The agent's settings: from its arguments, otherwise from PRELAUNCH_* in the environment. Pure.
 
 SettingsError      a value cannot be used; nothing was started. The message has the remedy
 """
@@ -18,7 +16,6 @@ JOIN_S = 180.0  # containers of one job start within a few minutes of each other
 # SageMaker kills 120 s after SIGTERM. Reports that come together late and the last upload take up to 60 of them; behind a
 # command the reports came together long ago, so that a checkpoint may take longer.
 GRACE_S, COMMAND_GRACE_S = 40.0, 75.0
-UPLOAD_S = 40.0
 MOST_ASKED_S = 28 * 86400.0  # a training job's longest run ("CreateTrainingJob": MaxRuntimeInSeconds)
 PORT = 28470  # below the kernel's ephemeral ports, which begin at 32768
 FLAGS = ("pooled", "keep", "observe", "shared")
@@ -92,7 +89,6 @@ class Settings:
     shared: bool = False
     join_s: float = JOIN_S
     grace_s: float = 0.0
-    upload_s: float = UPLOAD_S
     port: int = PORT
     pods: int = 0
     pod: str = ""
@@ -105,19 +101,11 @@ class Settings:
         return self.grace_s or (COMMAND_GRACE_S if self.command else GRACE_S)
 
 
-def make(
-    root: Path,
-    given: Mapping[str, str | None],
-    environment: Mapping[str, str],
-    hyperparameters: Mapping[str, str],
-) -> Settings:
+def make(root: Path, given: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
     """The settings. Raises SettingsError."""
 
     def find(name: str) -> str:
-        variable = f"PRELAUNCH_{name.upper()}"
-        places = (environment, hyperparameters)
-        found = (place.get(key) for place in places for key in (variable, variable.lower()))
-        return given.get(name) or next((value for value in found if value), "")
+        return given.get(name) or environment.get(f"PRELAUNCH_{name.upper()}", "")
 
     command = parse_command("PRELAUNCH_COMMAND", find("command"))
     fields: dict[str, Any] = {name: find(name) for name in TEXTS}
@@ -131,7 +119,6 @@ def make(
         ask_s=_number("ask_s", find("ask_s"), 0.0, most=MOST_ASKED_S),
         join_s=_number("join_s", find("join_s"), JOIN_S),
         grace_s=_number("grace_s", find("grace_s"), 0.0),
-        upload_s=_number("upload_s", find("upload_s"), UPLOAD_S),
         port=int(_number("port", find("port"), PORT, 1, 65533)),
         pods=int(_number("pods", find("pods"), 0.0, most=100_000)),
         **fields,

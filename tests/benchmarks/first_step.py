@@ -44,7 +44,6 @@ for folder in (ROOT / "tests" / "sabotage", ROOT):
 from checks.documents.report import dump_plain, load  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.verdict import decide  # noqa: E402
 from checks.runner.in_job import gate  # noqa: E402
-from checks.runner.in_job.gate import GateOptions, LaunchPermit  # noqa: E402
 from checks.runner.node_context import NodeContext  # noqa: E402
 from checks.runner.node_run import first_report  # noqa: E402
 from tests.checks.runner.test_barrier import node_contexts  # noqa: E402
@@ -193,7 +192,7 @@ def threads(nodes: int) -> Exchanged:
         return connect(place, **more)
 
     def left(one: NodeContext) -> tuple[Any, float]:
-        permit, at = gate.gate(one, "a", out, GateOptions()), time.monotonic()
+        permit, at = gate.gate(one, "a", out), time.monotonic()
         cpu_s[one.node_rank] += time.thread_time()
         return permit, at
 
@@ -206,7 +205,7 @@ def threads(nodes: int) -> Exchanged:
         contexts, out = node_contexts(Path(folder), 100.0, nodes), Path(folder) / "out"
         ended = list(pool.map(left, contexts))
     socket.create_connection = connect
-    if not all(isinstance(permit, LaunchPermit) for permit, _ in ended):
+    if not all(isinstance(permit, Path) for permit, _ in ended):
         raise SystemExit(f"{nodes} nodes did not start: {ended[:2]}")
     whole, first = cpu_s.pop(-1) + time.process_time(), contexts[0].roster.members[0].probe_port
     others = [seconds for rank, seconds in cpu_s.items() if rank]

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks import policy
+from checks.bundle import Bundle
 from checks.judge.rules import apply
 from checks.model import Finding, FindingKind, Observation, Outcome, Value
+from checks.roster import Member, Roster
+from checks.runner.node_context import NodeContext, write_node_context
 
 LOCAL = Path(__file__).parents[2] / "deployments/policies/local.toml"
 
@@ -34,3 +37,9 @@ def verdicts(check: str, *metrics: Mapping[str, Value]) -> list[tuple[str, str, 
     return [
         (finding.level.value, finding.cause.value, finding.metric) for finding in findings(check, *metrics)
     ]
+
+
+def lone_node(folder: Path, made: Bundle) -> NodeContext:
+    """node-0, which is alone in the gate of this bundle; its files lie in the folder."""
+    roster = Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo")
+    return write_node_context(folder, made, roster, "node-0")

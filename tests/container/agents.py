@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_checks.py")
 GATE = "gate-of-a-container"
 JUDGED = "system.identity"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0  # only what hangs comes to it
 KEY = secret_key.make()  # every host of one job gets the same
 
 
@@ -218,7 +218,6 @@ def _played(python: Path | None, argv: Sequence[str], environment: Mapping[str, 
         return subprocess.run(argv, env=environment, check=False).returncode
     with patch.dict(os.environ, environment, clear=True):
         command = fake_checks.play(("", *argv[1:]))
-        rest[-1]()  # the agent looks for a verdict
         return command if isinstance(command, int) else subprocess.run(command, check=False).returncode
 
 

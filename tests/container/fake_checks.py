@@ -71,7 +71,7 @@ def play(argv: Sequence[str]) -> int | list[str]:
         patch.object(gate, "become_subreaper", lambda adopt=True: None),
         patch.object(gate, "end_left", lambda node_context: None),
     ):
-        answer = gate.gate(node_context, attempt.name, out, gate.GateOptions())
+        answer = gate.gate(node_context, attempt.name, out)
     if isinstance(answer, Refusal):
         gate.write_failure(node_context, attempt.name, out, answer)
         return answer.code

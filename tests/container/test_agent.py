@@ -40,13 +40,6 @@ def test_checks_that_leave_no_report_cannot_be_a_go(tmp_path: Path) -> None:
     assert (3, True) == (ended.code, "exit code 7" in ended.failure)
 
 
-def test_checks_that_cannot_be_started_cannot_be_a_go(tmp_path: Path) -> None:
-    """No interpreter."""
-    ended = run_alone(make_root(tmp_path, make_bundle()), python=tmp_path / "nowhere")
-
-    assert (3, True) == (ended.code, "left no reason" in ended.failure)
-
-
 @pytest.mark.parametrize(
     ("bundle", "said"),
     [(None, "no bundle"), (make_bundle()[:200], "cannot be used")],
@@ -62,30 +55,6 @@ def test_without_a_bundle_nothing_begins_and_a_record_is_left(
     assert (2, True) == (ended.code, said in ended.failure)
     assert (2, ended.failure) == (ended.record["exit_code"], ended.record["reason"])
     assert [ended.record] == [json.loads(path.read_bytes()) for path in uploads.glob("job-7/*/agent/*.json")]
-
-
-def test_two_bundles_are_not_chosen_between(tmp_path: Path) -> None:
-    """Which one is meant is the operator's to say."""
-    root = make_root(tmp_path, make_bundle())
-    (root / "input" / "data" / "other").mkdir()
-    (root / "input" / "data" / "other" / "bundle.json").write_bytes(make_bundle())
-
-    assert 2 == run(root).code
-
-
-def test_several_nodes_that_nothing_names_are_rejected(tmp_path: Path) -> None:
-    """Two are declared, and there is neither a roster nor SageMaker's file."""
-    ended = run(make_root(tmp_path, make_bundle(nodes=2)))
-
-    assert (2, True) == (ended.code, "PRELAUNCH_ROSTER" in ended.failure)
-
-
-def test_a_garbled_resource_file_is_rejected(tmp_path: Path) -> None:
-    """One host is declared, and yet it is not guessed which one this is."""
-    root = make_root(tmp_path, make_bundle())
-    (root / "input" / "config" / "resourceconfig.json").write_text("{")
-
-    assert 2 == run(root).code
 
 
 @pytest.mark.parametrize("words", [("gate",), ("gate", "--"), ()])
@@ -107,16 +76,6 @@ def test_the_command_starts_after_a_go_and_its_exit_code_is_the_agents(tmp_path:
         ended.failure,
     )
     assert 1 == len(ended.merged.nodes)
-
-
-def test_train_takes_its_command_from_a_hyperparameter(tmp_path: Path) -> None:
-    """SageMaker hands hyperparameters over as text."""
-    root = make_root(tmp_path, make_bundle())
-    words = json.dumps({"prelaunch_command": json.dumps(["sh", "-c", "echo trained"]), "lr": "0.1"})
-    (root / "input" / "config" / "hyperparameters.json").write_text(words)
-    ended = run(root, python=fake_python(tmp_path))
-
-    assert (0, True) == (ended.code, "trained" in ended.log)
 
 
 @pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("silent", 7)])
@@ -168,21 +127,6 @@ def test_a_report_that_cannot_be_copied_is_no_go(tmp_path: Path) -> None:
     assert (3, True) == (ended.code, "could not be copied" in ended.failure)
 
 
-def test_a_report_of_a_life_before_is_not_this_ones(tmp_path: Path) -> None:
-    """A container that starts again begins without a verdict."""
-    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
-    first = run(root, python=python)
-    before = first.merged.attempt
-    (root / "input" / "data" / "prelaunch" / "bundle.json").write_bytes(b"{}")
-    second = run(root, python=python)
-
-    assert (2, False, True) == (
-        second.code,
-        (second.out / "health_check_metrics.json").exists(),
-        (second.out / before / "health_check_metrics.json").exists(),
-    )
-
-
 @pytest.mark.root
 @pytest.mark.needs("unshare")
 def test_as_process_1_it_needs_no_init(tmp_path: Path) -> None:
@@ -197,25 +141,6 @@ def test_as_process_1_it_needs_no_init(tmp_path: Path) -> None:
     assert 0 == ended.code
 
 
-def test_a_launchers_roster_and_token_are_taken_as_they_are(tmp_path: Path) -> None:
-    """Where the launcher says who is who, no host is asked."""
-    roster = {
-        "members": [{"name": "n-0", "address": "127.0.0.1", "probe_port": 4001}],
-        "rendezvous_port": 4002,
-    }
-    (tmp_path / "roster.json").write_text(json.dumps({**roster, "interface": "lo"}))
-    root = make_root(tmp_path, make_bundle())
-    given = {
-        "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"),
-        "PRELAUNCH_NODE": "n-0",
-        "PRELAUNCH_ATTEMPT": "t1",
-    }
-    ended = run(root, "check", python=fake_python(tmp_path), **given)
-
-    assert (0, "t1", "n-0") == (ended.code, ended.merged.attempt, ended.merged.nodes[0].name)
-    assert json.loads((ended.out / "rosters" / "n-0.json").read_bytes())["members"] == roster["members"]
-
-
 def test_a_folder_that_cannot_be_written_cannot_be_a_go(tmp_path: Path) -> None:
     """There is nowhere to leave a report."""
     root = make_root(tmp_path, make_bundle())
@@ -225,51 +150,15 @@ def test_a_folder_that_cannot_be_written_cannot_be_a_go(tmp_path: Path) -> None:
     assert 3 == ended.code
 
 
-def test_a_verb_of_the_checks_is_passed_through(tmp_path: Path) -> None:
-    """`docker run IMAGE checks list`."""
-    ended = run_alone(make_root(tmp_path, None), "checks", "list")
-
-    assert (0, True) == (ended.code, "system.identity" in ended.log)
-
-
-@pytest.mark.long
-def test_the_real_checks_pass_here(tmp_path: Path) -> None:
-    """Nothing is played: real node and rank checks behind the agent."""
-    ended = run_alone(make_root(tmp_path, make_bundle(stage_s=90.0, judged=False)), "check")
-
-    assert (0, True) == (ended.code, ended.merged.nodes[0].complete), ended.failure
-    assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
-
-
 @pytest.mark.long
 def test_the_real_gate_starts_the_command(tmp_path: Path) -> None:
-    """`checks gate` decides, becomes the command, and the agent stays in front of it."""
+    """Nothing is played: real node and rank checks, then `checks gate` becomes the command, and the agent stays in front of it."""
     root = make_root(tmp_path, make_bundle(stage_s=90.0, judged=False))
     ended = run_alone(root, "gate", "--", "sh", "-c", "echo trained {nodes} $PRELAUNCH_NODE; exit 6")
 
     assert (6, True) == (ended.code, "trained 1 " in ended.log), ended.failure
     assert ended.merged.nodes[0].complete
-
-
-def test_a_token_that_is_given_again_brings_no_report_back(tmp_path: Path) -> None:
-    """A launcher starts the container again under one token: the go of its first life is not the second's."""
-    member = {"name": "n-0", "address": "127.0.0.1", "probe_port": 4001}
-    roster = {"members": [member], "rendezvous_port": 4002, "interface": "lo"}
-    (tmp_path / "roster.json").write_text(json.dumps(roster))
-    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
-    given = {
-        "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"),
-        "PRELAUNCH_NODE": "n-0",
-        "PRELAUNCH_ATTEMPT": "t1",
-    }
-    lives = [
-        run(root, "gate", "--", "true", python=python, **given, FAKE=played)
-        for played in ("healthy", "silent")
-    ]
-
-    assert (0, 7) == (lives[0].code, lives[1].code)
-    assert "the command was not started" in lives[1].failure
-    assert [] == list(lives[1].out.rglob("health_check_metrics.json")) + list(lives[1].out.rglob("nodes/*"))
+    assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
 
 
 def test_an_agent_without_a_folder_for_scratch_says_so(
@@ -283,6 +172,68 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
     monkeypatch.setattr("container.agent.files.scratch.tempfile.mkdtemp", none)
     monkeypatch.setattr("container.agent.agent_run.become_subreaper", lambda: None)
     root = make_root(tmp_path, make_bundle())
-    code = live(make(root, {}, {}, {}), Signals())
+    code = live(make(root, {}, {}), Signals())
 
     assert (3, True) == (code, "No usable temporary" in (root / "output" / "failure").read_text())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "file", "text"),
+    [
+        (1, "data/other/bundle.json", make_bundle().decode()),
+        (2, "data/other/nothing", ""),
+        (1, "config/resourceconfig.json", "{"),
+    ],
+    ids=[
+        "two bundles",
+        "two nodes, and neither a roster nor SageMaker's file",
+        "a garbled file of SageMaker's",
+    ],
+)
+def test_what_names_no_bundle_or_no_host_is_rejected(
+    tmp_path: Path, nodes: int, file: str, text: str
+) -> None:
+    """Nothing is guessed: which bundle is meant, and which host this is."""
+    root = make_root(tmp_path, make_bundle(nodes))
+    (root / "input" / file).parent.mkdir(exist_ok=True)
+    (root / "input" / file).write_text(text)
+
+    assert 2 == run(root).code
+
+
+def test_a_report_of_a_life_before_is_not_this_ones(tmp_path: Path) -> None:
+    """A container that starts again begins without a verdict, and with neither the former reason nor the former token."""
+    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
+    (root / "output").mkdir()
+    (root / "output" / "failure").write_text("of the former life")
+    first = run(root, python=python)
+    before, failure = first.merged.attempt, first.failure
+    (root / "input" / "data" / "prelaunch" / "bundle.json").write_bytes(b"{}")
+    second = run(root, python=python)
+
+    assert (0, "", 2) == (first.code, failure, second.code)
+    assert not (second.out / "health_check_metrics.json").exists()
+    assert (second.out / before / "health_check_metrics.json").exists() and before != second.record["attempt"]
+
+
+def test_a_launcher_gives_roster_and_token_and_no_report_comes_back(tmp_path: Path) -> None:
+    """Where the launcher says who is who, no host is asked. The go of a container's first life under a token is not the second's."""
+    member = {"name": "n-0", "address": "127.0.0.1", "probe_port": 4001}
+    (tmp_path / "roster.json").write_text(
+        json.dumps({"members": [member], "rendezvous_port": 4002, "interface": "lo"})
+    )
+    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
+    given = {
+        "PRELAUNCH_ROSTER": f"{tmp_path}/roster.json",
+        "PRELAUNCH_NODE": "n-0",
+        "PRELAUNCH_ATTEMPT": "t1",
+    }
+    first = run(root, "gate", "--", "true", python=python, **given)
+
+    assert (0, "t1", "n-0") == (first.code, first.merged.attempt, first.merged.nodes[0].name)
+    assert [member] == json.loads((first.out / "rosters" / "n-0.json").read_bytes())["members"]
+
+    second = run(root, "gate", "--", "true", python=python, **given, FAKE="silent")
+
+    assert (7, True) == (second.code, "the command was not started" in second.failure)
+    assert [] == [*second.out.rglob("health_check_metrics.json"), *second.out.rglob("nodes/*")]

@@ -14,9 +14,7 @@ import pytest
 from container.agent.files import s3
 from container.agent.files.mirror import Mirror
 from tasks.launchers.node_code import code_archive, start_script
-from tests.container.agents import Agent, Ended, fake_python, free_port, make_bundle, make_root
-
-HOSTS = ("127.0.0.1", "127.0.0.2")
+from tests.container.agents import Ended, make_bundle, make_root
 
 
 def channel_root(tmp_path: Path) -> Path:
@@ -57,14 +55,6 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_go_starts_the_command(tmp_path: Path, root: Path) -> None:
-    """The gate, in an image without it; the command finds the checks too."""
-    words = ("--", "sh", "-c", "echo trained; $0 -c 'import checks.runner.mpi.launch'", sys.executable)
-    ended = start(root, ("gate", *words), PRELAUNCH_PYTHON=str(fake_python(tmp_path)))
-
-    assert (0, True, "") == (ended.code, "trained" in ended.log, ended.failure)
-
-
 def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, root: Path) -> None:
     """A training may have a checks/ where it works: agent and checks stand elsewhere, and know where the command works."""
     working, python = tmp_path / "working", tmp_path / "python"
@@ -82,36 +72,6 @@ def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, ro
 def test_boto3_of_our_image_is_found_beside_and_where_the_image_has_it() -> None:
     """Code that came by the channel lies elsewhere than the libraries of the image."""
     assert {Path("/opt/prelaunch/lib"), Path(s3.__file__).parents[3] / "lib"} == set(s3.LIBRARIES)
-
-
-def two(tmp_path: Path, roots: Sequence[Path], *options: str, **environment: str) -> list[Agent]:
-    """The agents of both hosts, started now."""
-    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "20", **environment}
-    words = ("gate", *options, "--upload", str(tmp_path / "uploads"), "--", "sh", "-c", "echo trained")
-    return [Agent(root, *words, python=tmp_path / "python", environment=given) for root in roots]
-
-
-def test_nothing_of_a_former_life_counts_for_the_next(tmp_path: Path) -> None:
-    """Containers were killed while their checks ran, and start again on the same disks: a new token, new reports."""
-    fake_python(tmp_path)
-    roots = [make_root(tmp_path, make_bundle(2), HOSTS, host) for host in HOSTS]
-    first = two(tmp_path, roots, FAKE="hang")
-    former = first[0].until("output/data/*/nodes/*.json").parents[1].name
-    for agent in first:
-        agent.until("output/data/hanging/*")
-        agent.process.kill()
-        agent.process.wait()
-    for root in roots:  # what the platform, or a command of the former life, left where this life's would lie
-        (root / "output" / "failure").write_text("of the former life")
-        (root / "output" / "data" / "health_check_metrics.json").write_text("of the former life")
-    ended = [agent.wait() for agent in two(tmp_path, roots)]
-    tokens = {str(one.record["attempt"]) for one in ended}
-
-    assert ([0, 0], ["", ""]) == ([one.code for one in ended], [one.failure for one in ended])
-    assert 1 == len(tokens) and former not in tokens
-    assert tokens == {ended[0].merged.attempt}
-    assert tokens == {path.name for path in (tmp_path / "uploads").glob("*/*")} - {former}
-    assert {(str(*tokens), True)} == {(node.attempt, node.complete) for node in ended[0].merged.nodes}
 
 
 def test_what_a_store_did_not_take_is_copied_once_it_does(

@@ -37,39 +37,6 @@ def both(
         return first.wait(), second.wait()
 
 
-def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:
-    """One token, one roster, the folders for {out} and {job}; no bundle is needed."""
-    ended = both(tmp_path, "exec", *WORDS)
-    said = [json.loads((each.out / host).read_bytes()) for each, host in zip(ended, HOSTS, strict=True)]
-
-    assert [0, 0] == [each.code for each in ended]
-    assert said[0]["attempt"] == said[1]["attempt"] == ended[0].record["attempt"]
-    assert said[0]["roster"] == said[1]["roster"]
-    assert [str(each.root / "input" / "data" / "prelaunch") for each in ended] == [one["job"] for one in said]
-    assert not any((Path(one["job"]) / "exchange.key").exists() for one in said)
-
-
-@pytest.mark.parametrize(
-    ("bundle", "gate"), [(None, "job-7"), (b'{"hello": 1}', "job-7"), (make_bundle(2), GATE)]
-)
-def test_what_the_words_write_is_copied_as_it_lies(tmp_path: Path, bundle: bytes | None, gate: str) -> None:
-    """Below the bundle's gate, or the job's name where no bundle can be used; each host's record beside."""
-    uploads = tmp_path / "uploads"
-    ended = both(tmp_path, "exec", "--upload", str(uploads), *WORDS, bundle=bundle)
-    token = ended[0].record["attempt"]
-
-    assert [0, 0] == [each.code for each in ended]
-    assert {*HOSTS, str(token)} == set(os.listdir(uploads / gate))
-    assert set(HOSTS) == {path.stem for path in (uploads / gate / str(token) / "agent").glob("*.json")}
-
-
-def test_the_exit_code_is_the_words(tmp_path: Path) -> None:
-    """And the failure file says so."""
-    ended = run(make_root(tmp_path, None), "exec", "--", "sh", "-c", "exit 7")
-
-    assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
-
-
 def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
     """What meets its peers would wait for it: all hosts or none."""
     root = make_root(tmp_path, None, HOSTS, HOSTS[0])
@@ -77,18 +44,6 @@ def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
     ended = run(root, "exec", "--", "touch", str(tmp_path / "ran"), python=None, **given)
 
     assert (3, False, True) == (ended.code, (tmp_path / "ran").exists(), HOSTS[1] in ended.failure)
-
-
-def test_what_an_earlier_life_wrote_is_not_copied(tmp_path: Path) -> None:
-    """The container started again on the same disk: its files belong to the attempt before."""
-    root, uploads = make_root(tmp_path, None), tmp_path / "uploads"
-    (root / "output" / "data" / "earlier" / "agent").mkdir(parents=True)
-    (root / "output" / "data" / "earlier" / "agent" / "algo-1.json").write_text("{}")
-    (root / "output" / "data" / "same").write_text("of then")
-    words = ("--", "sh", "-c", "echo new > {out}/new")
-    ended = run(root, "exec", "--upload", str(uploads), *words, TRAINING_JOB_NAME="job-7")
-
-    assert (0, {"new", str(ended.record["attempt"])}) == (ended.code, set(os.listdir(uploads / "job-7")))
 
 
 def test_long_commands_come_in_a_file(tmp_path: Path) -> None:
@@ -123,3 +78,37 @@ def test_sigterm_reaches_the_words(tmp_path: Path) -> None:
         ended = agent.wait()
 
     assert (143, True, "SIGTERM") == (ended.code, (tmp_path / "saved").exists(), ended.record["signal"])
+
+
+def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:
+    """One token, one roster, the folders for {out} and {job}. What the words write is copied as it lies below the bundle's gate, and
+    each host's record beside.
+    """
+    uploads = tmp_path / "uploads"
+    ended = both(tmp_path, "exec", "--upload", str(uploads), *WORDS, bundle=make_bundle(2))
+    said = [json.loads((each.out / host).read_bytes()) for each, host in zip(ended, HOSTS, strict=True)]
+    token = str(ended[0].record["attempt"])
+
+    assert [0, 0] == [each.code for each in ended]
+    assert said[0]["attempt"] == said[1]["attempt"] == token
+    assert said[0]["roster"] == said[1]["roster"]
+    assert [str(each.root / "input" / "data" / "prelaunch") for each in ended] == [one["job"] for one in said]
+    assert not any((Path(one["job"]) / "exchange.key").exists() for one in said)
+    assert {*HOSTS, token} == set(os.listdir(uploads / GATE))
+    assert set(HOSTS) == {path.stem for path in (uploads / GATE / token / "agent").glob("*.json")}
+
+
+@pytest.mark.parametrize("bundle", [None, b'{"hello": 1}'])
+def test_without_a_usable_bundle_what_is_new_is_copied_below_the_jobs_name(
+    tmp_path: Path, bundle: bytes | None
+) -> None:
+    """A container that started again on the same disk has files of the attempt before. The exit code is the words'."""
+    root, uploads = make_root(tmp_path, bundle), tmp_path / "uploads"
+    (root / "output" / "data" / "earlier" / "agent").mkdir(parents=True)
+    (root / "output" / "data" / "earlier" / "agent" / "algo-1.json").write_text("{}")
+    (root / "output" / "data" / "same").write_text("of then")
+    words = ("--", "sh", "-c", "echo new > {out}/new; exit 7")
+    ended = run(root, "exec", "--upload", str(uploads), *words, TRAINING_JOB_NAME="job-7")
+
+    assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
+    assert {"new", str(ended.record["attempt"])} == set(os.listdir(uploads / "job-7"))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.exchange import secret_key
 from checks.exchange.exchange import Put
 from checks.roster import Member
 from container.agent.hosts.roll_call import (
@@ -34,30 +33,6 @@ def start(tmp_path: Path, host: str, **environment: str) -> Agent:
     return Agent(root, "check", python=tmp_path / "python", environment=environment)
 
 
-def both(tmp_path: Path, **environment: str) -> tuple[Ended, Ended]:
-    """Two hosts to their end."""
-    fake_python(tmp_path)
-    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "20", **environment}
-    with start(tmp_path, HOSTS[1], **given) as second, start(tmp_path, HOSTS[0], **given) as first:
-        return first.wait(), second.wait()
-
-
-def test_two_hosts_share_one_token_and_one_report(tmp_path: Path) -> None:
-    """The first host merges; both hold the same roster, of the addresses that each gave of itself."""
-    first, second = both(tmp_path)
-    files = [
-        ended.out / "rosters" / f"{host}.json" for ended, host in zip((first, second), HOSTS, strict=True)
-    ]
-    rosters = [json.loads(path.read_bytes()) for path in files]
-
-    assert (0, 0) == (first.code, second.code)
-    assert first.record["attempt"] == second.record["attempt"] == first.merged.attempt
-    assert list(HOSTS) == [node.name for node in first.merged.nodes]
-    assert not (second.out / "health_check_metrics.json").exists()
-    assert rosters[0] == rosters[1]
-    assert list(HOSTS) == [member["address"] for member in rosters[0]["members"]]
-
-
 def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
     """Before anything is checked; SageMaker shows the reason."""
     fake_python(tmp_path)
@@ -67,55 +42,6 @@ def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
 
     assert (2, False) == (ended.code, (ended.out / "rosters").exists())
     assert "the key with which 2 nodes communicate cannot be read" in ended.failure
-
-
-def test_hosts_with_different_keys_do_not_meet(tmp_path: Path) -> None:
-    """Each reports under a token of its own, and nobody can tell."""
-    fake_python(tmp_path)
-    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "3"}
-    stranger = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[1])
-    (stranger / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(secret_key.make())
-    python = tmp_path / "python"
-    with (
-        Agent(stranger, "check", python=python, environment=given) as second,
-        start(tmp_path, HOSTS[0], **given) as first,
-    ):
-        ended = first.wait(), second.wait()
-
-    assert [3, 3] == [each.code for each in ended]
-    assert ended[0].record["attempt"] != ended[1].record["attempt"]
-    assert "it has another key, or belongs to another gate" in ended[1].failure
-
-
-def test_one_bad_host_is_a_no_go_for_both(tmp_path: Path) -> None:
-    """The verdict is one, wherever the fault lies."""
-    first, second = both(tmp_path, FAKE_127_0_0_2="wrong")
-
-    assert (1, 1) == (first.code, second.code)
-    assert first.failure == second.failure and HOSTS[1] in first.failure
-
-
-def test_a_host_that_never_came_is_missing(tmp_path: Path) -> None:
-    """The others are checked all the same, within the time for the roll call."""
-    fake_python(tmp_path)
-    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "1"}
-    with start(tmp_path, HOSTS[0], **given) as first:
-        ended = first.wait()
-
-    assert (3, [HOSTS[1]], 1) == (ended.code, ended.record["missing"], len(ended.merged.nodes))
-
-
-def test_a_host_that_finds_nobody_leaves_a_report_under_its_own_token(tmp_path: Path) -> None:
-    """It is evidence about the network, and never a part of another attempt."""
-    fake_python(tmp_path)
-    given = {"PRELAUNCH_PORT": str(free_port()), "PRELAUNCH_JOIN_S": "1"}
-    with start(tmp_path, HOSTS[1], **given) as second:
-        ended = second.wait()
-    attempt = ended.out / str(ended.record["attempt"])
-
-    assert (3, False) == (ended.code, (ended.out / "health_check_metrics.json").exists())
-    assert (attempt / "nodes" / f"{HOSTS[1]}.json").exists()
-    assert "did not answer the roll call" in ended.failure
 
 
 def test_a_job_that_is_stopped_while_hosts_are_awaited(tmp_path: Path) -> None:
@@ -128,27 +54,6 @@ def test_a_job_that_is_stopped_while_hosts_are_awaited(tmp_path: Path) -> None:
         ended = first.wait()
 
     assert (143, "SIGTERM", [HOSTS[1]]) == (ended.code, ended.record["signal"], ended.record["missing"])
-
-
-def test_nodes_of_a_launchers_roster_may_share_an_address(tmp_path: Path) -> None:
-    """The hosts still agree on a token, each agent on a port of its own; the roster stays the launcher's."""
-    python, port = fake_python(tmp_path), free_port()
-    probes = free_port()
-    members = [{"name": f"n-{at}", "address": "127.0.0.1", "probe_port": probes + at} for at in range(2)]
-    (tmp_path / "roster.json").write_text(
-        json.dumps({"members": members, "rendezvous_port": probes + 2, "interface": "lo"})
-    )
-    given = {"PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "PRELAUNCH_PORT": str(port)}
-    roots = [make_root(tmp_path, make_bundle(nodes=2), current=name) for name in ("n-0", "n-1")]
-    names = [{**given, "PRELAUNCH_NODE": name} for name in ("n-0", "n-1")]
-    with (
-        Agent(roots[1], "check", python=python, environment=names[1]) as second,
-        Agent(roots[0], "check", python=python, environment=names[0]) as first,
-    ):
-        ended = first.wait(), second.wait()
-
-    assert (0, 0) == (ended[0].code, ended[1].code)
-    assert ended[0].merged.attempt == ended[1].record["attempt"]
 
 
 def listening(address: str, port: int) -> None:
@@ -237,9 +142,68 @@ def test_a_roll_that_cannot_be_read_is_none(text: str) -> None:
         read_roll(text)
 
 
-def test_a_signal_ends_the_roll_call(responder: RollCallResponder) -> None:
-    """A job that is stopped while hosts are awaited."""
-    signals = Signals()
-    signals.note(15)
+def alone(tmp_path: Path, host: str, **environment: str) -> Ended:
+    """One host of two, to its end, without a process of its own."""
+    root = make_root(tmp_path, make_bundle(nodes=2), HOSTS, host)
+    return run(root, "check", python=fake_python(tmp_path), PRELAUNCH_JOIN_S="1", **environment)
 
-    assert {"a"} == set(keep(responder, ("a", "b"), ("a", nth_start("1")), 600.0, signals).members)
+
+def test_a_host_that_never_came_is_missing(tmp_path: Path) -> None:
+    """The others are checked all the same, within the time for the roll call."""
+    ended = alone(tmp_path, HOSTS[0], PRELAUNCH_PORT=str(free_port()))
+
+    assert (3, [HOSTS[1]], 1) == (ended.code, ended.record["missing"], len(ended.merged.nodes))
+
+
+def test_a_host_that_finds_nobody_leaves_a_report_under_its_own_token(tmp_path: Path) -> None:
+    """It is evidence about the network, and never a part of another attempt. Who answers with another key is nobody."""
+    port = free_port()
+    stranger = RollCallResponder(access(HOSTS[0], GATE), "")
+    stranger.listen(HOSTS[0], port)
+    try:
+        ended = alone(tmp_path, HOSTS[1], PRELAUNCH_PORT=str(port))
+    finally:
+        stranger.close()
+    attempt = ended.out / str(ended.record["attempt"])
+
+    assert (3, False) == (ended.code, (ended.out / "health_check_metrics.json").exists())
+    assert (attempt / "nodes" / f"{HOSTS[1]}.json").exists()
+    assert "did not answer the roll call" in ended.failure
+    assert "it has another key, or belongs to another gate" in ended.failure
+
+
+@pytest.mark.parametrize(("bad", "code"), [("healthy", 0), ("wrong", 1)])
+def test_hosts_share_one_token_one_roster_and_one_verdict(tmp_path: Path, bad: str, code: int) -> None:
+    """The addresses are those that each host gave of itself; nodes of a launcher's roster may share one, each agent on a port of its
+    own. The first host merges, and the verdict is one, wherever the fault lies.
+    """
+    python, port, probes = fake_python(tmp_path), free_port(), free_port()
+    given = {"PRELAUNCH_PORT": str(port), "PRELAUNCH_JOIN_S": "20", f"FAKE_{HOSTS[1].replace('.', '_')}": bad}
+    names, places = HOSTS, [given, given]
+    roots = [make_root(tmp_path, make_bundle(nodes=2), HOSTS, host) for host in HOSTS]
+    addresses = list(HOSTS)
+    if code:
+        names, addresses = ("n-0", "n-1"), ["127.0.0.1"] * 2
+        members = [{"name": f"n-{at}", "address": "127.0.0.1", "probe_port": probes + at} for at in (0, 1)]
+        (tmp_path / "roster.json").write_text(
+            json.dumps({"members": members, "rendezvous_port": probes + 2, "interface": "lo"})
+        )
+        shared = {**given, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "FAKE_N_1": bad}
+        places = [{**shared, "PRELAUNCH_NODE": name} for name in names]
+    with (
+        Agent(roots[1], "check", python=python, environment=places[1]) as other,
+        Agent(roots[0], "check", python=python, environment=places[0]) as one,
+    ):
+        first, second = one.wait(), other.wait()
+    rosters = [
+        json.loads((ended.out / "rosters" / f"{name}.json").read_bytes())
+        for ended, name in zip((first, second), names, strict=True)
+    ]
+
+    assert (code, code) == (first.code, second.code)
+    assert first.record["attempt"] == second.record["attempt"] == first.merged.attempt
+    assert list(names) == [node.name for node in first.merged.nodes]
+    assert not (second.out / "health_check_metrics.json").exists()
+    assert rosters[0] == rosters[1]
+    assert addresses == [member["address"] for member in rosters[0]["members"]]
+    assert first.failure == second.failure and bool(code) == (names[1] in first.failure)

@@ -84,7 +84,7 @@ def test_the_agent_leaves_it_in_the_failure_file_and_starts_no_check(
     monkeypatch.setattr(agent_run, "image_fault", lambda bundle: "the image lacks it")
     monkeypatch.setattr(agent_run, "become_subreaper", lambda: None)
     root = make_root(tmp_path, make_bundle())
-    made = replace(settings.make(root, {}, {}, {}), verb=Verb.CHECK)
+    made = replace(settings.make(root, {}, {}), verb=Verb.CHECK)
 
     assert Exit.REJECTED == agent_run.live(made, Signals())
     assert "the image lacks it" == (root / "output" / "failure").read_text()

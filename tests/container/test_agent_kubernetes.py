@@ -25,7 +25,7 @@ POD = {
 
 def settings(tmp_path: Path, **changes: str) -> Settings:
     """As a pod's variables say."""
-    return make(tmp_path, {}, {**POD, **changes}, {})
+    return make(tmp_path, {}, {**POD, **changes})
 
 
 def test_the_nodes_are_the_pods_in_their_order(tmp_path: Path) -> None:

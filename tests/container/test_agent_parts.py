@@ -15,7 +15,6 @@ from checks.exit_codes import Exit
 from container.agent import host_work, settings
 from container.agent.files import s3
 from container.agent.files.mirror import Mirror
-from container.agent.hosts import address
 from container.agent.sagemaker import ResourceError, parse_resources
 from container.agent.settings import SettingsError, Verb
 
@@ -36,11 +35,6 @@ def test_hosts_are_in_one_order_everywhere() -> None:
     )
 
 
-def test_keys_that_aws_adds_do_no_harm() -> None:
-    """`topology` came in 2025."""
-    assert "" == parse_resources(resources(topology=None, more={"x": 1})).interface
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}"]
@@ -54,18 +48,6 @@ def test_a_resource_file_that_does_not_name_the_hosts_is_refused(text: str) -> N
     """Half a list would make half a job look whole."""
     with pytest.raises(ResourceError):
         parse_resources(text)
-
-
-def test_arguments_before_environment_before_hyperparameters() -> None:
-    """The nearest to the caller wins; an empty one is none."""
-    found = settings.make(
-        Path("/opt/ml"),
-        {"bundle": "argument", "upload": None},
-        {"PRELAUNCH_BUNDLE": "environment", "PRELAUNCH_UPLOAD": "environment", "PRELAUNCH_CONFIRM": ""},
-        {"PRELAUNCH_UPLOAD": "hyperparameter", "prelaunch_confirm": "hyperparameter"},
-    )
-
-    assert ("argument", "environment", "hyperparameter") == (found.bundle, found.upload, found.confirm)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +67,7 @@ def test_arguments_before_environment_before_hyperparameters() -> None:
 def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: str) -> None:
     """By its name."""
     with pytest.raises(SettingsError, match=f"PRELAUNCH_{name}"):
-        settings.make(Path("/opt/ml"), {}, {f"PRELAUNCH_{name}": value}, {})
+        settings.make(Path("/opt/ml"), {}, {f"PRELAUNCH_{name}": value})
 
 
 @pytest.mark.parametrize("url", ["s3://", "s3:///key", "https://bucket/key"])
@@ -93,15 +75,6 @@ def test_a_place_that_is_no_bucket_is_refused(url: str) -> None:
     """Before anything is asked."""
     with pytest.raises(s3.S3Error):
         s3.split(url)
-
-
-def test_an_interface_that_is_not_there_has_no_address() -> None:
-    """And a name that does not resolve has none either."""
-    assert ("127.0.0.1", "", "") == (
-        address.of_interface("lo"),
-        address.of_interface("no-such-0"),
-        address.resolve("no-such-host.invalid"),
-    )
 
 
 def test_a_mirror_copies_whole_files_and_follows_nothing(tmp_path: Path) -> None:
@@ -133,15 +106,6 @@ def test_a_mirror_copies_before_the_end(tmp_path: Path) -> None:
     assert (True, "") == (copied, mirror.close(10.0))
 
 
-def test_a_mirror_that_cannot_write_says_so(tmp_path: Path) -> None:
-    """Nobody may believe that the report arrived."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a").touch()
-    (tmp_path / "file").touch()
-
-    assert "a: " in Mirror(tmp_path / "source", str(tmp_path / "file" / "x")).close(10.0)
-
-
 def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     """A runner that was stopped answers no signal, and nobody asked for its end: its agent does, once it is late."""
     code = (
@@ -167,3 +131,15 @@ def test_an_exit_code_without_a_verdict_is_no_go(tmp_path: Path, has_verdict: bo
         (tmp_path / "verdicts" / "node-0.json").write_text("{}")
 
     assert code == host_work._after_gate(0, tmp_path, "node-0", Verb.CHECK).code
+
+
+def test_arguments_come_before_the_environment() -> None:
+    """The nearest to the caller wins; an empty one is none."""
+    environment = {
+        "PRELAUNCH_BUNDLE": "environment",
+        "PRELAUNCH_UPLOAD": "environment",
+        "PRELAUNCH_CONFIRM": "",
+    }
+    found = settings.make(Path("/opt/ml"), {"bundle": "argument", "upload": None}, environment)
+
+    assert ("argument", "environment", "") == (found.bundle, found.upload, found.confirm)

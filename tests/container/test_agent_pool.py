@@ -50,48 +50,12 @@ def test_the_next_job_on_the_machine_shows_the_token_that_the_check_left(tmp_pat
     )
 
 
-def test_sagemakers_own_folder_is_taken_without_the_variable(tmp_path: Path) -> None:
-    """/opt/ml/sagemaker/warmpoolcache, where it exists."""
-    root = make_root(tmp_path, make_bundle())
-    (root / "sagemaker" / "warmpoolcache").mkdir(parents=True)
-    left = checked(root, fake_python(tmp_path), "--keep")
-
-    assert left == (root / "sagemaker" / "warmpoolcache" / "prelaunch" / GATE).read_text()
-
-
 def test_without_keep_nothing_is_left_and_nothing_claimed(tmp_path: Path) -> None:
     """Nor is a token believed that came with the job's environment: every host would show it."""
     root = make_root(tmp_path, make_bundle())
     given = {VARIABLE: str(tmp_path / "cache"), "PRELAUNCH_POOL_TOKEN": "a" * 32}
 
     assert ("", False) == (checked(root, fake_python(tmp_path), **given), (tmp_path / "cache").exists())
-
-
-def test_a_machine_that_came_into_the_pool_later_shows_nothing(tmp_path: Path) -> None:
-    """Its folder is empty, or holds the token of another gate's check, whatever the job's environment says."""
-    root = make_root(tmp_path, make_bundle())
-    given = {VARIABLE: str(tmp_path / "cache"), "PRELAUNCH_POOL_TOKEN": "a" * 32}
-    (tmp_path / "cache" / "prelaunch").mkdir(parents=True)
-    (tmp_path / "cache" / "prelaunch" / "another-gate").write_text("b" * 32)
-
-    assert "" == trained(root, tmp_path, **given)[1]
-
-
-def test_the_token_is_of_the_gate_that_proved_the_machines(tmp_path: Path) -> None:
-    """Whose pass it is, that gate's check left it."""
-    root = make_root(tmp_path, make_bundle())
-    (tmp_path / "cache" / "prelaunch").mkdir(parents=True)
-    (tmp_path / "cache" / "prelaunch" / "earlier").write_text("b" * 32)
-
-    assert "b" * 32 == trained(root, tmp_path, "earlier", **{VARIABLE: str(tmp_path / "cache")})[1]
-
-
-def test_a_folder_that_cannot_be_written_proves_nothing_later(tmp_path: Path) -> None:
-    """The check goes on: the next job checks again in place."""
-    root = make_root(tmp_path, make_bundle())
-    (tmp_path / "cache").write_text("a file")
-
-    assert "" == checked(root, fake_python(tmp_path), "--keep", **{VARIABLE: str(tmp_path / "cache")})
 
 
 @pytest.mark.parametrize("data", [b"", b"short", b"\xff" * 32, b"A" * 32, b"a" * 33])
@@ -118,3 +82,26 @@ def test_the_gate_is_told_that_it_is_pooled(tmp_path: Path) -> None:
     assert [(True, "600.0"), (False, "600.0")] == [
         ("--pooled" in words, str(float(words[words.index("--ask-s") + 1]))) for words in told
     ], json.dumps(told)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_folder_that_cannot_be_written_proves_nothing_later(tmp_path: Path, writable: bool) -> None:
+    """Without the variable it is SageMaker's own folder, where that exists. The check goes on: the next job checks again in place."""
+    root, cache = make_root(tmp_path, make_bundle()), tmp_path / "cache"
+    own = root / "sagemaker" / "warmpoolcache"
+    own.mkdir(parents=True)
+    cache.write_text("a file")
+    left = checked(root, fake_python(tmp_path), "--keep", **({} if writable else {VARIABLE: str(cache)}))
+
+    assert left == ((own / "prelaunch" / GATE).read_text() if writable else "")
+
+
+@pytest.mark.parametrize(("gate_id", "shown"), [(GATE, ""), ("earlier", "b" * 32)])
+def test_the_token_is_of_the_gate_that_proved_the_machines(tmp_path: Path, gate_id: str, shown: str) -> None:
+    """A machine that came into the pool later has none, or that of another gate's check, whatever the job's environment says."""
+    root = make_root(tmp_path, make_bundle())
+    (tmp_path / "cache" / "prelaunch").mkdir(parents=True)
+    (tmp_path / "cache" / "prelaunch" / "earlier").write_text("b" * 32)
+    given = {VARIABLE: str(tmp_path / "cache"), "PRELAUNCH_POOL_TOKEN": "a" * 32}
+
+    assert shown == trained(root, tmp_path, gate_id, **given)[1]

@@ -18,30 +18,10 @@ WORD = "PRELAUNCH_REPORT "
 PIPE_BUF = 4096  # limits.h: a write of so many bytes is not mixed with others'
 
 
-def told(ended: Ended) -> list[dict[str, object]]:
-    """The lines' values, in the log's order."""
-    return [json.loads(line.removeprefix(WORD)) for line in ended.log.splitlines() if line.startswith(WORD)]
-
-
 def joined(parts: list[dict[str, object]]) -> bytes:
     """The report in them."""
     assert [part["part"] for part in parts] == list(range(1, int(str(parts[0]["parts"])) + 1))
     return gzip.decompress(base64.b64decode("".join(str(part["data"]) for part in parts)))
-
-
-def test_isolated_from_the_network_the_report_is_in_the_log(tmp_path: Path) -> None:
-    """SageMaker started it, and no place was named to copy to."""
-    ended = run(
-        make_root(tmp_path, make_bundle()), "check", python=fake_python(tmp_path), TRAINING_JOB_NAME="job-7"
-    )
-    parts = told(ended)
-    (own,) = (ended.out / str(ended.record["attempt"]) / "nodes").glob("*.json")
-
-    assert {(GATE, ended.record["attempt"], ended.record["node"])} == {
-        (part["gate_id"], part["attempt"], part["node"]) for part in parts
-    }
-    assert own.read_bytes() == joined(parts)
-    assert load_node(joined(parts)).node.complete
 
 
 def test_an_upload_that_failed_leaves_the_log(tmp_path: Path) -> None:
@@ -68,24 +48,6 @@ def test_a_report_that_is_elsewhere_fills_no_log(tmp_path: Path, given: dict[str
     assert (0, []) == (ended.code, told(ended))
 
 
-def test_in_front_of_a_command_it_is_told_before_the_end(tmp_path: Path) -> None:
-    """Who follows the log knows the verdict's reasons while the training runs; once is enough."""
-    root = make_root(tmp_path, make_bundle())
-    words = ("--", "sh", "-c", "sleep 2; echo trained")
-    ended = run(root, "gate", *words, python=fake_python(tmp_path), TRAINING_JOB_NAME="job-7")
-
-    assert ended.log.index(WORD) < ended.log.index("trained")
-    assert joined(told(ended))
-
-
-def test_what_was_cut_short_is_told_as_far_as_it_came(tmp_path: Path) -> None:
-    """It says itself that it is incomplete."""
-    environment = {"FAKE": "silent", "TRAINING_JOB_NAME": "job-7"}
-    ended = run(make_root(tmp_path, make_bundle()), "check", python=fake_python(tmp_path), **environment)
-
-    assert (3, []) == (ended.code, told(ended))
-
-
 def test_lines_are_whole_and_short() -> None:
     """The largest report there is, of data that does not shrink: what others print at the same time cuts no line."""
     data = random.Random(1).randbytes(NODE_REPORT_BYTES)
@@ -94,3 +56,27 @@ def test_lines_are_whole_and_short() -> None:
 
     assert data == joined(parts)
     assert max(len(line) + 1 for line in lines) <= PIPE_BUF
+
+
+def told(ended: Ended) -> list[dict[str, object]]:
+    """The values of the lines of the node's report, in the log's order."""
+    lines = [line.removeprefix(WORD) for line in ended.log.splitlines() if line.startswith(WORD)]
+    return [value for line in lines if "/nodes/" in (value := json.loads(line))["path"]]
+
+
+def test_isolated_from_the_network_the_report_is_in_the_log(tmp_path: Path) -> None:
+    """SageMaker started it, and no place was named to copy to. Who follows the log knows the verdict's reasons while the training
+    runs; once is enough.
+    """
+    root = make_root(tmp_path, make_bundle())
+    words = ("--", "sh", "-c", "sleep 2; echo trained")
+    ended = run(root, "gate", *words, python=fake_python(tmp_path), TRAINING_JOB_NAME="job-7")
+    parts = told(ended)
+    (own,) = (ended.out / str(ended.record["attempt"]) / "nodes").glob("*.json")
+
+    assert ended.log.index("/nodes/") < ended.log.index("trained")
+    assert {(GATE, ended.record["attempt"], ended.record["node"])} == {
+        (part["gate_id"], part["attempt"], part["node"]) for part in parts
+    }
+    assert own.read_bytes() == joined(parts)
+    assert load_node(joined(parts)).node.complete

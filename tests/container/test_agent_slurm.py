@@ -22,7 +22,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Of an agent that no launcher gave a roster, outside of SageMaker and of Slurm."""
     for name in (*STEP, "SLURM_NODEID"):
         monkeypatch.delenv(name, raising=False)
-    return make(tmp_path, {}, {"PRELAUNCH_INTERFACE": "eth1"}, {})
+    return make(tmp_path, {}, {"PRELAUNCH_INTERFACE": "eth1"})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_key_of_a_shared_folder_stays_for_the_next_start(tmp_path: Path) -> 
     scratch.mkdir()
     secret_key.write(shared / secret_key.FILE, secret_key.make())
     given = {"PRELAUNCH_EXCHANGE_KEY": str(shared / secret_key.FILE), "PRELAUNCH_SHARED": "1"}
-    secret, place = inputs.fetch_key(make(tmp_path, {}, given, {}), 2, scratch)
+    secret, place = inputs.fetch_key(make(tmp_path, {}, given), 2, scratch)
     secret_key.remove(place)
 
     assert place == scratch / secret_key.FILE and secret == secret_key.load(shared / secret_key.FILE, 2)

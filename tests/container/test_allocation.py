@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checks import bundle as bundles
-from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
-from checks.model import Cause, Finding, Level, Profile, Verdict
-from checks.runner import single_node
+from checks.model import Cause, Finding, Level, Verdict
 from container.agent import allocation
 from container.agent.allocation import excluded
 from tests.checks.local_policy import local_policy
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("n0", "n1", "n2", "n3")
 NOTHING = unreadable("", local_policy(), builtin(), b"")
 
@@ -104,30 +98,3 @@ def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
     code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
 
     assert (2, True) == (code, "Give another --run" in capsys.readouterr().err)
-
-
-def test_another_host_does_not_join_a_run_that_is_over(tmp_path: Path) -> None:
-    """Its key is gone with its end: the host says so at once, and neither waits nor reads the old reports."""
-    declared = single_node.declare("cpu", 2, builtin())
-    folder = tmp_path / "prelaunch-check-1"
-    rules = single_node.read_policy(None, declared)
-    allocation._prepare(folder, bundles.make("check-1", declared, Profile.QUICK, rules, builtin()))
-    (folder / "in" / secret_key.FILE).unlink()
-    words = (
-        "check",
-        "--instance-type",
-        "cpu",
-        "--out",
-        str(tmp_path),
-        "--hosts",
-        "a,b",
-        "--host",
-        "b",
-        "--run",
-        "1",
-    )
-    done = subprocess.run(
-        (sys.executable, "-m", "container.agent", *words), cwd=ROOT, capture_output=True, text=True, check=False
-    )  # fmt: skip
-
-    assert (2, True) == (done.returncode, f"{secret_key.FILE} cannot be read" in done.stderr), done.stderr

@@ -39,7 +39,7 @@ NEW = (
 
 
 # The wheel with the folder on the path: tests/documents/test_readme.py.
-@pytest.mark.parametrize(("kind", "path"), [("source", None), ("source", "."), ("wheel", None)])
+@pytest.mark.parametrize(("kind", "path"), [("source", "."), ("wheel", None)])
 def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
     """Help, plan, facts, a new gate file and its schema, completion, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from checks.documents import decode as decoding
 from checks.documents.columns import Columns, Rows
-from checks.documents.report import NodeReport, ReportFile, dump, load
+from checks.documents.report import NodeReport, ReportFile, dump, dump_plain, load
 from checks.facts.builtin import builtin
 from checks.judge.rules import apply, prefilter
 from checks.judge.rules.values import RuleContext
@@ -27,7 +27,7 @@ from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
 
-FAST = settings(max_examples=60)
+FAST = settings(max_examples=40)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([10**400, 0, -0.0, 1.0, True])
 SCALARS = st.none() | NUMBERS | st.text(max_size=3) | st.sampled_from(["MEASURED", "OK", "node-0", "<b>"])
 ANY = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=2), SCALARS, max_size=2)
@@ -86,16 +86,9 @@ def test_a_node_report_is_read_as_its_rows_are() -> None:
     node = NodeReport(
         1, "g", "t", report.profile, report.declared, report.plan, report.nodes[0], tuple(report.observations)
     )
-    value = json.loads(decoding_text(node))
+    value = json.loads(dump_plain(node))
 
     assert _one_by_one(NodeReport, value) == _decoded(NodeReport, value)
-
-
-def decoding_text(node: NodeReport) -> bytes:
-    """As a node writes it."""
-    from checks.documents.report import dump_plain
-
-    return dump_plain(node)
 
 
 H100 = RuleContext(builtin().instances["p5.48xlarge"], facts=builtin())
@@ -182,7 +175,7 @@ HELD = st.builds(
 BY_SIZE = Rule("m", "s", Over.EXPECTED, expect=Expect.COLLECTIVE, at="l", min_peers=2, warn_below=0.9)
 
 
-@settings(FAST, max_examples=150)
+@settings(FAST, max_examples=100)
 @example(BY_SIZE, [((440.0,), (GIB,))] * 3 + [((1e6,), (GIB,))], 0)
 @example(replace(BY_SIZE, over=Over.NODE), [((440.0,), (GIB,))] * 3 + [((370.0,), (GIB,))], 4)
 @example(replace(BY_SIZE, over=Over.FLEET), [((440.0,), (GIB,))] * 4, 4)
@@ -263,12 +256,3 @@ def test_a_fleet_is_judged_in_a_time_that_grows_with_it(form: str, nodes: int) -
         assert Answer.NO_GO is verdict.answer
 
     assert calls[4 * nodes] < 4 * calls[nodes]
-
-
-def test_a_fleet_of_equal_seed_is_equal() -> None:
-    """A benchmark's input is the same everywhere, and what is read is what was written."""
-    made = fleet.fleet("full", 12)
-
-    assert dump(made.report) == dump(fleet.fleet("full", 12).report)
-    assert dump(made.report) == dump(load(dump(made.report)))
-    assert replace(made.report, observations=()) == replace(load(dump(made.report)), observations=())

@@ -122,6 +122,7 @@ def choose() -> None:
     if PATIENT in os.environ:
         few = tuple(replace(check, timeout_s=PATIENT_S) for check in few)
     catalog.CATALOG = few
+    rank_stage.may_fork = lambda *given: False
     rank_stage.torchrun = lambda node_context, command: (
         sys.executable, __file__, "rank", str(node_context.node_rank), str(node_context.bundle.declared.nodes), *command[2:]
     )  # fmt: skip

@@ -41,7 +41,7 @@ class Outsider:
 
     def attacks(self) -> tuple[Callable[[], None], ...]:
         """Each is one try, repeated for ever."""
-        return (self.idle, self.endless, self.old_protocol, self.forge, self.hold_sink, self.replay)
+        return (self.idle, self.endless, self.forge, self.hold_sink, self.replay)
 
     def idle(self) -> None:
         """500 connections that say nothing; who is cut comes back."""
@@ -62,26 +62,15 @@ class Outsider:
                 link.sendall(b"x" * 65536)
                 time.sleep(PAUSE_S)
 
-    def old_protocol(self) -> None:
-        """JSON lines with the right gate id."""
-        key, value = secrets.choice(tuple(self._notes()))
-        for asked in (
-            {"op": "hello", "gate": "another"},
-            {"op": "put", "gate": self.gate, "key": key, "value": value},
-            {"op": "get", "gate": self.gate, "key": key, "wait_ms": 0},
-            {"op": "sink", "gate": self.gate, "bytes": 1 << 40},
-        ):
-            self._say(json.dumps(asked).encode() + b"\n")
-            self.done["old protocol"] += 1
-
     def forge(self) -> None:
         """Tokens, reports and objections in the nodes' own names."""
         for key, value in self._notes():
             name = key.rpartition("/")[2]
             data = json.dumps({"from": name, "key": key, "value": value}).encode()
             self._say(data, Op.PUT)
-            self._say(json.dumps({"from": name, "key": key, "wait_ms": 0}).encode(), Op.GET)
+            self._say(json.dumps({"from": name, "keys": [key], "wait_ms": 0}).encode(), Op.NOTES)
             self.done["forged"] += 1
+            time.sleep(PAUSE_S)
 
     def hold_sink(self) -> None:
         """A stream that takes the receiver and never goes on."""

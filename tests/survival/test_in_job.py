@@ -120,14 +120,6 @@ def test_no_host_starts_on_wrong_sums(tmp_path: Path) -> None:
     assert blamed == {f"node-1/rank-{FAULTY_RANK}"}
 
 
-def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:
-    """Equal identities on every host are enough."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed()})
-
-    assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
-
-
 @pytest.mark.long
 def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     """It records the refusal and starts all the same."""

@@ -22,7 +22,7 @@ from tests.survival.test_in_job import GATE, NAMES, trained
 from tests.survival.test_network import on
 from tests.survival.world import ROOT, Ended, World, run
 
-ATTACKS = ("idle", "endless", "old protocol", "forged", "sink", "replayed")
+ATTACKS = ("idle", "endless", "forged", "sink", "replayed")
 # A healthy gate of two nodes takes 15 to 40 s. A job that is ended by this limit neither trains nor refuses with exit code 1.
 LIMIT_S = 240.0
 # The training writes down what it was started with, and what was still there of the key.

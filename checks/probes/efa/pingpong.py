@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from checks.check import Basis, CheckError, Context, Measurement, check, lists_efa_devices
-from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, ask
+from checks.exchange.exchange import ExchangeError, ask_notes, put_note
 from checks.model import Part, Scope
 from checks.model_details import Contents
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
@@ -124,20 +123,13 @@ def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
     while (left := deadline - time.monotonic()) > 0:
         wait_s = min(left, ASK_S)
         try:
-            said = ask(
-                peer,
-                context.access,
-                Op.GET,
-                wait_s + ASK_S,
-                key=_key(peer.name, "ports"),
-                wait_ms=int(wait_s * 1000),
-            )
+            (said,) = ask_notes(peer, context.access, [_key(peer.name, "ports")], wait_s, wait_s + ASK_S)
         except ExchangeError as error:
             why = str(error)
             time.sleep(min(0.1, left))
             continue
-        if isinstance(said.get("value"), str):
-            return read_ports(peer.name, str(said["value"]))
+        if said is not None:
+            return read_ports(peer.name, said)
     raise CheckError(f"{peer.name} offered no fi_pingpong server within {patience:.0f} s: {why}")
 
 
@@ -163,11 +155,10 @@ def _wait_for_predecessor(context: Context, ends: float, servers: Sequence[Serve
     while (left := ends - time.monotonic()) > 0 and any(server.waiting() for server in servers):
         wait_s = min(left, ASK_S)
         try:
-            key = _key(before.name, "done")
-            said = ask(me, context.access, Op.GET, wait_s + ASK_S, key=key, wait_ms=int(wait_s * 1000))
+            (said,) = ask_notes(me, context.access, [_key(before.name, "done")], wait_s, wait_s + ASK_S)
         except ExchangeError:
             return
-        if said.get("value") is not None:
+        if said is not None:
             return
 
 
@@ -189,7 +180,7 @@ def _patience_s(context: Context, devices: int) -> float:
 
 def _put(member: Member, context: Context, key: str, value: str) -> None:
     try:
-        ask(member, context.access, Op.PUT, ASK_S, key=key, value=value)
+        put_note(member, context.access, key, value, ASK_S)
     except ExchangeError:
         return
 

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -40,7 +39,7 @@ from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import JournalError, now
 from checks.runner.node_context import NodeContext
-from checks.runner.node_run import end_left, open_responder, run_beside
+from checks.runner.node_run import barrier_of, end_left, open_responder, run_beside
 from checks.runner.single_node import show
 
 R = TypeVar("R")
@@ -52,38 +51,30 @@ FAILURE_S = 5.0  # a reason that is not on disk by then is in the log
 GONE_S = 1.0  # how long a node is waited for once another one is gone: it had the same time
 
 
-@dataclass(frozen=True)
-class GateOptions:
-    """`confirm` is the pass of the machines that need no second check, `pooled` takes them under any name.
+def gate(
+    node_context: NodeContext,
+    attempt: str,
+    out: Path,
+    confirm: Path | None = None,
+    pooled: bool = False,
+    ask_s: float = 0.0,
+) -> Path | Refusal:
+    """Hold this host until every host has the pass, or refuse. Returns the pass: the command may start on its machines.
 
-    Where the policy asks a person the hosts hold `ask_s`; 0 refuses at once.
+    `confirm` is the pass of the machines that need no second check, `pooled` takes them under any name. Where the policy asks a person
+    the hosts hold `ask_s`; 0 refuses at once.
     """
-
-    confirm: Path | None = None
-    pooled: bool = False
-    ask_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class LaunchPermit:
-    """The command may start; `pass_path` names the machines it was allowed on, None in observe mode."""
-
-    pass_path: Path | None
-
-
-def gate(node_context: NodeContext, attempt: str, out: Path, terms: GateOptions) -> LaunchPermit | Refusal:
-    """Hold this host until every host has the pass, or refuse."""
     become_subreaper()
     responder = open_responder(node_context)
     try:
-        known = _confirmed(node_context, responder, terms.confirm, terms.pooled) if terms.confirm else None
-        answer = known or _check(node_context, attempt, out, responder, terms.ask_s)
+        known = _confirmed(node_context, responder, confirm, pooled) if confirm else None
+        answer = known or _check(node_context, attempt, out, responder, ask_s)
         if isinstance(answer, Refusal):
             # The node that leaves first would close the responder that the others still ask.
-            NodeBarrier(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
+            barrier_of(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
             return answer
         left = _leave_together(node_context, responder, answer)
-        if isinstance(left, LaunchPermit):
+        if isinstance(left, Path):
             close_answered(answer)
         return left
     finally:
@@ -93,7 +84,7 @@ def gate(node_context: NodeContext, attempt: str, out: Path, terms: GateOptions)
 
 
 def start(
-    node_context: NodeContext, attempt: str, out: Path, command: Sequence[str], go: LaunchPermit
+    node_context: NodeContext, attempt: str, out: Path, command: Sequence[str], pass_path: Path | None
 ) -> None:
     """Say so in out/<attempt>/started/<node> and become the command, which finds no key. Raises OSError.
 
@@ -116,7 +107,7 @@ def start(
     environment = {
         **(as_started(os.environ) if ours else for_training(as_started(os.environ))),
         **({"PRELAUNCH_INTERFACE": roster.interface} if roster.interface else {}),
-        **({"PRELAUNCH_PASS": str(go.pass_path)} if go.pass_path else {}),
+        **({"PRELAUNCH_PASS": str(pass_path)} if pass_path else {}),
     }
     environment.pop(secret_key.VARIABLE, None)
     working = os.environ.get("PRELAUNCH_WORKING_FOLDER", "")
@@ -140,7 +131,7 @@ def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: R
 
 def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
-    gpus, barrier = node_context.bundle.declared.gpus_per_node, NodeBarrier(node_context, responder)
+    gpus, barrier = node_context.bundle.declared.gpus_per_node, barrier_of(node_context, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
     else:
@@ -174,7 +165,7 @@ def _check(
     except (JournalError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
-    barrier = NodeBarrier(node_context, responder)
+    barrier = barrier_of(node_context, responder)
     barrier.put(
         f"report/{node_context.node}",
         own.decode(),
@@ -189,7 +180,7 @@ def _check(
         _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
         word = ""
         if verdict.answer is Answer.ASK and ask_s:
-            answered = hold(node_context, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            answered = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
             if isinstance(answered, Refusal):
                 return answered
             word = f"{answered.by} at {answered.at}: {answered.why}"
@@ -269,11 +260,9 @@ def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, fol
     return path
 
 
-def _leave_together(
-    node_context: NodeContext, responder: Responder, pass_path: Path
-) -> LaunchPermit | Refusal:
+def _leave_together(node_context: NodeContext, responder: Responder, pass_path: Path) -> Path | Refusal:
     """Exchange pass tokens: every host must publish an equal one and then confirm that it saw all, or no host starts."""
-    barrier = NodeBarrier(node_context, responder)
+    barrier = barrier_of(node_context, responder)
     token = digest(pass_path.read_bytes())
     network_s = node_context.bundle.network_s
     deadline = _by(node_context, network_s, LEAVE_S)
@@ -300,7 +289,7 @@ def _leave_together(
     if None in seen:
         name = waits[seen.index(None)]
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: it did not confirm every pass token in time")
-    return LaunchPermit(pass_path)
+    return pass_path
 
 
 def _handed_over(key: bytes) -> int:

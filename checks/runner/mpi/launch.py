@@ -29,8 +29,7 @@ from types import FrameType
 
 from checks.documents.decode import decode, parse_json
 from checks.exchange import secret_key
-from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes
+from checks.exchange.exchange import ExchangeError, Responder
 from checks.exchange.secret_key import Access
 from checks.exit_codes import Exit
 from checks.process.environment import for_training
@@ -38,12 +37,12 @@ from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper, end_children, with_pdeathsig
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
+from checks.runner.barrier import NodeBarrier
 from checks.value_types import DecodeError
 
 MEET_S = 180.0  # hosts leave their gate together (judgement)
 ASK_S, LINGER_S, GRACE_S = 3.0, 10.0, 60.0
-POLL_S, RETRY_S = 0.05, 0.3
-GONE_AFTER = 5
+POLL_S = 0.05
 # `agent HOST WORDS...`: as ssh, it ends with the exit code of the command that the words are. mpirun is its parent.
 AGENT = """\
 cd '{folder}' && host=$1 && shift || exit 1
@@ -62,22 +61,12 @@ class MpiError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """This host among all hosts of the mpirun, and the key that keeps other machines out."""
+    """This host among all hosts of the mpirun, and the key that keeps other machines out. The first host runs mpirun."""
 
     roster: Roster
     rank: int
     ranks_per_node: int
     access: Access
-
-    @property
-    def me(self) -> Member:
-        """This host. Its probe port is free again, because the gate has ended."""
-        return self.roster.members[self.rank]
-
-    @property
-    def first(self) -> Member:
-        """The host on which mpirun runs."""
-        return self.roster.members[0]
 
     @property
     def workers(self) -> tuple[Member, ...]:
@@ -86,15 +75,20 @@ class Place:
 
 
 class Stop:
-    """Notes SIGTERM and SIGINT, and forwards them to the child, which ends the ranks."""
+    """What SIGTERM and SIGINT do: they end this process until the ranks start. Then they are noted, and forwarded to mpirun, which
+    ends the ranks.
+    """
 
     def __init__(self) -> None:
         self.at = 0.0
+        self.running = False
         self.child: subprocess.Popen[bytes] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if not self.running:
+            raise SystemExit(128 + number)
         self.at = self.at or time.monotonic()
         if self.child is not None and self.child.poll() is None:
             self.child.send_signal(number)
@@ -134,12 +128,6 @@ def _key(descriptor: int | None, nodes: int) -> bytes:
     return key
 
 
-def find_program(name: str) -> None:
-    """Raises MpiError for a program of Open MPI that is not in the image."""
-    if shutil.which(name) is None:
-        raise MpiError(f'this image has no {name}. Add Open MPI, or use distributed = "torchrun".')
-
-
 def main(argv: Sequence[str]) -> int:
     """Run the launch; returns the exit code of mpirun on every host, and 2 if nothing was started."""
     arguments = _parser().parse_args(argv)
@@ -152,10 +140,8 @@ def main(argv: Sequence[str]) -> int:
         place = place_of(
             os.environ, arguments.nodes, arguments.node_rank, arguments.ranks_per_node, arguments.key_fd
         )
-        if place.rank:
-            return serve(place, stop)
         with tempfile.TemporaryDirectory(prefix="prelaunch-mpi-") as name:
-            return lead(place, words, Path(name), stop)
+            return launch(place, words, Path(name), stop)
     except (MpiError, OSError, subprocess.SubprocessError) as error:
         say(f"checks.runner.mpi.launch: {error}")
         return Exit.REJECTED
@@ -163,44 +149,50 @@ def main(argv: Sequence[str]) -> int:
         end_children(0.0)
 
 
-def lead(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
-    """The first host: meet the workers, run mpirun, tell them its exit code."""
+def launch(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
+    """Once all hosts are there, the first one runs mpirun and the others what it starts there. Raises MpiError."""
     responder = Responder(place.access, "")
+    barrier = NodeBarrier(place.roster, place.access, MEET_S, responder)
+    try:
+        if place.workers and place.rank == 0:
+            # The gate has ended, so that its port is free.
+            responder.listen(barrier.first.address, barrier.first.probe_port)
+        _meet(barrier, "orted" if place.rank else "mpirun")
+        return serve(place, barrier, stop) if place.rank else lead(place, barrier, words, folder, stop)
+    except ExchangeError as error:
+        raise MpiError(f"{error}. The gate's port must be free.") from error
+    finally:
+        barrier.linger(LINGER_S)  # the exit code is gone once the first host ends
+        responder.close()
+
+
+def _meet(barrier: NodeBarrier, program: str) -> None:
+    """Waits until every host is ready; the first one may still be at its gate. Raises MpiError."""
+    lacks = f'{barrier.node}: this image has no {program}. Add Open MPI, or use distributed = "torchrun".'
+    objection = "" if shutil.which(program) else lacks
+    if objection:
+        barrier.put(f"here/{barrier.node}", objection, time.monotonic() + MEET_S)
+    if why := barrier.agree("here", objection):
+        raise MpiError(why[:500])
+
+
+def lead(place: Place, barrier: NodeBarrier, words: Sequence[str], folder: Path, stop: Stop) -> int:
+    """The first host: run mpirun, and tell the workers its exit code."""
     code = int(Exit.REJECTED)
     try:
-        if place.workers:
-            responder.listen(place.me.address, place.me.probe_port)
-        find_program("mpirun")
-        _meet(place, responder, stop)
         argv = mpirun(place, words, _write_agent(folder))
+        stop.running = True
         stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(place))
         if stop.at:
             stop.child.terminate()
         while (ended := stop.child.poll()) is None:
             for worker in place.workers:
-                _pass_on(responder, folder, worker.name)
+                _pass_on(barrier.responder, folder, worker.name)
             time.sleep(POLL_S)
         code = ended if ended >= 0 else 128 - ended
-    except ExchangeError as error:
-        raise MpiError(f"{error}. The gate's port must be free.") from error
     finally:
-        responder.put("ended", str(code))
-        _linger(place, responder)
-        responder.close()
+        barrier.put("ended", str(code), 0.0)
     return code
-
-
-def _meet(place: Place, responder: Responder, stop: Stop) -> None:
-    """Waits until every worker is ready. Raises MpiError."""
-    until = time.monotonic() + MEET_S
-    for worker in place.workers:
-        reply = None
-        while reply is None and time.monotonic() < until and not stop.at:
-            reply = responder.get(f"here/{worker.name}", RETRY_S)
-        if reply:
-            raise MpiError(f"{worker.name}: {reply[:500]}")
-        if reply is None:
-            raise MpiError(f"{worker.name} did not connect within {MEET_S:g} s. See its log.")
 
 
 def _write_agent(folder: Path) -> Path:
@@ -222,58 +214,33 @@ def _pass_on(responder: Responder, folder: Path, worker: str) -> None:
             write_whole(path, code.encode())
 
 
-def serve(place: Place, stop: Stop) -> int:
+def serve(place: Place, barrier: NodeBarrier, stop: Stop) -> int:
     """A worker: start what mpirun asks for, until that has ended. Returns its exit code. Raises MpiError."""
-    name = place.me.name
-    try:
-        find_program("orted")
-    except MpiError as error:
-        _tell(place, f"here/{name}", str(error), stop)
-        raise
-    _tell(place, f"here/{name}", "", stop)
-    command, ended = _await(place, stop, f"start/{name}", "ended")
+    command, ended = _await(barrier, stop, f"start/{barrier.node}", "ended")
     if command is not None and ended is None:
+        stop.running = True
         argv = with_pdeathsig(("/bin/sh", "-c", command))
         code = subprocess.run(argv, stdin=subprocess.DEVNULL, env=environment(place), check=False).returncode
-        _tell(place, f"code/{name}", str(code if code >= 0 else 128 - code), stop)
-        (ended,) = _await(place, stop, "ended")
+        barrier.put(
+            f"code/{barrier.node}", str(code if code >= 0 else 128 - code), time.monotonic() + GRACE_S
+        )
+        (ended,) = _await(barrier, stop, "ended")
     if ended is None or not ended.isdigit():
-        raise MpiError(f"{place.first.name} reported no exit code")
-    with suppress(ExchangeError):  # the first host waits for it, and not for long
-        ask(place.first, place.access, Op.PUT, ASK_S, key=f"left/{name}", value="ok")
+        raise MpiError(f"{barrier.first.name} reported no exit code")
     end_children(GRACE_S if stop.at else 1.0)
     return int(ended)
 
 
-def _await(place: Place, stop: Stop, *keys: str) -> list[str | None]:
+def _await(barrier: NodeBarrier, stop: Stop, *keys: str) -> list[str | None]:
     """The first host's notes, once there is one of them. Raises MpiError where there will be none."""
-    refused = 0
-    while refused < GONE_AFTER:
-        if stop.at and time.monotonic() - stop.at > GRACE_S:
-            raise MpiError("this host was ended by a signal, and the first host reported no exit code")
-        try:
-            notes = ask_notes(place.first, place.access, keys, ASK_S, 2 * ASK_S, alike="")
-        except ExchangeError as error:
-            refused += error.refused
-            time.sleep(RETRY_S)
-            continue
+    while True:
+        notes = barrier.get_all(keys, time.monotonic() + ASK_S, alike="")
         if any(note is not None for note in notes):
             return notes
-        refused = 0
-    raise MpiError(f"{place.first.name} is gone and reported no exit code")
-
-
-def _tell(place: Place, key: str, value: str, stop: Stop) -> None:
-    """Writes a note on the first host, which may still be at its gate. Raises MpiError."""
-    until, reason = time.monotonic() + MEET_S, ""
-    while time.monotonic() < until and not stop.at:
-        try:
-            if ask(place.first, place.access, Op.PUT, ASK_S, key=key, value=value).get("ok") is True:
-                return
-        except ExchangeError as error:
-            reason = f": {error}"
-        time.sleep(RETRY_S)
-    raise MpiError(f"{place.first.name} does not answer{reason}")
+        if stop.at and time.monotonic() - stop.at > GRACE_S:
+            raise MpiError("this host was ended by a signal, and the first host reported no exit code")
+        if barrier.has_left(barrier.first):
+            raise MpiError(f"{barrier.first.name} is gone and reported no exit code")
 
 
 def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
@@ -310,18 +277,11 @@ def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
 
 def environment(place: Place) -> dict[str, str]:
     """What the engine gave this host, with the rendezvous where PyTorch looks for it."""
-    rendezvous = {"MASTER_ADDR": place.first.address, "MASTER_PORT": str(place.roster.rendezvous_port)}
+    rendezvous = {
+        "MASTER_ADDR": place.roster.members[0].address,
+        "MASTER_PORT": str(place.roster.rendezvous_port),
+    }
     return {**rendezvous, **for_training(as_started(os.environ))}
-
-
-def _linger(place: Place, responder: Responder) -> None:
-    """Stay until the workers have read the exit code, which is gone once this host ends."""
-    until = time.monotonic() + LINGER_S
-    for worker in place.workers:
-        while f"left/{worker.name}" not in responder.notes and time.monotonic() < until:
-            if responder.notes.get(f"here/{worker.name}"):  # it had to leave at once
-                break
-            time.sleep(RETRY_S / 3)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Writes a node report, or every file of an attempt, as lines of the log, for a container that reaches neither S3 nor a folder."""
+"""Writes the files of an attempt as lines of the log, for a container that reaches neither S3 nor a folder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
-from checks.documents.report import NODE_REPORT_BYTES, load_node
+from checks.documents.report import load_node
 from checks.value_types import DecodeError
 from container.agent.files.exit_record import say
 
@@ -44,27 +44,6 @@ def lines_of(gate_id: str, attempt: str, node: str, report: bytes, path: str = "
             "parts": len(parts),
         }
         yield f"{WORD} {json.dumps({**head, 'data': data}, separators=(',', ':'))}"
-
-
-class ReportLogWriter:
-    """Writes this host's report to the log, once for each state of it."""
-
-    def __init__(self, path: Path, gate_id: str, attempt: str) -> None:
-        self._path, self._gate_id, self._attempt = path, gate_id, attempt
-        self._told = b""
-
-    def tell(self) -> None:
-        """Write what the report contains by now; nothing if there is none."""
-        try:
-            with open(self._path, "rb") as file:
-                data = file.read(NODE_REPORT_BYTES + 1)
-        except OSError:
-            return
-        if data == self._told:
-            return
-        self._told = data
-        for line in lines_of(self._gate_id, self._attempt, self._path.stem, data):
-            _write(line)
 
 
 class LogFiles:

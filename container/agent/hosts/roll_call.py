@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest, dump_plain
-from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Put, Responder, ask
+from checks.exchange.exchange import ExchangeError, Put, Responder, ask_notes, put_note
 from checks.exchange.secret_key import Access
 from checks.roster import Member
 from checks.value_types import DecodeError
@@ -111,13 +110,13 @@ def answer(
         member = first()
         if member is not None:
             try:
-                ask(member, access, Op.PUT, ASK_S, key=JOIN + name, value=dump_start(start))
-                said = ask(member, access, Op.GET, 2 * ASK_S, key=ROLL, wait_ms=int(ASK_S * 1000))
+                put_note(member, access, JOIN + name, dump_start(start), ASK_S)
+                (text,) = ask_notes(member, access, [ROLL], ASK_S, 2 * ASK_S)
             except ExchangeError as error:
                 why = str(error)
             else:
                 why = "it did not close the roll in time"
-                if isinstance(text := said.get("value"), str):
+                if text is not None:
                     return _on_it(read_roll(text), name, start)
         signals.pause(RETRY_S)
     return AttemptMembers({name: start}, f"the first host did not answer the roll call: {why}")

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -20,7 +21,15 @@ from checks.exchange.authentication import (
     Session,
     nonce_of,
 )
-from checks.exchange.exchange import ExchangeError, Put, Responder, ask, connection
+from checks.exchange.exchange import (
+    ExchangeError,
+    Put,
+    Responder,
+    ask,
+    ask_notes,
+    connection,
+    put_note,
+)
 from checks.exchange.secret_key import Access, Secret
 from checks.probes.network.reachability import _stream
 from checks.process.free_ports import free_port
@@ -62,51 +71,26 @@ def test_another_node_at_the_address_is_named(member: Member) -> None:
         ask(Member("node-7", member.address, member.probe_port), ME, Op.HELLO, 2)
 
 
-def test_a_note_is_waited_for(member: Member) -> None:
-    """It is answered as soon as the note is there."""
-    said: list[object] = []
-    reader = threading.Thread(
-        target=lambda: said.append(ask(member, ME, Op.GET, 5, key="a/node-1", wait_ms=4000)["value"])
-    )
-    reader.start()
-    ask(member, ME, Op.PUT, 2, key="a/node-1", value="b")
-    reader.join(60)
-
-    assert ["b"] == said
-
-
-def test_a_note_that_nobody_left_is_null(member: Member) -> None:
-    """Nothing is made up at the deadline."""
-    assert ask(member, ME, Op.GET, 2, key="a", wait_ms=10)["value"] is None
-
-
-def test_the_first_writer_of_a_note_wins(member: Member) -> None:
-    """A report, a pass token or the word that it was seen cannot be taken back; the same bytes again are a retry."""
-    said = [ask(member, ME, Op.PUT, 2, key="pass/node-1", value=value)["ok"] for value in ("a", "a", "b")]
-
-    assert [True, True, False] == said
-    assert "a" == ask(member, ME, Op.GET, 2, key="pass/node-1", wait_ms=0)["value"]
-
-
-def test_a_node_writes_in_its_own_name_alone(member: Member) -> None:
-    """Nor a note that belongs to the node which keeps the board."""
-    answers = [
-        ask(member, ME, Op.PUT, 2, key=key, value="x")
-        for key in ("report/node-0", "report/node-10", "answer")
+def test_what_a_board_takes_of_a_node(member: Member) -> None:
+    """A report, a pass token or the word that it was seen cannot be taken back; the same bytes again are a retry. A node writes in its
+    own name alone, and one that runs wild leaves room for the others.
+    """
+    table = [
+        ("pass/node-1", "a", Put.OK),
+        ("pass/node-1", "a", Put.OK),
+        ("pass/node-1", "b", Put.TAKEN),
+        ("report/node-0", "x", Put.FOREIGN),
+        ("report/node-10", "x", Put.FOREIGN),
+        ("answer", "x", Put.FOREIGN),
+        *((f"{index}/node-1", "x", Put.OK) for index in range(exchange.NOTES_OF_NODE - 1)),
+        ("last/node-1", "x", Put.FULL),
     ]
 
-    assert [(False, Put.FOREIGN.value)] * 3 == [(said["ok"], said["why"]) for said in answers]
-
-
-def test_a_board_takes_so_many_notes_of_one_node(member: Member) -> None:
-    """A node that runs wild leaves room for the others."""
-    said = [
-        ask(member, ME, Op.PUT, 2, key=f"{index}/node-1", value="x")["ok"]
-        for index in range(exchange.NOTES_OF_NODE + 1)
+    assert [put.value for *_, put in table] == [
+        put_note(member, ME, key, value, 60) for key, value, _ in table
     ]
-
-    assert [True] * exchange.NOTES_OF_NODE + [False] == said
-    assert ask(member, access("node-2"), Op.PUT, 2, key="0/node-2", value="x")["ok"] is True
+    assert "" == put_note(member, access("node-2"), "0/node-2", "x", 60)
+    assert ["a", None] == ask_notes(member, ME, ["pass/node-1", "last/node-1"], 0.0, 60)
 
 
 def test_a_board_takes_so_many_bytes() -> None:
@@ -125,43 +109,51 @@ def test_a_closed_port_is_refused_in_words() -> None:
     assert raised.value.refused
 
 
-def test_a_peer_that_drips_times_out() -> None:
-    """A byte every 50 ms is no answer: who took a node's address cannot hold the others."""
+def drip(link: socket.socket) -> None:
+    """A byte every 50 ms."""
+    for byte in MARK + bytes(NONCE_BYTES):
+        link.sendall(bytes((byte,)))
+        time.sleep(0.05)
+
+
+def boast(link: socket.socket) -> None:
+    """A greeting, and the length of an answer that would fill the memory."""
+    link.sendall(MARK + bytes(NONCE_BYTES) + struct.pack(">I", 1 << 31))
+    link.recv(1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("answer", "timeout_s", "said"),
+    [
+        (drip, 0.4, "timed out"),
+        (socket.socket.close, 60.0, "closed the connection"),
+        (boast, 60.0, "claims to have"),
+    ],
+)
+def test_a_peer_that_does_not_answer_as_it_should_is_an_error(
+    answer: Callable[[socket.socket], None], timeout_s: float, said: str
+) -> None:
+    """Who took a node's address can neither hold the others nor fill their memory."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def drip() -> None:
+        def serve() -> None:
             link, _ = server.accept()
             with link, contextlib.suppress(OSError):
-                for byte in MARK + bytes(NONCE_BYTES):
-                    link.sendall(bytes((byte,)))
-                    time.sleep(0.05)
+                answer(link)
 
-        threading.Thread(target=drip, daemon=True).start()
-        with pytest.raises(ExchangeError, match="timed out"):
-            ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, 0.4)
-
-
-def test_a_peer_that_closes_is_an_error() -> None:
-    """No answer is no evidence."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def hang_up() -> None:
-            server.accept()[0].close()
-
-        threading.Thread(target=hang_up, daemon=True).start()
-        with pytest.raises(ExchangeError):
-            ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, 2)
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(ExchangeError, match=said):
+            ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, timeout_s)
 
 
 def test_whoever_takes_a_nodes_address_is_not_believed() -> None:
     """Without the key no answer can be made up."""
     liar = Responder(access("node-0", secret=Secret(bytes(32))), "catalogue")
-    liar.put("pass/node-1", "a token")
     port = free_port()
     liar.listen("127.0.0.1", port)
     try:
         with pytest.raises(ExchangeError, match="another key"):
-            ask(Member("node-0", "127.0.0.1", port), ME, Op.GET, 2, key="pass/node-1", wait_ms=0)
+            ask(Member("node-0", "127.0.0.1", port), ME, Op.HELLO, 2)
     finally:
         liar.close()
 
@@ -182,10 +174,9 @@ def test_a_stranger_gets_no_word(member: Member, stranger: Access, op: Op) -> No
     "said",
     [
         b"\x00\xff" * 1000 + b"\n",
-        b'{"op": "hello", "gate": "corpus"}\n' + b" " * 100,
         b"GET / HTTP/1.1\r\n" * 9,
     ],
-    ids=["noise", "the old protocol", "http"],
+    ids=["noise", "http"],
 )
 def test_garbage_on_the_port_does_not_end_the_responder(member: Member, said: bytes) -> None:
     """A port scan must not cost the gate its evidence."""
@@ -245,11 +236,11 @@ def test_peers_have_room_for_a_thousand_nodes() -> None:
     """And an end."""
     peers = admission.Peers()
     most = min(admission.PEERS, admission._descriptors() // 2)
-    taken = [peers.enter(f"10.0.{index >> 8}.{index & 255}") for index in range(most + 1)]
+    taken = [peers.enter() for _ in range(most + 1)]
 
     assert [True] * most + [False] == taken
-    peers.leave("10.0.0.0")
-    assert peers.enter("10.0.0.0")
+    peers.leave()
+    assert peers.enter()
 
 
 def test_a_port_that_was_closed_can_be_taken_at_once() -> None:
@@ -296,16 +287,58 @@ def test_a_length_that_is_too_great_is_not_read(member: Member) -> None:
         assert is_cut(link)
 
 
-def test_an_answer_that_is_too_long_is_not_read() -> None:
-    """Whoever took a node's address cannot fill the others' memory."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+@pytest.mark.parametrize(
+    ("written", "alike", "notes", "ends"),
+    [
+        (("ok", "ok"), "ok", ["ok", "ok", "ok"], True),
+        (("no",), "ok", ["ok", "no", None], True),
+        (("no",), None, ["ok", "no", None], False),
+        (("ok",), "ok", ["ok", "ok", None], False),
+    ],
+    ids=["all are there", "one differs", "one differs, and nobody minds", "one is missing"],
+)
+def test_several_notes_are_waited_for_at_once(
+    member: Member, written: Sequence[str], alike: str | None, notes: list[str | None], ends: bool
+) -> None:
+    """All of them, or one that differs: who waits for a thousand nodes asks once, and hears an objection at once."""
+    keys = [f"a/node-{at}" for at in range(3)]
+    peers = [access(f"node-{at}") for at in range(3)]
+    put_note(member, peers[0], keys[0], "ok", 60)
+    said: list[list[str | None]] = []
+    wait_s = 600.0 if ends else 0.6
+    reader = threading.Thread(target=lambda: said.append(ask_notes(member, ME, keys, wait_s, 660, alike)))
+    begun = time.monotonic()
+    if ends:
+        reader.start()
+    for at, value in enumerate(written, 1):
+        put_note(member, peers[at], keys[at], value, 60)
+    if not ends:
+        reader.start()
+    reader.join(60)
 
-        def boast() -> None:
-            link, _ = server.accept()
-            link.sendall(MARK + bytes(NONCE_BYTES) + struct.pack(">I", 1 << 31))
-            threading.Event().wait(2)
-            link.close()
+    assert said == [notes]
+    assert ends or time.monotonic() - begun >= wait_s
 
-        threading.Thread(target=boast, daemon=True).start()
-        with pytest.raises(ExchangeError, match="claims to have"):
-            ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, 2)
+
+def test_a_note_wakes_nobody_who_waits_for_more() -> None:
+    """A thousand nodes that wait for each other's notes would wake up a million times."""
+    responder = Responder(access("node-0"), "catalogue")
+    reader = threading.Thread(target=responder.get_all, args=(["a", "b"], 10.0))
+    reader.start()
+    while not (waits := [*responder._waiting.get("a", ())]):
+        time.sleep(0.01)
+    responder.put("a", "1")
+    woken = waits[0].over.is_set()
+    responder.put("b", "2")
+    reader.join(60)
+
+    assert not woken and not reader.is_alive()
+    assert not responder._waiting
+
+
+def test_an_answer_for_other_notes_is_no_answer(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note that is not there would look like one of another node."""
+    monkeypatch.setattr(Responder, "get_all", lambda *_: ["ok"])
+
+    with pytest.raises(ExchangeError, match="has not answered for 2 notes"):
+        ask_notes(member, ME, ["a/node-0", "a/node-1"], 0.1, 2)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from checks import cli
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Service
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from checks.runner.node_context import PlaceError, open_node_context, write_node_context
+from checks.runner.node_context import open_node_context, write_node_context
 from checks.runner.node_run import open_responder
 from tests.checks.runner.test_barrier import node_contexts
 from tests.survival.world import ROOT, World
@@ -27,43 +28,12 @@ from checks.runner.in_job import gate; from checks.exchange import secret_key as
 from checks.runner.node_context import open_node_context
 folder = Path(sys.argv[1])
 node_context = open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "node-0")
-gate.start(node_context, "attempt", folder / "out", sys.argv[2:], gate.LaunchPermit(None))
+gate.start(node_context, "attempt", folder / "out", sys.argv[2:], None)
 """
 SAYS = (
     "import json, os, sys; fd = sys.argv[1]; "
     "print(json.dumps([dict(os.environ), os.read(int(fd), 99).hex() if fd else os.listdir('/proc/self/fd')]))"
 )
-
-
-@pytest.mark.parametrize("verb", ["run", "gate"])
-def test_several_nodes_without_a_key_are_refused_with_the_remedy(tmp_path: Path, verb: str) -> None:
-    """Nothing is checked, and no command starts."""
-    node_contexts(tmp_path, 5)
-    (tmp_path / secret_key.FILE).unlink()
-    ended = subprocess.run(
-        (
-            *(sys.executable, "-m", "checks", verb, "--bundle", str(tmp_path / "bundle.json")),
-            *(
-                "--out",
-                str(tmp_path / "out"),
-                *(("--", "touch", str(tmp_path / "trained")) if verb == "gate" else ()),
-            ),
-        ),
-        cwd=ROOT,
-        env={**os.environ, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "PRELAUNCH_NODE": "node-0"},
-        capture_output=True,
-        text=True,
-    )
-
-    assert (2, False, False) == (
-        ended.returncode,
-        (tmp_path / "out").exists(),
-        (tmp_path / "trained").exists(),
-    )
-    assert (
-        f"the key with which 2 nodes communicate cannot be read: {tmp_path / secret_key.FILE}" in ended.stderr
-    )
-    assert secret_key.BY_HAND in ended.stderr and "Traceback" not in ended.stderr
 
 
 def test_the_remedy_makes_a_key(tmp_path: Path) -> None:
@@ -132,14 +102,6 @@ def test_a_command_of_ours_gets_a_key_of_its_own_by_a_descriptor(tmp_path: Path)
     assert key not in (one.access.key.hex(), one.mpi_key.hex())  # each `becomes` makes a job of its own
 
 
-def test_each_service_and_gate_has_a_key_of_its_own() -> None:
-    """What an agent accepts, checks do not."""
-    secret = secret_key.parse(secret_key.make(), "a test")
-    keys = {secret.access(service, gate, "n").key for service in Service for gate in ("a", "b")}
-
-    assert 6 == len(keys | {secret.data}) - 1
-
-
 def test_a_key_that_could_not_be_removed_is_refused_before_the_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,25 +113,6 @@ def test_a_key_that_could_not_be_removed_is_refused_before_the_checks(
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(secret_key.KeyUnavailable, match="Mount it writable"):
         secret_key.require_removable(path)
-
-
-def test_nodes_that_cannot_read_the_key_say_so(tmp_path: Path) -> None:
-    """A folder in its place."""
-    one, _ = node_contexts(tmp_path, 5)
-    (tmp_path / secret_key.FILE).unlink()
-    (tmp_path / secret_key.FILE).mkdir()
-    with pytest.raises(PlaceError, match=r"cannot be read: .*exchange\.key: Is a directory"):
-        open_node_context(one.bundle_path, one.roster_path, "node-0", tmp_path / "node-0")
-
-
-def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
-    """And is never written over."""
-    path = tmp_path / secret_key.FILE
-    secret_key.write(path, secret_key.make())
-
-    assert 0o600 == path.stat().st_mode & 0o777
-    with pytest.raises(FileExistsError):
-        secret_key.write(path, secret_key.make())
 
 
 @pytest.mark.parametrize("content", [b"", b"ab" * 31, b"ab" * 33, b"xy" * 32, b"ab" * 32 + b"\nmore"])
@@ -184,9 +127,36 @@ def test_what_is_no_key_is_refused_without_being_repeated(tmp_path: Path, conten
     assert not content or content.decode() not in str(raised.value)
 
 
-def test_a_key_is_never_printed() -> None:
-    """Nor what is derived from it."""
-    secret = secret_key.parse(secret_key.make(), "a test")
-    said = f"{secret} {secret.access(secret_key.Service.AGENT, 'g', 'n')}"
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_several_nodes_without_a_key_are_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_folder: bool
+) -> None:
+    """There is none, or a folder in its place: nothing is checked, and no command starts."""
+    node_contexts(tmp_path, 5)
+    (tmp_path / secret_key.FILE).unlink()
+    if is_folder:
+        (tmp_path / secret_key.FILE).mkdir()
+    monkeypatch.setenv("PRELAUNCH_ROSTER", str(tmp_path / "roster.json"))
+    monkeypatch.setenv("PRELAUNCH_NODE", "node-0")
+    words = ("--bundle", str(tmp_path / "bundle.json"), "--out", str(tmp_path / "out"))
+    for verb in (("run", *words), ("gate", *words, "--", "touch", str(tmp_path / "trained"))):
+        code, said = cli.main([*verb]), capsys.readouterr().err
 
+        assert (2, False, False) == (code, (tmp_path / "out").exists(), (tmp_path / "trained").exists())
+        assert f"the key with which 2 nodes communicate cannot be read: {tmp_path / secret_key.FILE}" in said
+        assert secret_key.BY_HAND in said and "Traceback" not in said
+
+
+def test_a_key_file_is_its_owners_alone_and_a_key_is_never_printed(tmp_path: Path) -> None:
+    """The file is never written over. What an agent accepts, checks do not, nor another gate."""
+    path = tmp_path / secret_key.FILE
+    secret_key.write(path, secret_key.make())
+
+    assert 0o600 == path.stat().st_mode & 0o777
+    with pytest.raises(FileExistsError):
+        secret_key.write(path, secret_key.make())
+    secret = secret_key.load(path, 2)
+    said = f"{secret} {secret.access(Service.AGENT, 'g', 'n')}"
     assert secret.data.hex() not in said and repr(secret.data) not in said
+    keys = {secret.access(service, gate, "n").key for service in Service for gate in ("a", "b")}
+    assert 6 == len(keys | {secret.data}) - 1

@@ -22,6 +22,7 @@ from checks.roster import Member, Roster
 from checks.runner import barrier
 from checks.runner.barrier import NodeBarrier
 from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.node_run import barrier_of
 from tests.survival.world import World
 
 
@@ -47,7 +48,7 @@ def board(node_context: NodeContext, delay_s: float = 0.0) -> Iterator[NodeBarri
     starter = threading.Timer(delay_s, responder.listen, (member.address, member.probe_port))
     starter.start()
     try:
-        yield NodeBarrier(node_context, responder)
+        yield barrier_of(node_context, responder)
     finally:
         starter.join()
         responder.close()

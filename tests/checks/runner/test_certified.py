@@ -24,11 +24,11 @@ from checks.policy import Policy
 from checks.probes.host import system
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, VARIABLE, keep_record
-from checks.roster import Member, Roster
 from checks.runner import node_run
-from checks.runner.node_context import NodeContext, certified_checks, known_before, write_node_context
+from checks.runner.node_context import certified_checks, known_before
 from checks.runner.single_node import declare, read_policy
 from checks.version import ENGINE
+from tests.checks.local_policy import lone_node
 
 DECLARED = declare("cpu", 1, builtin())
 
@@ -82,13 +82,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def context(folder: Path, made: Bundle) -> NodeContext:
-    return write_node_context(folder, made, Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo"), "node-0")
-
-
 def skipped(folder: Path, made: Bundle) -> set[str]:
     """The checks that the node skips."""
-    alone = context(folder, made)
+    alone = lone_node(folder, made)
     node = node_run.first_report(alone, "one").node
     found = certified_checks(alone, node)
     rows = list(node_run._as_skipped("node-0", found.values()))

@@ -14,8 +14,9 @@ from checks import bundle as bundles
 from checks.check import Check, RankPlace
 from checks.documents.host_load import Contention
 from checks.documents.report import NodeReport
+from checks.exchange import secret_key
 from checks.facts.builtin import builtin
-from checks.model import SCHEMA_VERSION, Declared, ErrorKind, Node, Observation, Outcome, Profile
+from checks.model import SCHEMA_VERSION, Declared, ErrorKind, Node, Observation, Outcome, Profile, Skip
 from checks.process.observe import errored
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process
@@ -23,7 +24,7 @@ from checks.runner.deadline import Deadline
 from checks.runner.journal import Journal, JournalWriter
 from checks.runner.node_context import NodeContext, write_node_context
 from checks.runner.rank_process import RankFile, Session
-from tests.checks.local_policy import local_policy
+from tests.checks.local_policy import local_policy, lone_node
 
 TOO_SHORT = "its time limit of 0.1 s ([checks] timeouts_s) passed before the check could start"
 
@@ -34,9 +35,7 @@ def node_context(folder: Path, timeouts_s: Mapping[str, float], skip: tuple[str,
     made = bundles.make(
         "limits", declared, Profile.QUICK, local_policy(), builtin(), skip=skip, timeouts_s=timeouts_s
     )
-    return write_node_context(
-        folder, made, Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo"), "node-0"
-    )
+    return lone_node(folder, made)
 
 
 def ranked(
@@ -167,3 +166,23 @@ def test_the_load_of_a_node_explains_no_limit_that_somebody_set(
     (row,) = writer.rows.values()
 
     assert blames is ("was busy" in row.reason)
+
+
+LEFT_OUT = ("disk.io", "collective.all_gather", "nccl.tests")
+
+
+def test_what_a_gate_file_leaves_out_is_not_run_and_observed_as_skipped(tmp_path: Path) -> None:
+    """Of the second of two nodes of two ranks, or of each of its ranks; what does not apply to the machine is not spoken of."""
+    declared = Declared("cpu", 2, 0, 2, ("node-0", "node-1"))
+    made = bundles.make("left-out", declared, Profile.STANDARD, local_policy(), builtin(), skip=LEFT_OUT)
+    members = tuple(Member(name, "127.0.0.1", 1000 + at) for at, name in enumerate(declared.node_names))
+    second = write_node_context(tmp_path, made, Roster(members, 2000, "lo"), "node-1", secret_key.make())
+    planned, rows = {check.name for check in second.planned()}, node_run.left_out(second)
+
+    assert not planned & {*LEFT_OUT} and {"memory.stress", "collective.all_reduce"} <= planned
+    assert [
+        ("disk.io", "node-1"),
+        ("collective.all_gather", "node-1/rank-2"),
+        ("collective.all_gather", "node-1/rank-3"),
+    ] == [(row.check, row.subject) for row in rows]
+    assert {(Outcome.SKIPPED, Skip.GATE_FILE)} == {(row.outcome, row.skip) for row in rows}

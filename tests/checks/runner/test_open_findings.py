@@ -17,11 +17,11 @@ from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Action, Cause, Finding, FindingKind, Level, Profile
 from checks.process.machine_state import FINDINGS, VARIABLE
-from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal
-from checks.runner.node_context import NodeContext, write_node_context
+from checks.runner.node_context import NodeContext
 from checks.runner.single_node import declare, read_policy
+from tests.checks.local_policy import lone_node
 
 OPEN = OpenFinding(
     FindingKey("disk.smart", "nvme0", "failing", Cause.HARDWARE), Level.FAIL, Action.REPLACE, "has a failing disk", "",
@@ -41,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def context(tmp_path: Path) -> NodeContext:
     policy = read_policy(None, declare("cpu", 1, builtin()), announced=False)
     made = bundles.make("gate-1", declare("cpu", 1, builtin()), Profile.QUICK, policy, builtin())
-    return write_node_context(tmp_path, made, Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo"), "node-0")
+    return lone_node(tmp_path, made)
 
 
 def told(tmp_path: Path) -> list[Finding]:
@@ -57,8 +57,12 @@ def told(tmp_path: Path) -> list[Finding]:
 
 
 def test_without_a_watch_there_is_nothing(tmp_path: Path, state: Path) -> None:
+    """Nor anything that refuses where it found nothing."""
     assert [] == told(tmp_path)
     state.rmdir()
+    assert [] == told(tmp_path)
+    state.mkdir()
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(opened_total=5, closed_total={"gate": 5})))
     assert [] == told(tmp_path)
 
 
@@ -69,28 +73,6 @@ def test_what_is_open_reaches_the_verdict(tmp_path: Path, state: Path) -> None:
     assert (Level.FAIL, "disk.smart", "node-0") == (found.level, found.check, found.subject)
 
 
-def test_a_watch_that_found_nothing_carries_nothing_that_refuses(tmp_path: Path, state: Path) -> None:
-    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(opened_total=5, closed_total={"gate": 5})))
-
-    assert [] == told(tmp_path)
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b'{"schema_version": 1, "open": [{"key": 5}]}'])
-def test_a_broken_file_is_said(tmp_path: Path, state: Path, data: bytes) -> None:
-    (state / FINDINGS).write_bytes(data)
-    [found] = told(tmp_path)
-
-    assert (Level.FAIL, Cause.EVIDENCE, CHECK) == (found.level, found.cause, found.check)
-    assert FINDINGS in found.message
-
-
-def test_a_file_that_nobody_may_read_is_said(tmp_path: Path, state: Path) -> None:
-    (state / FINDINGS).mkdir()
-    [found] = told(tmp_path)
-
-    assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
-
-
 def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) -> None:
     """A pipe without a writer blocks who opens it, as a disk that hangs does: the node cannot tell, and begins."""
     os.mkfifo(state / FINDINGS)
@@ -98,3 +80,18 @@ def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) 
 
     assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
     os.close(os.open(state / FINDINGS, os.O_WRONLY | os.O_NONBLOCK))  # the thread that waits ends
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff\xfe", b'{"schema_version": 1, "open": [{"key": 5}]}', None]
+)
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, state: Path, data: bytes | None) -> None:
+    """Whatever is wrong with it, or a folder in its place."""
+    if data is None:
+        (state / FINDINGS).mkdir()
+    else:
+        (state / FINDINGS).write_bytes(data)
+    [found] = told(tmp_path)
+
+    assert (Level.FAIL, Cause.EVIDENCE, CHECK) == (found.level, found.cause, found.check)
+    assert FINDINGS in found.message

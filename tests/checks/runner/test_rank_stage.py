@@ -13,12 +13,16 @@ from typing import Any, cast
 
 import pytest
 
-from checks.check import RankPlace
-from checks.model import Observation, Outcome
+from checks.check import Check, RankPlace
+from checks.model import Observation, Outcome, Profile, Scope
 from checks.roster import Roster
-from checks.runner import rank_stage
+from checks.runner import node_run, rank_stage
+from checks.runner.deadline import NEVER
 from checks.runner.node_context import NodeContext
 from checks.runner.rank_process import RankFile, init_group
+from checks.runner.watchers import Watchers
+from tests.sample_reports import toy_check
+from tests.survival.world import LOCAL
 
 ROW = Observation("a.b", "node-0/rank-0", Outcome.MEASURED, 0.1, {"x": 1.0})
 
@@ -68,7 +72,7 @@ def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: p
     """torchrun would end with code 1, and none of the findings would say why."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     nowhere: Any = SimpleNamespace(scratch=tmp_path)
-    said = rank_stage.run_stage(nowhere, nowhere, "")
+    said = rank_stage.run_stage(nowhere, nowhere, nowhere)
 
     install = f"Install it there: {sys.executable} -m pip install torch"
     assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"
@@ -81,7 +85,7 @@ def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     here: Any = SimpleNamespace(scratch=tmp_path, roster=Roster((), 1, "eth77"))
 
-    said = rank_stage.run_stage(here, here, "")
+    said = rank_stage.run_stage(here, here, here)
     assert re.match(
         r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`",
         said,
@@ -116,3 +120,50 @@ def test_no_rank_connects_to_the_store_after_the_ranks_have_met(monkeypatch: pyt
     made = init_group(cast(NodeContext, SimpleNamespace(checks=())), RankPlace(0, 0, 1, "cpu"), 1.0)
 
     assert (made, calls) == ("the other connection", ["connects", "says that it is there", "waits"])
+
+
+def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory for torchrun, say: what the closing checks see is worth the more."""
+    closing = replace(toy_check("toy.closing"), scope=Scope.NODE, closing=True)
+    ranks = replace(toy_check("toy.rank"), scope=Scope.RANK)
+    node_context: Any = SimpleNamespace(
+        node="node-0",
+        node_rank=0,
+        planned=lambda: [closing, ranks],
+        timeout_s=lambda check: 1.0,
+        roster=SimpleNamespace(rendezvous_port=1, members=(SimpleNamespace(name="node-0"),)),
+        bundle=SimpleNamespace(
+            declared=SimpleNamespace(nodes=1, ranks_per_node=2, gpus_per_node=0),
+            gate_id="g",
+            network_s=1.0,
+            policy=LOCAL,
+            profile=Profile.QUICK,
+        ),
+        deadline=NEVER,
+        access=SimpleNamespace(node="node-0"),
+    )
+    kept: dict[tuple[str, str], Observation] = {}
+
+    class Kept:
+        opened, rows = 0.0, kept
+
+        def __call__(self, rows: Any) -> None:
+            kept.update({(row.check, row.subject): row for row in rows})
+
+    def isolated(
+        node_context: Any, processes: object, opened: float, check: Check, closing: bool = False
+    ) -> Observation:
+        return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
+
+    def stage(*given: object) -> str:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(node_run, "_isolated", isolated)
+    responder: Any = SimpleNamespace(close=lambda port: None)
+    monkeypatch.setattr(rank_stage, "run_stage", stage)
+    node_run._run_stages(
+        node_context, cast("Any", None), cast("Any", Kept()), responder, Watchers(node_context)
+    )
+
+    assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
+    assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason

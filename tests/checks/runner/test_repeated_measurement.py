@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from checks.policy import CheckPolicy, Over, Rule
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.roster import Member, Roster
 from checks.runner import repeated_measurement
+from tests.fakes.torch_store import FakeStore
 
 SPEED = Rule("copy_gbps", "a test", fail_below=0.5, needs_cpu=True)
 WRONG = Rule("wrong_words", "a test", equals=0)
@@ -134,37 +134,6 @@ def test_labels_travel_with_the_first_values() -> None:
     )
 
 
-class _Store:
-    """A dictionary with the calls of torch's TCPStore that the note_store makes; not over a network."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-        self._changed = threading.Condition()
-
-    def add(self, key: str, number: int) -> int:
-        with self._changed:
-            self._kept[key] = str(int(self._kept.get(key, b"0")) + number).encode()
-            return int(self._kept[key])
-
-    def compare_set(self, key: str, expected: str, wanted: str) -> bytes:
-        with self._changed:
-            self._kept.setdefault(key, wanted.encode())
-            self._changed.notify_all()
-            return self._kept[key]
-
-    def check(self, keys: Sequence[str]) -> bool:
-        return all(key in self._kept for key in keys)
-
-    def get(self, key: str) -> bytes:
-        return self._kept[key]
-
-    def wait(self, keys: Sequence[str], longest: object) -> None:
-        seconds = longest.total_seconds()  # type: ignore[attr-defined]
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.check(keys), seconds):
-                raise RuntimeError("wait timeout")
-
-
 @pytest.mark.parametrize(
     ("votes", "ranks", "said"),
     [
@@ -178,7 +147,7 @@ class _Store:
 )
 def test_all_ranks_come_to_one_decision(votes: Sequence[tuple[bool, bool]], ranks: int, said: bool) -> None:
     """Else some would wait in a collective for those that do not measure again."""
-    store = _Store()
+    store = FakeStore()
 
     def vote(mine: tuple[bool, bool]) -> bool:
         return repeated_measurement.together(NoteStore(store, "again/"), ranks, wait_s=0.5)(*mine)

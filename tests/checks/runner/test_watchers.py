@@ -23,12 +23,12 @@ from checks.model import Declared, Observation, Outcome, Planned, Profile, Skip
 from checks.policy import OnWarn, Policy
 from checks.process.fork_server import ForkServer
 from checks.process.tree import alive, start_ticks
-from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal, JournalWriter
-from checks.runner.node_context import NodeContext, watch_path, write_node_context
+from checks.runner.node_context import NodeContext, watch_path
 from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
+from tests.checks.local_policy import lone_node
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = watch_checks.watching.name
@@ -38,8 +38,7 @@ def node_context(folder: Path, *checks: Check) -> NodeContext:
     """A node alone, with these checks in its plan."""
     policy = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
     made = bundles.make("gate-1", Declared("cpu", 1, 0, 1), Profile.QUICK, policy, builtin())
-    roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
-    found = write_node_context(folder, made, roster, "node-0")
+    found = lone_node(folder, made)
     plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
     return replace(found, checks=checks, plan=plan)
 
@@ -74,7 +73,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     with pytest.MonkeyPatch.context() as patch, closing(ForkServer(node_run.CHILD)) as processes:
         patch.setattr(node_run, "_look_before", look_before)
         responder = cast("Responder", type("Silent", (), {"close": lambda self, port: None})())
-        node_run._run_stages(alone, processes, keep, responder, lambda *given: "", watches)
+        node_run._run_stages(alone, processes, keep, responder, watches)
     return kept
 
 

@@ -25,7 +25,7 @@ def an_open(part: str = "GPU 5", level: Level = Level.FAIL, opened_at: float = 1
 
 
 def a_round(*rows: Observation) -> RoundResult:
-    return RoundResult(1000.0, 1002.5, True, (), rows, Seen(1002.5, "watch", "b", [], {}))
+    return RoundResult(1000.0, 1002.5, True, rows, Seen(1002.5, "watch", "b", [], {}))
 
 
 def numbers(*found: OpenFinding, omitted: int = 0) -> WatchNumbers:

@@ -35,7 +35,7 @@ SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLI
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJob]:
     """The job on this node; nccl.job is what the watch has besides one toy check."""
     monkeypatch.setattr(catalog, "CATALOG", (toy_checks.steady,))
-    monkeypatch.chdir(Path(__file__).parents[3])
+    toy_checks.in_forks(monkeypatch)
     job = job_of(16)
     with serving(answering(job)) as port:
         monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{port}")

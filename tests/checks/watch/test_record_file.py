@@ -23,7 +23,7 @@ SKIPPED = Observation("system.clock", "node-0", Outcome.SKIPPED, 0.1, {}, Skip.N
 
 def result(row: Observation = MEASURED, in_time: bool = True) -> RoundResult:
     """A round."""
-    return RoundResult(1.0, 2.0, in_time, (), (row,), Seen(2.0, "watch", "boot", [], {}))
+    return RoundResult(1.0, 2.0, in_time, (row,), Seen(2.0, "watch", "boot", [], {}))
 
 
 def kept(folder: Path) -> WatchRecord | None:

@@ -76,6 +76,7 @@ def test_a_healthy_machine_has_no_finding(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("counter")
 def test_a_check_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy_checks.in_forks(monkeypatch)
     monkeypatch.setenv("TOY_HANGS", "1")
     result = look(tmp_path)
     [found] = result.seen.findings
@@ -152,8 +153,11 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("counter")
-def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gone(tmp_path: Path) -> None:
+def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blocked in the kernel, as on a file server that is gone. The other checks go on, and it comes back."""
+    toy_checks.in_forks(monkeypatch)
     rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     blocked = subprocess.Popen(("sleep", "600"))
     try:
@@ -177,6 +181,7 @@ def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
     tmp_path: Path, counter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counters begin anew at a boot: they are not compared with those of another one."""
+    toy_checks.in_forks(monkeypatch)
     rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     rounds.look()
     counter.write_text("?")

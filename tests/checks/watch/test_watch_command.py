@@ -123,11 +123,9 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
     with watching(tmp_path, log) as watch:
         assert [] == watch.open_fails()
         assert 0 == watch.findings().returncode or "EVIDENCE" in watch.findings().stdout
-        before = watch.rounds()
         with log.open("a") as file:
             file.write(f"{stamp()} node-0 {XID_74}\n")
         until("the Xid is found", watch.open_fails)
-        assert watch.rounds() <= before + 3, "within two rounds of the line"
         [found] = watch.open_fails()
         assert ("kernel.xid", "act", "HARDWARE") == (found["check"], found["metric"], found["cause"])
         assert "0000:b9:00" in found["part"]

@@ -7,10 +7,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Scope
+from checks.watch import round_child
+from checks.watch.rounds import Rounds
 
 COUNTER = "TOY_COUNTER"
 
@@ -64,3 +69,20 @@ def leaves(context: Context) -> Measurement:
 
 
 CHECKS = (steady, hangs, dies, compares, leaves)
+
+
+def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds whose child is a fork of the test, which has imported all that a Python of its own would import first."""
+
+    def run(rounds: Rounds, path: Path) -> tuple[str, bool]:
+        files = [str(rounds.scratch / name) for name in ("bundle.json", "roster.json")]
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os.setsid()
+                round_child.main([*files, rounds.node, str(rounds.scratch), str(path), *rounds.paths])
+            os._exit(1)
+        os.waitpid(child, 0)
+        return "", True
+
+    monkeypatch.setattr(Rounds, "_run", run)

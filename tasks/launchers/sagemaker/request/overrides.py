@@ -38,7 +38,7 @@ TWO_JOBS: Mapping[str, str] = {
     "SessionChainingConfig": "the health check has no session tags, so that no warm pool would match; IN_JOB allows it",
 }
 # What an operator may tell the agent; the rest of PRELAUNCH_* would say what it does, and whom it believes.
-KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_UPLOAD_S", "PRELAUNCH_PORT")
+KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 AGENT = "PRELAUNCH_"
 LOCAL_PATHS = (
     "CheckpointConfig.LocalPath", "TensorBoardOutputConfig.LocalPath", "DebugHookConfig.LocalPath",
@@ -65,19 +65,14 @@ def laid_over(
 
 
 def require_agents_own(body: Mapping[str, object], ours: Mapping[str, str]) -> None:
-    """Raise LaunchRejected if environment or hyperparameters would tell the agent what to do.
-
-    The agent takes hyperparameters of these names as well, in any case (container.agent.settings).
-    """
-    for place in ("Environment", "HyperParameters"):
-        said = body.get(place)
-        for key, value in (said if isinstance(said, Mapping) else {}).items():
-            name = str(key).upper()
-            known = name in KNOBS or (place == "Environment" and ours.get(str(key)) == value)
-            if name.startswith(AGENT) and not known:
-                raise LaunchRejected(
-                    f"{place}.{key}: it would tell the gate's agent what to do. Name it otherwise."[:300]
-                )
+    """Raise LaunchRejected if the environment would tell the agent what to do (container.agent.settings)."""
+    said = body.get("Environment")
+    for key, value in (said if isinstance(said, Mapping) else {}).items():
+        name = str(key).upper()
+        if name.startswith(AGENT) and name not in KNOBS and ours.get(str(key)) != value:
+            raise LaunchRejected(
+                f"Environment.{key}: it would tell the gate's agent what to do. Name it otherwise."[:300]
+            )
 
 
 def require_own_folders(body: Mapping[str, object]) -> None:

@@ -10,25 +10,7 @@ from typing import Any
 import pytest
 
 from checks.probes.pairs.rendezvous import NoteStore
-
-
-class Store(dict[str, bytes]):
-    """As much of torch's store as the notes need, with a fault before each answer."""
-
-    def __init__(self, fault: Callable[[], object] = lambda: None) -> None:
-        super().__init__()
-        self.fault = fault
-
-    def set(self, key: str, note: str) -> None:
-        self.fault()
-        self[key] = note.encode()
-
-    def check(self, keys: list[str]) -> bool:
-        self.fault()
-        return all(key in self for key in keys)
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        return [self[key] for key in keys]
+from tests.fakes.torch_store import FakeStore
 
 
 def broken() -> None:
@@ -46,7 +28,7 @@ def hang() -> Iterator[Callable[..., Any]]:
 
 def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[..., Any]) -> None:
     """Its host froze before the pair tests: each call hangs, in the thread of the notes."""
-    note_store = NoteStore(Store(hang), "p/", answer_s=0.2)
+    note_store = NoteStore(FakeStore(hang), "p/", answer_s=0.2)
     note_store.post("a", "1")
 
     assert (note_store.last_seen("a"), note_store.read("a"), note_store.agree("b", "1")) == ("", None, None)
@@ -55,14 +37,14 @@ def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[
 
 def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
     """The check's deadline comes before the store's time is over."""
-    note_store = NoteStore(Store(hang), "p/", answer_s=600.0, end=time.monotonic() + 0.2)
+    note_store = NoteStore(FakeStore(hang), "p/", answer_s=600.0, end=time.monotonic() + 0.2)
 
     assert note_store.read("a") is None
 
 
 def test_a_store_that_fails_is_known_at_once() -> None:
     """Its host was killed: who asked does not wait for the rest of the time."""
-    note_store = NoteStore(Store(broken), "p/", answer_s=600.0)
+    note_store = NoteStore(FakeStore(broken), "p/", answer_s=600.0)
 
     assert (note_store.read("a"), note_store.read("b")) == (None, None)
     assert note_store.lost == "the store failed: Broken pipe" and note_store.is_slow_to_answer
@@ -72,7 +54,7 @@ def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
     hang: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call requests the read, later ones see its result."""
-    store = Store()
+    store = FakeStore()
     note_store = NoteStore(store, "p/", answer_s=600.0)
     note_store.post("a", "1")
     assert note_store.read("a") == "1"
@@ -92,7 +74,7 @@ def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
 
 def test_a_board_that_is_closed_leaves_no_thread() -> None:
     """What was posted before is written."""
-    store, before = Store(), set(threading.enumerate())
+    store, before = FakeStore(), set(threading.enumerate())
     note_store = NoteStore(store, "p/")
     (own,) = set(threading.enumerate()) - before
     note_store.post("a", "1")

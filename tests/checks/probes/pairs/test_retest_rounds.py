@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,41 +13,12 @@ from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
+from tests.fakes.torch_store import FakeStore
 
 ROUND_S, SCREEN_S = 0.1, 0.2
 
 
-class Store:
-    """As much of torch's store as a decision needs."""
-
-    def __init__(self) -> None:
-        self._notes: dict[str, bytes] = {}
-
-    def set(self, key: str, note: str) -> None:
-        self._notes[key] = note.encode()
-
-    def check(self, keys: list[str]) -> bool:
-        return all(key in self._notes for key in keys)
-
-    def get(self, key: str) -> bytes:
-        return self._notes[key]
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        return [self._notes[key] for key in keys]
-
-    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        assert not expected
-        return self._notes.setdefault(key, desired.encode())
-
-    def wait(self, keys: list[str], timeout: timedelta) -> None:
-        end = time.monotonic() + timeout.total_seconds()
-        while not self.check(keys):
-            if time.monotonic() > end:
-                raise RuntimeError("Timed out")
-            time.sleep(0.01)
-
-
-def schedule(me: int, store: Store, time_s: float = 20.0) -> RankSchedule:
+def schedule(me: int, store: FakeStore, time_s: float = 20.0) -> RankSchedule:
     """One of two ranks, whose tests are done."""
     limits = WaitLimits(ROUND_S, time.monotonic() + time_s)
     nothing = cast("Any", None)
@@ -59,7 +29,7 @@ def schedule(me: int, store: Store, time_s: float = 20.0) -> RankSchedule:
 def test_a_reader_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The results of thousands of ranks take longer to read than a silence may last."""
     monkeypatch.setattr(retest_rounds, "SCREEN_S", SCREEN_S)
-    begun, store = threading.Event(), Store()
+    begun, store = threading.Event(), FakeStore()
     reader, other = schedule(0, store), schedule(1, store)
 
     def choose(_: object) -> tuple[()]:
@@ -85,7 +55,7 @@ def test_a_reader_that_does_not_end_is_not_waited_for_longer(
 ) -> None:
     """One without a sign of life is gone soon. One that lives is not, and the time for all tests ends the wait."""
     monkeypatch.setattr(retest_rounds, "SCREEN_S", SCREEN_S)
-    store, done = Store(), threading.Event()
+    store, done = FakeStore(), threading.Event()
     store.set("p/final/reader", "0")
     other, signs = schedule(1, store, time_s), threading.Thread(target=_say, args=(store, done))
     begun = time.monotonic()
@@ -101,7 +71,7 @@ def test_a_reader_that_does_not_end_is_not_waited_for_longer(
     assert took_s >= 0.9 or not lives
 
 
-def _say(store: Store, done: threading.Event) -> None:
+def _say(store: FakeStore, done: threading.Event) -> None:
     """A rank that says again and again where it is."""
     number = 0
     while not done.wait(ROUND_S / 2):
@@ -111,7 +81,7 @@ def _say(store: Store, done: threading.Event) -> None:
 
 def test_a_decision_is_one_for_all() -> None:
     """Whoever asks first reads; both ranks follow what is decided."""
-    store = Store()
+    store = FakeStore()
     ranks = [schedule(me, store) for me in range(2)]
     met: list[SimpleNamespace] = []
     for rank in ranks:

@@ -25,7 +25,6 @@ from checks.probes.host import system
 from checks.roster import Member, Roster
 from checks.runner.deadline import NEVER, WRITE_S
 from checks.runner.in_job import gate
-from checks.runner.in_job.gate import GateOptions, LaunchPermit
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import JournalError
 from checks.runner.node_context import NodeContext
@@ -116,7 +115,7 @@ class Place:
             ),
         )  # fmt: skip
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
-        monkeypatch.setattr(gate, "NodeBarrier", lambda *ignored: self.board)
+        monkeypatch.setattr(gate, "barrier_of", lambda *ignored: self.board)
         monkeypatch.setattr(gate, "open_responder", lambda node_context: responder)
         monkeypatch.setattr(gate, "run_beside", self._run)
         monkeypatch.setattr(gate, "decide", self._decide)
@@ -143,11 +142,9 @@ class Place:
         path.write_bytes(bundles.dump(Pass(1, "g", "d" * 64, "2026-11-21T08:00:00Z", nodes, "")))
         return path
 
-    def run(
-        self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0
-    ) -> LaunchPermit | Refusal:
+    def run(self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0) -> Path | Refusal:
         """The gate of this node."""
-        return gate.gate(self.node_context, "attempt", self.out, GateOptions(confirm, pooled, ask_s))
+        return gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
 
 
 def verdict(answer: Answer, *findings: Finding) -> Verdict:
@@ -165,7 +162,7 @@ def test_the_machines_that_passed_start_without_a_check(place: Place) -> None:
     """Once every host published an equal pass token and confirmed that it saw all; the node is left as it was found."""
     path = place.passed()
 
-    assert LaunchPermit(path) == place.run(path)
+    assert path == place.run(path)
     assert (digest(path.read_bytes()), "ok") == (
         place.board.notes["pass/node-0"],
         place.board.notes["seen/node-0"],
@@ -205,7 +202,7 @@ def test_another_host_does_not_wait_for_the_last_confirmations(
 
     path = place.passed(THERE, HERE)
 
-    assert LaunchPermit(path) == place.run(path)
+    assert path == place.run(path)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +224,7 @@ def test_other_machines_are_checked_again(
     place.board = FakeBoard({**AGREED, **others}, objections=objections)
     place.verdict = verdict(Answer.GO)
 
-    assert isinstance(place.run(place.passed(*identities), pooled), LaunchPermit)
+    assert isinstance(place.run(place.passed(*identities), pooled), Path)
     assert "checked" in place.events
 
 
@@ -236,7 +233,7 @@ def test_a_pool_under_other_names_starts_without_a_check(place: Place) -> None:
     place.board = FakeBoard({**AGREED, "claim/node-1": "node-0"})
     path = place.passed(THERE, HERE)
 
-    assert LaunchPermit(path) == place.run(path, pooled=True)
+    assert path == place.run(path, pooled=True)
     assert "checked" not in place.events and place.board.notes["claim/node-0"] == "node-1"
 
 
@@ -264,7 +261,7 @@ def test_a_go_leaves_a_pass_and_starts(place: Place) -> None:
     place.verdict = verdict(Answer.GO)
     place.board = FakeBoard({**AGREED, "report/node-1": "not a report"})
 
-    assert LaunchPermit(place.out / "attempt/passes/node-0.json") == place.run()
+    assert place.out / "attempt/passes/node-0.json" == place.run()
     assert place.report is not None and "linger" not in place.board.said
     assert ["node-0", "node-1"] == [line.partition(":")[0] for line in place.report.collection]
     assert "{}" == place.board.notes["report/node-0"]
@@ -302,8 +299,8 @@ def test_where_a_person_is_asked_all_hosts_hold(
     if expected is None:
         assert word == found
     else:
-        assert isinstance(found, LaunchPermit) and found.pass_path is not None
-        assert expected.encode() in found.pass_path.read_bytes()
+        assert isinstance(found, Path)
+        assert expected.encode() in found.read_bytes()
 
 
 @pytest.mark.parametrize("error", [JournalError("the disk is full"), OSError("no such device")])
@@ -341,7 +338,7 @@ def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatc
     """A verdict and a pass may take many seconds each on a busy file system: the other hosts wait for both."""
     place.verdict = verdict(Answer.GO)
 
-    assert isinstance(place.run(), LaunchPermit)
+    assert isinstance(place.run(), Path)
     assert place.board.waits_s > 2 * WRITE_S
     assert 2 == len(list(place.out.rglob(MERGED_FILE)))  # the first host keeps the merged report
 
@@ -364,7 +361,7 @@ def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.Mon
     monkeypatch.setenv("PRELAUNCH_EXCHANGE_KEY", "secret")
     place.node_context.key_path.write_bytes(b"secret")
     command = ("run", "{node_rank}/{nodes}", *(("{key_fd}",) if ours else ()))
-    gate.start(place.node_context, "attempt", place.out, command, LaunchPermit(place.folder / "pass.json"))
+    gate.start(place.node_context, "attempt", place.out, command, place.folder / "pass.json")
     ((program, argv, environment),) = seen
 
     assert ("run", "0/2", str(place.folder / "pass.json")) == (
@@ -389,3 +386,17 @@ def test_checks_alone_end_with_the_code_of_their_verdict(
     code = cli.main(["gate", "--bundle", "b.json", "--out", str(tmp_path), *observe])
 
     assert Exit.NO_GO == code
+
+
+def test_the_command_works_where_the_container_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent runs the checks elsewhere, and no word of it reaches the command."""
+    seen: list[tuple[str, bool]] = []
+    (working := place.folder / "working").mkdir()
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("PRELAUNCH_WORKING_FOLDER", str(working))
+    monkeypatch.setattr(
+        os, "execvpe", lambda *words: seen.append((os.getcwd(), "PRELAUNCH_WORKING_FOLDER" in words[2]))
+    )
+    gate.start(place.node_context, "x", Path("out"), ("true",), None)
+
+    assert [(str(working), False)] == seen and (place.folder / "out/x/started/node-0").is_file()

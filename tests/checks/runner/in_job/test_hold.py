@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -12,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from checks.documents.answer import ANSWER, ASKING, AnswerWord, GateAnswer, dump_answer, load_answer
+from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
+from checks.roster import Member, Roster
+from checks.runner.barrier import NodeBarrier
 from checks.runner.in_job.hold import Refusal, hold
-from checks.runner.node_context import NodeContext
 from tests.checks.runner.test_barrier import board, node_contexts
+from tests.exchanges import access
 
 GATE, ATTEMPT, QUESTION = "board", "a-token", "ask: node-0: system.clock: it is not synchronised"
 Write = Callable[[int, bytes], None]
@@ -47,7 +49,7 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
         boards = [stack.enter_context(board(node_context)) for node_context in places]
 
         def run(index: int) -> None:
-            ended[index] = hold(places[index], ATTEMPT, outs[index], boards[index], ask_s, QUESTION)
+            ended[index] = hold(GATE, ATTEMPT, outs[index], boards[index], ask_s, QUESTION)
 
         threads = [threading.Thread(target=run, args=(index,)) for index in (0, 1)]
         for thread in threads:
@@ -62,15 +64,6 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
             thread.join(60)
         assert [False, False] == [path.exists() for path in asking]
     return [ended[0], ended[1]]
-
-
-def alone(node_context: NodeContext) -> NodeContext:
-    """The same of a gate of one node."""
-    declared = dataclasses.replace(node_context.bundle.declared, nodes=1, node_names=("node-0",))
-    roster = dataclasses.replace(node_context.roster, members=node_context.roster.members[:1])
-    return dataclasses.replace(
-        node_context, bundle=dataclasses.replace(node_context.bundle, declared=declared), roster=roster
-    )
 
 
 def test_all_go_on_by_one_answer(tmp_path: Path) -> None:
@@ -145,7 +138,7 @@ def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> N
     """Nobody is asked about a start that cannot be."""
     first, second = node_contexts(tmp_path, network_s=0.5)
     with board(first) as one:
-        found = hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION)
+        found = hold(GATE, ATTEMPT, tmp_path, one, 60.0, QUESTION)
 
     assert isinstance(found, Refusal)
     assert (Exit.CANNOT_TELL, True) == (found.code, second.node in found.reason)
@@ -159,7 +152,7 @@ def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     ended: list[GateAnswer | Refusal] = []
     with board(first) as one:
         holding = threading.Thread(
-            target=lambda: ended.append(hold(first, ATTEMPT, tmp_path, one, 60.0, QUESTION))
+            target=lambda: ended.append(hold(GATE, ATTEMPT, tmp_path, one, 60.0, QUESTION))
         )
         with board(second) as other:
             holding.start()
@@ -171,17 +164,9 @@ def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
 
 def test_one_node_needs_nobody_else(tmp_path: Path) -> None:
     """No peers, no barrier; the deadline is the same."""
-    (node_context, _) = node_contexts(tmp_path, network_s=0.5)
-    with board(node_context) as one:
-        (tmp_path / ATTEMPT).mkdir()
-        (tmp_path / ATTEMPT / ANSWER).write_bytes(answer())
-        found = hold(
-            alone(node_context),
-            ATTEMPT,
-            tmp_path,
-            type(one)(alone(node_context), one.responder),
-            60.0,
-            QUESTION,
-        )
+    (tmp_path / ATTEMPT).mkdir()
+    (tmp_path / ATTEMPT / ANSWER).write_bytes(answer())
+    roster, own = Roster((Member("node-0", "127.0.0.1", 1),), 1, "lo"), access("node-0", GATE)
+    alone = NodeBarrier(roster, own, 0.5, Responder(own, ""))
 
-    assert load_answer(answer(), GATE, ATTEMPT) == found
+    assert load_answer(answer(), GATE, ATTEMPT) == hold(GATE, ATTEMPT, tmp_path, alone, 60.0, QUESTION)

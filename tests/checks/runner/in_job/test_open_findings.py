@@ -72,14 +72,6 @@ def test_what_was_seen_again_after_the_gate_measured_stays(tmp_path: Path, state
     assert (later,) == machine_state.read(state).open
 
 
-def test_a_pass_that_cannot_be_read_closes_nothing(tmp_path: Path, state: Path) -> None:
-    (tmp_path / "pass.json").write_text("{")
-    close_answered(tmp_path / "pass.json")
-    close_answered(tmp_path / "none")
-
-    assert (OPEN,) == machine_state.read(state).open
-
-
 def own_report(name: str, report: Report) -> NodeReport:
     """What one node of a report wrote itself."""
     node = next(one for one in report.nodes if one.name == name)
@@ -177,9 +169,14 @@ def test_a_lock_that_nobody_gives_back_stops_no_gate(tmp_path: Path, state: Path
             machine_state.change(state, lambda known: known)
 
 
-def test_a_pass_without_a_time_closes_nothing(tmp_path: Path, state: Path) -> None:
+@pytest.mark.parametrize("change", [("{", "}"), (WHEN, "yesterday")], ids=["no JSON", "no time"])
+def test_a_pass_that_cannot_be_read_closes_nothing(
+    tmp_path: Path, state: Path, change: tuple[str, str]
+) -> None:
+    """Nor one that is not there."""
     path = a_pass(tmp_path, OPEN.key.name)
-    path.write_text(path.read_text().replace(WHEN, "yesterday"))
+    path.write_text(path.read_text().replace(*change))
     close_answered(path)
+    close_answered(tmp_path / "none")
 
     assert (OPEN,) == machine_state.read(state).open

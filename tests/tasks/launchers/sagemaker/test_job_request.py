@@ -275,7 +275,6 @@ def test_a_request_is_the_trainings_alone() -> None:
         ({"InputDataConfig": [{"ChannelName": "prelaunch"}]}, "the channel 'prelaunch' and tags"),
         ({"Tags": [{"Key": "prelaunch:gate", "Value": "x"}]}, "Name yours otherwise"),
         ({"Environment": {"PRELAUNCH_UPLOAD": "s3://x"}}, "would tell the gate's agent"),
-        ({"HyperParameters": {"prelaunch_observe": "1"}}, "would tell the gate's agent"),
         ({"Environment": {"B": "2"}}, "in .training. environment too"),
         ({"HyperParamters": {}}, 'Unknown parameter in input: "HyperParamters"'),
         ({"Tags": "x"}, "parameter Tags, value: x"),

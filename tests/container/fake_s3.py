@@ -1,0 +1,71 @@
+"""A fake S3 over real HTTP, of one bucket, which fails as a test says."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+BUCKET = "prelaunch-test"
+CODES = {403: "AccessDenied", 404: "NoSuchKey", 503: "SlowDown"}
+
+
+class FakeS3:
+    """`objects` by their keys. `failing` are statuses, one a request, before it answers as it should."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.failing: list[int] = []
+        self.asked: list[str] = []
+        store = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                key = self._key()
+                found = store.objects.get(key)
+                self._answer(200 if found is not None else 404, found or b"")
+
+            def do_PUT(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                key = self._key()
+                if key:
+                    store.objects[key] = data
+                self._answer(200 if key else 404, b"")
+
+            def _key(self) -> str:
+                store.asked.append(self.path)
+                bucket, _, key = self.path.partition("?")[0].removeprefix("/").partition("/")
+                return key if bucket == BUCKET else ""
+
+            def _answer(self, status: int, body: bytes) -> None:
+                status = store.failing.pop(0) if store.failing else status
+                if status != 200:
+                    code = CODES.get(status, "InternalError")
+                    body = f"<Error><Code>{code}</Code><Message>as the test says</Message></Error>".encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *given: object) -> None:
+                """Quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """End it."""
+        self.server.shutdown()
+        self.server.server_close()
+
+    def environment(self, url: str = "") -> dict[str, str]:
+        """What makes it the container's S3."""
+        return {
+            "AWS_ENDPOINT_URL": url or self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
