@@ -75,7 +75,7 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
     try:
         cluster = allowed.gate().cluster.name
         named = open_named_store(str(allowed.file))
-        return cluster, read_fleet(named.store, named.index, time.time(), cluster=cluster)
+        return cluster, read_fleet(named.store, time.time(), cluster=cluster)
     except (GateFileError, InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 

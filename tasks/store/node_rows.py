@@ -1,7 +1,7 @@
 """What a store keeps of each node of a gate, small enough for every gate of a year: nodes/<gate id>.json.
 
 A row says which machine the node was, what the gate says of it, which checks were measured, every finding about it, and its numbers
-(checks.judge.trend.numbers). The file is made at publish of report, verdict and policy; the rows of an index are made of it.
+(checks.judge.trend.numbers). The file is made at publish of report, verdict and policy; the history of a cluster is made of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, P
 from checks.policy import Policy
 from checks.value_types import DecodeError, Range
 from tasks.store.base import Store
-from tasks.store.layout import NODES, name_of, nodes_key
+from tasks.store.layout import nodes_key
 from tasks.store.records import GateId, KeptFinding, KeptVerdict
 from tasks.text.inert import one_line
 
@@ -167,11 +167,6 @@ def require_even(rows: GateNodes) -> None:
         raise DecodeError("its columns do not have the same length", "numbers")
 
 
-def kept(store: Store) -> tuple[str, ...]:
-    """The ids of all gates whose nodes are kept. Raises StoreError."""
-    return tuple(gate_id for key in store.list(NODES) if (gate_id := name_of(key)))
-
-
 def _standing(
     name: str,
     own: Sequence[KeptFinding],
@@ -216,61 +211,6 @@ def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
 
 def _short(finding: KeptFinding) -> KeptFinding:
     return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=(), follows="")
-
-
-# Per machine, name and identity so many rows are read: the newest, for a page, and the first, for the reference of a trend.
-NEWEST, FIRST = 48, 12
-
-
-@dataclass(frozen=True)
-class NodeKey:
-    """A node of a cluster as it was recognised then; `identity` is that of NodeRow."""
-
-    cluster: str
-    node: str
-    identity: NodeIdentity | None
-
-    @property
-    def same(self) -> tuple[str, str, int]:
-        """What keys of one history are compared by: there, identities that are equal are one object."""
-        return self.cluster, self.node, id(self.identity)
-
-    @property
-    def turn(self) -> tuple[object, ...]:
-        """The sort key of nodes."""
-        return self.cluster, self.node, self.identity.keys if self.identity else ()
-
-
-@dataclass(frozen=True)
-class NodeTotal:
-    """Rows of one node that have the same standing and measured checks: how many, and the last time of judging."""
-
-    key: NodeKey
-    standing: Standing
-    checks: tuple[str, ...]
-    count: int
-    last: str
-
-
-@dataclass(frozen=True)
-class NodeFinding:
-    """The newest finding of its check, subject, metric and cause about a node."""
-
-    key: NodeKey
-    gate_id: str
-    judged_at: str
-    finding: KeptFinding
-
-
-@dataclass(frozen=True)
-class NodeHistory:
-    """What is kept of every node: totals over all gates, the newest finding of each kind, and as much of the gates as NEWEST and FIRST
-    say. Everything is in the order of time, and of names where times are equal; identities that are equal are one object.
-    """
-
-    totals: tuple[NodeTotal, ...]
-    findings: tuple[NodeFinding, ...]
-    gates: tuple[GateNodes, ...]
 
 
 def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:

@@ -15,7 +15,6 @@ from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.history import kept_gates
-from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import (
     LEASES,
     LEASES_BY_RUN,
@@ -27,13 +26,12 @@ from tasks.store.layout import (
     report_key,
     verdict_key,
 )
-from tasks.store.open import identity
 from tasks.store.records import Record, stamped_at
 
 DAY_S = 86400.0
 AT_ONCE = 16
-# Report, verdict and record.
-LAST = 3
+# Report, verdict, rows of nodes, and record.
+LAST = 4
 
 
 @dataclass(frozen=True)
@@ -91,23 +89,14 @@ def planned(
     return Pruning(tuple(old), tuple(stays))
 
 
-def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
-    """Delete the gates; returns the index's error, "" for none. A deletion that was interrupted continues in the next run.
-
-    Raises StoreError.
-    """
-    said = ""
+def remove(store: Store, old: Sequence[Old]) -> None:
+    """Delete the gates. A deletion that was interrupted continues in the next run. Raises StoreError."""
     for one in old:
         # The last files of a gate say that it was there: they go when all others have gone.
         with ThreadPoolExecutor(AT_ONCE) as pool:
             _ = list(pool.map(store.delete, one.keys[:-LAST]))
         for key in one.keys[-LAST:]:
             store.delete(key)
-    try:
-        index.forget(identity(store), [one.gate_id for one in old])
-    except IndexFailed as error:
-        said = str(error)
-    return said
 
 
 def _in_use(store: Store) -> dict[str, str]:
@@ -156,6 +145,6 @@ def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
     last = (report_key(gate_id), verdict_key(gate_id))
     yield from (key for key in keys if key not in last)
     yield page_key(gate_id)
-    yield nodes_key(gate_id)
     yield from last
+    yield nodes_key(gate_id)
     yield record_key(gate_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from checks.documents.report import digest, dump, dump_plain
@@ -12,8 +13,10 @@ from checks.policy import Policy
 from tasks.render.findings import verdict_json
 from tasks.store import node_rows, records
 from tasks.store.base import Store
+from tasks.store.history import KnownNodes
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.node_rows import rows_of
+from tasks.store.node_history import ClusterHistory, folded, named_nodes
+from tasks.store.node_rows import GateNodes, rows_of, with_nodes
 from tasks.store.records import Record, of, record_of
 from tests.sample_reports import POLICY
 
@@ -48,6 +51,19 @@ def keep(
         if nodes and not reused:
             node_rows.keep(store, rows_of(report, of(verdict), policy, name, made.judged_at, cluster))
     return verdict
+
+
+def known_of(gates: Sequence[GateNodes]) -> KnownNodes:
+    """What a store that keeps the rows of these gates says of every node."""
+    made = [
+        folded(ClusterHistory(cluster=cluster), {gate.gate_id: gate.judged_at for gate in own}, own)
+        for cluster in dict.fromkeys(gate.cluster for gate in gates)
+        if (own := [gate for gate in gates if gate.cluster == cluster])
+    ]
+    named = named_nodes(made)
+    rows = [with_nodes(gate, named[gate.gate_id]) for gate in gates if gate.gate_id in named]
+    rows.sort(key=lambda gate: (gate.judged_at, gate.gate_id))
+    return KnownNodes(tuple(made), tuple(rows), len(gates), frozenset(), ())
 
 
 def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:

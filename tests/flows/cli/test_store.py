@@ -154,31 +154,13 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
     assert said in err and said in document(out)["error"]["message"]
 
 
-def test_index_is_made_anew(run: Run, store: FolderStore) -> None:
-    """Where it lies is said; a damaged one has to be removed before."""
-    (store.root / "index.sqlite").write_bytes(b"nonsense\n" * 999)
-    damaged = run("store", "index", store.root, "--rebuild")
-    (store.root / "index.sqlite").unlink()
-    code, out, err = run("store", "index", store.root, "--rebuild")
-
-    assert 5 == damaged[0] and "remove the file if it is damaged" in damaged[2]
-
+def test_the_history_is_folded_anew(run: Run, store: FolderStore) -> None:
+    """Where it lies is said."""
     assert (
         0,
-        f"{store.root}/index.sqlite: 3 verdicts of {store.root}, 3 with the rows of their nodes\n",
+        f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n",
         "",
-    ) == (code, out, err)
-
-
-def test_an_index_that_fails_is_a_service_error(run: Run, store: FolderStore) -> None:
-    """Exit code 5; the list works without it, and says why it was slow."""
-    (store.root / "index.sqlite").unlink(missing_ok=True)
-    (store.root / "index.sqlite").mkdir()
-    code, _, err = run("store", "index", store.root, "--rebuild", "--format", "json")
-    listing, rows, said = run("store", "list", store.root)
-
-    assert (5, 0, "3 verdicts") == (code, listing, rows.splitlines()[-1])
-    assert "index.sqlite failed" in err and "index.sqlite failed" in said
+    ) == run("store", "index", store.root, "--rebuild")
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:

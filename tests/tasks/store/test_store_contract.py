@@ -13,10 +13,7 @@ import boto3
 import pytest
 
 from tasks.store.base import BadKey, Store
-from tasks.store.history import known_nodes, listed
-from tasks.store.index import Index
 from tasks.store.open import open_store
-from tests.tasks.kept_gates import gate_id
 from tests.tasks.store.servers import BUCKET, environment, moto
 
 ROOT = Path(__file__).parents[3]
@@ -155,42 +152,3 @@ def test_a_probe_leaves_nothing(store: Store) -> None:
     store.probe()
 
     assert () == store.list("")
-
-
-GATES = """
-import sys
-from pathlib import Path
-from tasks.store.history import known_nodes, listed
-from tasks.store.index import Index
-from tasks.store.open import open_store
-from tests.sample_reports import healthy
-from tests.tasks.kept_gates import keep
-address, file, first = sys.argv[1:]
-store, index = open_store(address), Index(Path(file))
-for number in range(int(first), int(first) + 3):
-    keep(store, number, healthy())
-    known_nodes(store, index, listed(store, index))
-"""
-
-
-def test_gates_that_end_at_once_are_all_listed_with_their_nodes(tmp_path: Path) -> None:
-    """Four processes write their verdicts to one store and one index, which none of them has begun."""
-    file, address = tmp_path / "index.sqlite", str(tmp_path / "store")
-    store = open_store(address)
-    writers = [
-        subprocess.Popen(
-            (sys.executable, "-c", GATES, address, str(file), str(3 * number)),
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for number in range(4)
-    ]  # fmt: skip
-    assert [0] * 4 == [writer.wait(200) for writer in writers]
-    found = listed(store, Index(file))
-    known = known_nodes(store, Index(file), found)
-
-    assert ([gate_id(number) for number in range(12)], (), "") == (
-        [record.gate_id for record in found.records], found.problems, found.index_problem,
-    )  # fmt: skip
-    assert ([gate_id(number) for number in range(12)], ()) == (
-        [gate.gate_id for gate in known.history.gates], known.problems,
-    )  # fmt: skip

@@ -16,10 +16,10 @@ from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
 from tasks.reports.machines.rows import Disagreement, MachineRow, OurState
-from tasks.store.index import history_of
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
 from tasks.store.records import KeptFinding
 from tests.benchmarks.fleet_history import made_up
+from tests.tasks.kept_gates import known_of
 
 NOW = 1_795_000_000.0
 DAY_S = 24 * HOUR_S
@@ -73,7 +73,7 @@ def gate(
 
 def fleet(*gates: GateNodes, fresh_s: float = DAY_S, rows: dict[str, MachineRow] | None = None) -> Fleet:
     """What these gates say now."""
-    return fleet_of(history_of(gates), (), NOW, fresh_s, rows=rows)
+    return fleet_of(known_of(gates), NOW, fresh_s, rows=rows)
 
 
 def only(found: Fleet) -> FleetNode:
@@ -180,7 +180,7 @@ def test_numbers_that_move_are_counted_and_named() -> None:
         )
         for place, gate in enumerate(gates)
     ]
-    found = fleet_of(history_of(falling), (), NOW, DAY_S)
+    found = fleet_of(known_of(falling), NOW, DAY_S)
     slow, other = (
         next(one for one in found.nodes if one.name == name) for name in ("node-0000", "node-0003")
     )
@@ -191,7 +191,7 @@ def test_numbers_that_move_are_counted_and_named() -> None:
     assert ["all together (a group)"] == list(found.groups)
     assert "all together (a group): area.check0 value_gbps" in fleet_text(found)
     assert "1 gets worse" in answer_line(found) and 1 == fleet_code(found)
-    assert {} == fleet_of(history_of(gates), (), NOW, DAY_S).groups
+    assert {} == fleet_of(known_of(gates), NOW, DAY_S).groups
 
 
 def test_a_node_that_never_reported_is_there() -> None:
