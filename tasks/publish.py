@@ -52,7 +52,7 @@ from tasks.store.layout import (
 )
 from tasks.store.node_rows import keep as keep_rows
 from tasks.store.node_rows import rows_of
-from tasks.store.records import Record, of, record_of
+from tasks.store.records import Record, record_of
 from tasks.text.inert import browsable, one_line
 
 LOG = logging.getLogger("prelaunch")
@@ -66,7 +66,7 @@ def keep_record(session: Session, judged: JudgedReport) -> Record:
     """Keep the record, of which lists are made, beside the verdict. Raises StoreError."""
     gate, gate_id = session.setting.gate, session.gate_id
     made = record_of(
-        gate_id, judged.report, of(judged.verdict), report_key(gate_id), time.time(),
+        gate_id, judged.report, judged.verdict, report_key(gate_id), time.time(),
         gate.name, gate.cluster.name, judged.reused,
     )  # fmt: skip
     records.keep(session.setting.store, made)
@@ -81,7 +81,7 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
         return
     try:
         rows = rows_of(
-            judged.report, of(judged.verdict), session.setting.policy, record.gate_id, record.judged_at, record.cluster
+            judged.report, judged.verdict, session.setting.policy, record.gate_id, record.judged_at, record.cluster
         )  # fmt: skip
         keep_rows(session.setting.store, rows)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later

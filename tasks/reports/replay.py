@@ -16,7 +16,7 @@ from checks.documents.report import digest, load
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
+from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Report, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.reports.gate_folder.decision import other_inputs
@@ -25,7 +25,7 @@ from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.history import kept_gates
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.records import KeptFinding, KeptVerdict, Record, matter
+from tasks.store.records import Record, matter
 from tasks.text.inert import one_line
 
 # Gates whose files are read while another one is judged, and with them the reports in memory.
@@ -50,7 +50,7 @@ class Change:
         return "appears" if self.before is None else "disappears" if self.after is None else "changes level"
 
 
-def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[Change, ...]:
+def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change, ...]:
     """The changes, worst first.
 
     Two findings are one if check, subject, cause and metric are the same; of findings without a metric the words, but for the
@@ -66,12 +66,12 @@ def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tupl
     return tuple(sorted(found, key=_turn))
 
 
-def _change(one: KeptFinding, before: Level | None, after: Level | None) -> Change:
+def _change(one: Finding, before: Level | None, after: Level | None) -> Change:
     message = one_line(one.message, MESSAGE_CHARACTERS)
     return Change(before, after, one.cause, one_line(one.check, 100), one_line(one.subject, 300), message)
 
 
-def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], KeptFinding]:
+def _by_key(findings: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
     """Each finding by what it is about; of several alike the worst."""
     ordered = sorted(findings, key=lambda one: (one.level.rank, one.message))
     return {(one.check, one.subject, one.cause.value, matter(one)): one for one in ordered}
@@ -194,7 +194,7 @@ def _replayed(
         said = f"policy {rules.name} was not written for {report.declared.instance_type}"
         return ReplayedGate(gate_id, ReplayResult.OTHER_TYPE, cluster, one_line(when, 40), why=said)
     bytes_digest = digest(data)
-    after = records.of(decide(report, rules, facts, baseline, report_digest=bytes_digest))
+    after = decide(report, rules, facts, baseline, report_digest=bytes_digest)
     return _compared(gate_id, bytes_digest, report, verdict, record, after)
 
 
@@ -202,9 +202,9 @@ def _compared(
     gate_id: str,
     bytes_digest: str,
     report: Report,
-    verdict: KeptVerdict | None,
+    verdict: Verdict | None,
     record: Record | None,
-    after: KeptVerdict,
+    after: Verdict,
 ) -> ReplayedGate:
     cluster, when = (record.cluster, record.judged_at) if record else ("", one_line(report.measured_at, 40))
     now = VerdictSummary(after.answer, after.level, after.condemned)

@@ -21,7 +21,7 @@ from tasks.slackbot.config import Allowed
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import verdict_key
-from tasks.store.records import Record, load_whole, stamped_at
+from tasks.store.records import Record, load, stamped_at
 
 # The newest gates of one store that are looked at for a refusal.
 LOOKED_AT = 200
@@ -83,7 +83,7 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
 def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
     try:
         data = store.get(verdict_key(record.gate_id))
-        verdict = None if data is None else load_whole(data)
+        verdict = None if data is None else load(data)
     except DecodeError:
         verdict = None
     except StoreError as error:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from checks.documents.report import Version
 from checks.judge.trend.numbers import NodeIdentity
-from checks.model import SCHEMA_VERSION, Cause
+from checks.model import SCHEMA_VERSION, Cause, Finding
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
-from tasks.store.records import KeptFinding
 
 # Of a node so many gates are read again: the newest, for a page, and the first, for the reference of a trend.
 NEWEST, FIRST = 48, 12
@@ -24,7 +23,7 @@ class NodeFinding:
 
     gate_id: str
     judged_at: str
-    finding: KeptFinding
+    finding: Finding
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def named_nodes(histories: Iterable[ClusterHistory]) -> dict[str, set[str]]:
     return named
 
 
-def finding_kind(finding: KeptFinding) -> tuple[str, str, str, Cause]:
+def finding_kind(finding: Finding) -> tuple[str, str, str, Cause]:
     """What is equal for findings of which the newest is kept."""
     return finding.check, finding.subject, finding.metric, finding.cause
 

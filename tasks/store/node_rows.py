@@ -15,12 +15,25 @@ from checks.documents.columns import Rows, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
-from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, Skip, node_of
+from checks.model import (
+    CLUSTER,
+    LINK,
+    SCHEMA_VERSION,
+    Cause,
+    Finding,
+    Level,
+    Outcome,
+    Profile,
+    Report,
+    Skip,
+    Verdict,
+    node_of,
+)
 from checks.policy import Policy
 from checks.value_types import DecodeError, Range
 from tasks.store.base import Store
 from tasks.store.layout import nodes_key
-from tasks.store.records import GateId, KeptFinding, KeptVerdict
+from tasks.store.records import GateId
 from tasks.text.inert import one_line
 
 FILE_BYTES = 256 * 1024 * 1024
@@ -56,7 +69,7 @@ class NodeRow:
     standing: Standing
     measured_at: Annotated[float, Range(0.0, 1e11)]
     checks: Annotated[int, Range(0, 1 << 20)]
-    findings: tuple[KeptFinding, ...]
+    findings: tuple[Finding, ...]
     identity: NodeIdentity | None = None
 
 
@@ -73,7 +86,7 @@ class GateNodes:
     policy: str
     checks: tuple[tuple[str, ...], ...]
     nodes: tuple[NodeRow, ...]
-    cluster_findings: tuple[KeptFinding, ...]
+    cluster_findings: tuple[Finding, ...]
     numbers: GateNumbers
 
     @property
@@ -83,7 +96,7 @@ class GateNodes:
 
 
 def rows_of(
-    report: Report, verdict: KeptVerdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
+    report: Report, verdict: Verdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
 ) -> GateNodes:
     """The nodes of a gate. `policy` is the one whose rules say how numbers are compared; `judged_at` is UTC, ISO 8601."""
     numbers = gate_numbers(
@@ -92,9 +105,9 @@ def rows_of(
     numbers = replace(numbers, nodes=tuple(sorted(numbers.nodes, key=lambda node: node.name)))
     rows = by_check(report.observations)
     findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]
-    by_node: dict[str, list[KeptFinding]] = {}
-    caused: dict[str, list[KeptFinding]] = {}
-    whole: list[KeptFinding] = []
+    by_node: dict[str, list[Finding]] = {}
+    caused: dict[str, list[Finding]] = {}
+    whole: list[Finding] = []
     for finding in findings:
         ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
         for end in dict.fromkeys(ends):
@@ -169,8 +182,8 @@ def require_even(rows: GateNodes) -> None:
 
 def _standing(
     name: str,
-    own: Sequence[KeptFinding],
-    whole: Sequence[KeptFinding],
+    own: Sequence[Finding],
+    whole: Sequence[Finding],
     condemned: Sequence[str],
     complete: bool,
     certified: bool,
@@ -188,7 +201,7 @@ def _standing(
     return Standing.CERTIFIED if certified else Standing.PROVEN
 
 
-def is_accepted_gap(finding: KeptFinding) -> bool:
+def is_accepted_gap(finding: Finding) -> bool:
     """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node.
 
     Where a threshold was crossed (`metric`) it is a doubt: a value that was slow on a busy node, for example.
@@ -209,8 +222,12 @@ def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
     return found
 
 
-def _short(finding: KeptFinding) -> KeptFinding:
-    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=(), follows="")
+def _short(finding: Finding) -> Finding:
+    message = one_line(finding.message, MESSAGE_CHARACTERS)
+    return Finding(
+        finding.level, finding.cause, finding.check, finding.subject, message,
+        metric=finding.metric, is_predicate=finding.is_predicate,
+    )  # fmt: skip
 
 
 def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:

@@ -30,12 +30,17 @@ if str(ROOT) not in sys.path:
 from checks.documents.report import dump_plain  # noqa: E402 - as a script, this file's own folder is what Python knows
 from checks.judge.baseline.samples import Side  # noqa: E402
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number  # noqa: E402
-from checks.model import Cause, Level, Profile  # noqa: E402
+from checks.model import (  # noqa: E402
+    Cause,
+    Finding,
+    Level,
+    Profile,
+)
 from tasks.store.folder import FolderStore  # noqa: E402
 from tasks.store.history import rebuild  # noqa: E402
 from tasks.store.layout import NODES, RECORDS, history_key  # noqa: E402
 from tasks.store.node_rows import GateNodes, NodeRow, Standing  # noqa: E402
-from tasks.store.records import KeptFinding, Record  # noqa: E402
+from tasks.store.records import Record  # noqa: E402
 from tests.sample_reports import healthy  # noqa: E402
 from tests.tasks.kept_gates import keep, record_for  # noqa: E402
 
@@ -61,7 +66,9 @@ def made_up(nodes: int, gates: int, now: float) -> Iterator[GateNodes]:
             mine = tuple(round(factor * (100.0 + chance.gauss(0.0, 1.0)), 3) for _ in numbers)
             values.append(NodeNumbers(name, identities[place], mine))
             bad = place == 1 and gate % 50 == 49
-            own = KeptFinding(Level.FAIL, Cause.HARDWARE, checks[0], name, "is broken", "value", True)
+            own = Finding(
+                Level.FAIL, Cause.HARDWARE, checks[0], name, "is broken", metric="value", is_predicate=True
+            )
             standing = Standing.CONDEMNED if bad else Standing.PROVEN
             rows.append(NodeRow(name, standing, at, 0, (own,) if bad else (), identities[place]))
         medians = tuple(

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from checks.model import Cause, Level
+from checks.model import Cause, Finding, Level
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.store.node_rows import Standing
-from tasks.store.records import KeptFinding
 from tests.browser.test_report_page import ATTACK, CONTRASTS, FLAGS, SCHEMES
 from tests.tasks.kept_gates import known_of
 from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, GEMM, NOW, SILENT, gate, node
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 
 def fleet(now: float = NOW) -> Fleet:
     """A node in each state, a machine that was replaced, and hostile names."""
-    bad = KeptFinding(Level.FAIL, Cause.HARDWARE, ATTACK, ATTACK, ATTACK * 5, "", True)
+    bad = Finding(Level.FAIL, Cause.HARDWARE, ATTACK, ATTACK, ATTACK * 5, is_predicate=True)
     gates = (
         gate(9 * DAY_S, node("old"), node("a"), node("b", machine="before"), node("c"), node("d"), cluster=ATTACK),
         gate(2 * HOUR_S, node("a"), node("b"), node("c"), node("d"), cluster=ATTACK),

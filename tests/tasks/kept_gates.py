@@ -17,7 +17,7 @@ from tasks.store.history import KnownNodes
 from tasks.store.layout import report_key, verdict_key
 from tasks.store.node_history import ClusterHistory, folded, named_nodes
 from tasks.store.node_rows import GateNodes, rows_of, with_nodes
-from tasks.store.records import Record, of, record_of
+from tasks.store.records import Record, record_of
 from tests.sample_reports import POLICY
 
 # 2025-11-21T08:00:00Z, and a day later with each number.
@@ -49,7 +49,7 @@ def keep(
         made = record_for(number, report, verdict, cluster, reused)
         records.keep(store, made)
         if nodes and not reused:
-            node_rows.keep(store, rows_of(report, of(verdict), policy, name, made.judged_at, cluster))
+            node_rows.keep(store, rows_of(report, verdict, policy, name, made.judged_at, cluster))
     return verdict
 
 
@@ -69,4 +69,4 @@ def known_of(gates: Sequence[GateNodes]) -> KnownNodes:
 def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:
     """The record that belongs to it."""
     name, when = gate_id(number), FIRST_S + number * DAY_S
-    return record_of(name, report, of(verdict), report_key(name), when, "sample", cluster, reused)
+    return record_of(name, report, verdict, report_key(name), when, "sample", cluster, reused)

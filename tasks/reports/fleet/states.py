@@ -14,7 +14,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.trend.model import Machine as TrendMachine
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import follow
-from checks.model import LINK, Cause, Level
+from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural
 from tasks.machines.base import Service
 from tasks.remediation.model import Act
@@ -31,7 +31,7 @@ from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import KnownNodes
 from tasks.store.node_history import NEWEST, NodeFinding, NodeHistory, finding_kind, node_key
 from tasks.store.node_rows import GateNodes, NodeRow, Standing, is_accepted_gap
-from tasks.store.records import KeptFinding, findings_line, is_measurement
+from tasks.store.records import findings_line, is_measurement
 
 HOUR_S = 3600.0
 # A proof that is in the future by more than clocks usually differ has no known age.
@@ -45,7 +45,7 @@ class _Row:
     mark: GateMark
     node: NodeRow
     checks: tuple[str, ...]
-    of_cluster: tuple[KeptFinding, ...]
+    of_cluster: tuple[Finding, ...]
 
 
 @dataclass
@@ -209,7 +209,7 @@ def _still_open(known: _Known) -> Iterable[StillOpen]:
             yield _dated(one, known)
 
 
-def _was_measured(finding: KeptFinding) -> bool:
+def _was_measured(finding: Finding) -> bool:
     """Whether its check was measured, although its values prove nothing (of a node that was busy, for example): such a check is not
     among the measured ones, and still no evidence is missing.
     """
@@ -234,7 +234,7 @@ def _dated(one: NodeFinding, known: _Known) -> StillOpen:
     return StillOpen(one.finding, one.gate_id, one.judged_at, begun[1], begun[0], at_least)
 
 
-def _answers(row: _Row, finding: KeptFinding) -> bool:
+def _answers(row: _Row, finding: Finding) -> bool:
     """Whether the gate would have found it again."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
         return True

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.facts.builtin import builtin
-from checks.model import ANSWER_WORDS, Answer, Cause, Level
+from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level
 from checks.policy import OnWarn, Policy, Rule
 from tasks.reports.listings import gate_text
 from tasks.reports.replay import (
@@ -23,7 +23,6 @@ from tasks.reports.replay import (
 from tasks.store.base import StoreError, StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.layout import record_key, report_key, verdict_key
-from tasks.store.records import KeptFinding
 from tests.sample_reports import POLICY, healthy, with_metric, without_node, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
 
@@ -279,9 +278,9 @@ def test_a_store_that_does_not_answer_ends_the_replay(
         run(store)
 
 
-def finding(number: int, level: Level = Level.FAIL) -> KeptFinding:
+def finding(number: int, level: Level = Level.FAIL) -> Finding:
     """One of many."""
-    return KeptFinding(level, Cause.HARDWARE, "toy", f"node-{number:04}", "broken")
+    return Finding(level, Cause.HARDWARE, "toy", f"node-{number:04}", "broken")
 
 
 def test_findings_that_differ_in_their_subject_alone_are_one_line() -> None:

@@ -20,7 +20,7 @@ from tasks.store.base import Store
 from tasks.store.certificates import offer, offered
 from tasks.store.folder import FolderStore
 from tasks.store.layout import certificates_key, record_key, report_key, verdict_key
-from tasks.store.records import of, record_of
+from tasks.store.records import record_of
 from tests.certified_machines import COSTLY, FACTS, THEN, PastGate, past, policy_of, steady
 
 # So short a job that no check is worth its time.
@@ -54,9 +54,7 @@ def keep(store: Store, report: Report, kept_report: bytes | None = None) -> None
     store.put(verdict_key(report.gate_id), dump_plain(verdict_json(verdict)))
     records.keep(
         store,
-        record_of(
-            report.gate_id, report, of(verdict), report_key(report.gate_id), time.time(), "sample", "c"
-        ),
+        record_of(report.gate_id, report, verdict, report_key(report.gate_id), time.time(), "sample", "c"),
     )
 
 

@@ -11,13 +11,12 @@ import pytest
 
 from checks.documents.report import digest, dump
 from checks.judge.trend.numbers import NodeIdentity
-from checks.model import Cause, ErrorKind, Level, Outcome, Report
+from checks.model import Cause, ErrorKind, Finding, Level, Outcome, Report
 from checks.value_types import DecodeError
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key
 from tasks.store.node_rows import GateNodes, Standing, is_accepted_gap, rows_of
-from tasks.store.records import KeptFinding, of
 from tests.certified_machines import PastGate, judged_now, skips, steady
 from tests.sample_reports import (
     POLICY,
@@ -47,9 +46,7 @@ def rows(
 ) -> GateNodes:
     """What is kept of it."""
     made = replace(report, gate_id=gate_id(number))
-    verdict = replace(
-        of(verdict_of(made)), digests=replace(of(verdict_of(made)).digests, report=digest(dump(made)))
-    )
+    verdict = replace(verdict_of(made), digests=replace(verdict_of(made).digests, report=digest(dump(made))))
     return rows_of(made, verdict, POLICY, gate_id(number), when, cluster)
 
 
@@ -113,7 +110,7 @@ def test_a_node_of_which_a_certificate_stands_for_a_check_is_no_new_proof() -> N
     history = steady(1.0, (PastGate("first", 900.0),), gate_id="now-2")
     left_out = skips(history)
     report, verdict = judged_now(history, left_out)
-    made = rows_of(report, of(verdict), history.policy, "now-2", "2026-11-21T09:00:00Z", "c")
+    made = rows_of(report, verdict, history.policy, "now-2", "2026-11-21T09:00:00Z", "c")
 
     assert left_out
     assert [Standing.CERTIFIED] == [row.standing for row in made.nodes]
@@ -131,8 +128,13 @@ def test_a_warning_is_a_doubt_and_a_failure_without_hardware_as_well() -> None:
 
 def test_evidence_that_the_policy_does_without_is_no_doubt() -> None:
     """Otherwise no node of a fleet without an optional tool would ever be proven. Evidence that is required is missed as before."""
-    gap = KeptFinding(
-        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "node-0", "tool not installed on this node", "", True
+    gap = Finding(
+        Level.WARN,
+        Cause.EVIDENCE,
+        "dcgm.policy",
+        "node-0",
+        "tool not installed on this node",
+        is_predicate=True,
     )
 
     assert is_accepted_gap(gap)

@@ -10,27 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
-from checks.model import Cause, Level, Profile
+from checks.model import Cause, Finding, Level, Profile
 from tasks.machines.base import Holder, Machine, Service
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
 from tasks.reports.machines.rows import Disagreement, MachineRow, OurState
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
-from tasks.store.records import KeptFinding
 from tests.benchmarks.fleet_history import made_up
 from tests.tasks.kept_gates import known_of
 
 NOW = 1_795_000_000.0
 DAY_S = 24 * HOUR_S
 ALL = ("compute.gemm", "dcgm.diag", "system.clock")
-GEMM = KeptFinding(
-    Level.FAIL, Cause.HARDWARE, "compute.gemm", "a/rank-3", "computes wrong sums", "wrong", True
+GEMM = Finding(
+    Level.FAIL,
+    Cause.HARDWARE,
+    "compute.gemm",
+    "a/rank-3",
+    "computes wrong sums",
+    metric="wrong",
+    is_predicate=True,
 )
-CLOCK = KeptFinding(
-    Level.WARN, Cause.CONFIGURATION, "system.clock", "a", "is not synchronised", "synchronised", True
+CLOCK = Finding(
+    Level.WARN,
+    Cause.CONFIGURATION,
+    "system.clock",
+    "a",
+    "is not synchronised",
+    metric="synchronised",
+    is_predicate=True,
 )
-SILENT = KeptFinding(Level.FAIL, Cause.EVIDENCE, "report", "a", "sent no report", "", True)
+SILENT = Finding(Level.FAIL, Cause.EVIDENCE, "report", "a", "sent no report", is_predicate=True)
 
 
 def utc(at: float) -> str:
@@ -43,7 +54,7 @@ def utc(at: float) -> str:
 def node(
     name: str,
     standing: Standing = Standing.PROVEN,
-    findings: Sequence[KeptFinding] = (),
+    findings: Sequence[Finding] = (),
     machine: str | None = "",
     driver: str = "570",
 ) -> NodeRow:
@@ -141,8 +152,8 @@ def test_a_warning_is_a_doubt_until_its_check_passes() -> None:
 
 def test_an_accepted_gap_leaves_a_node_proven() -> None:
     """A policy that does without dcgmi gives such a node its GO: it is proven, and the gap is listed."""
-    gap = KeptFinding(
-        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "a", "tool not installed on this node", "", True
+    gap = Finding(
+        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "a", "tool not installed on this node", is_predicate=True
     )
     found = only(fleet(gate(HOUR_S, node("a", Standing.PROVEN, [gap]))))
 
