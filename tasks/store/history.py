@@ -101,9 +101,7 @@ def listed(store: Store, known: dict[str, Record] | None = None) -> Listed:
 
 def newest_records(store: Store, problems: list[str]) -> Iterator[Record]:
     """The records of all gates, those of the gates that began last first. Raises StoreError."""
-    ids = _by_time(records.recorded(store))[::-1]
-    for begin in range(0, len(ids), BATCH):
-        yield from read_records(store, ids[begin : begin + BATCH], problems)
+    yield from read_records(store, _by_time(records.recorded(store))[::-1], problems)
 
 
 def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole: bool = True) -> KnownNodes:
@@ -157,6 +155,15 @@ def rebuild(store: Store) -> Rebuilt:
     _write(store, known.values())
     measured = {record.gate_id for record in found if not record.reused}
     return Rebuilt(len(found), tuple(problems), len(measured & _gates_of(known.values())))
+
+
+def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+    """Each gate with what `read` finds of it, in their order; of at most AT_ONCE gates at a time."""
+    ids = list(gate_ids)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for begin in range(0, len(ids), AT_ONCE):
+            some = ids[begin : begin + AT_ONCE]
+            yield from zip(some, pool.map(read, some), strict=True)
 
 
 def rebuild_command(store: Store) -> str:
@@ -233,13 +240,11 @@ def _read(
         except DecodeError as error:
             return error
 
-    ids = list(gate_ids)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for gate_id, found in zip(ids, pool.map(one, ids), strict=True):
-            if isinstance(found, DecodeError):
-                problems.append(f"{store.place(key_of(gate_id))}: {found}")
-            else:
-                yield gate_id, found
+    for gate_id, found in read_each(gate_ids, one):
+        if isinstance(found, DecodeError):
+            problems.append(f"{store.place(key_of(gate_id))}: {found}")
+        else:
+            yield gate_id, found
 
 
 def _by_time(gate_ids: Iterable[str]) -> list[str]:

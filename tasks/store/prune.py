@@ -14,7 +14,7 @@ from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.history import kept_gates
+from tasks.store.history import AT_ONCE, kept_gates, read_each
 from tasks.store.layout import (
     LEASES,
     LEASES_BY_RUN,
@@ -29,7 +29,6 @@ from tasks.store.layout import (
 from tasks.store.records import Record, stamped_at
 
 DAY_S = 86400.0
-AT_ONCE = 16
 # Report, verdict, rows of nodes, and record.
 LAST = 4
 
@@ -63,14 +62,10 @@ def planned(
     """What a pruning would remove; nothing is removed. `needed` says by the id of a gate why it must stay. Only gates of `cluster` go,
     None for all. Raises StoreError, also where it cannot tell what is in use.
     """
-    used, gates = {**needed, **_in_use(store)}, kept_gates(store)
-    for gate_id in records.recorded(store):
-        gates.setdefault(gate_id, [])
+    used, gates = {**needed, **_in_use(store)}, kept_gates(store, records.recorded(store))
     old: list[Old] = []
     stays: list[tuple[str, str]] = []
-    # A record is a file of its own, and a store may be far away.
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        read = dict(zip(gates, pool.map(lambda gate_id: _record(store, gate_id), gates), strict=True))
+    read = dict(read_each(gates, lambda gate_id: _record(store, gate_id)))
     for gate_id, keys in gates.items():
         record, problem = read[gate_id]
         if cluster is not None and (record is None or record.cluster != cluster):

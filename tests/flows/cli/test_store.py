@@ -224,7 +224,7 @@ def test_replay_of_what_cannot_be_compared_is_3(
     code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, stricter()))
 
     assert 3 == code
-    assert f"{gate_id(2)}: " in out and "1 that cannot be compared" in out.splitlines()[-1]
+    assert f"{gate_id(2)} on other" in out and "1 that cannot be compared" in out.splitlines()[-1]
 
 
 def test_replay_of_nothing_that_the_policy_is_for_is_3(run: Run, store: FolderStore, tmp_path: Path) -> None:

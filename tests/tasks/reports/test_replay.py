@@ -12,7 +12,6 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level
 from checks.policy import OnWarn, Policy, Rule
 from tasks.reports.listings import gate_text
 from tasks.reports.replay import (
-    AHEAD,
     ReplayedGate,
     ReplayResult,
     ReplayTotals,
@@ -22,6 +21,7 @@ from tasks.reports.replay import (
 )
 from tasks.store.base import StoreError, StoreUnreachable
 from tasks.store.folder import FolderStore
+from tasks.store.history import AT_ONCE
 from tasks.store.layout import record_key, report_key, verdict_key
 from tests.sample_reports import POLICY, healthy, with_metric, without_node, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
@@ -73,7 +73,7 @@ def test_many_gates_come_in_order_and_few_are_in_memory(
     found = replay(store, POLICY, FACTS, None)
     first = next(found)
 
-    assert len({key.split("/")[1] for key in read if key.startswith("gates/")}) <= AHEAD
+    assert len({key.split("/")[1] for key in read if key.startswith("gates/")}) <= AT_ONCE
     rest = [one.gate_id for one in found]
     assert 30 == len({first.gate_id, *rest})
     assert [gate_id(number) for number in range(9)] == [
