@@ -179,13 +179,6 @@ def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -
     )
 
 
-@pytest.mark.parametrize("days", ["0", "-1", "nan", "x"])
-def test_prune_takes_a_number_of_days(run: Run, store: FolderStore, days: str) -> None:
-    """Nothing else."""
-    assert 2 == run("store", "prune", store.root, "--older-than", days, "--delete")[0]
-    assert 12 == len(store.list(""))
-
-
 def test_replay_under_the_same_policy_is_0(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """None would change."""
     code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, POLICY))

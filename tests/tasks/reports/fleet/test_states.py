@@ -281,13 +281,6 @@ def test_a_report_without_a_time_hides_no_node() -> None:
     assert NodeState.PROVEN is only(fleet(bad)).state
 
 
-def test_a_driver_that_changed_is_named() -> None:
-    """With the gate that first had it."""
-    found = only(fleet(gate(2 * HOUR_S, node("a")), gate(HOUR_S, node("a", driver="580"))))
-
-    assert [("driver", "570", "580")] == [(one.what, one.before, one.after) for one in found.trend.changes]
-
-
 def machine(service: Service) -> MachineRow:
     """What the scheduler says of a node without acts."""
     return MachineRow("a", Machine("a", service, Holder.NOBODY, "IDLE"), OurState.UNTOUCHED, None)
@@ -321,7 +314,9 @@ def test_what_could_not_be_read_is_in_the_first_line() -> None:
 
     assert "NOT COMPLETE: 1 thing could not be read" in fleet_text(found).splitlines()[0]
     assert 3 == fleet_code(found)
-    assert 3 == fleet_code(replace(found, problems=(), asked=False))
+    silent = replace(found, problems=("it is silent",), asked=False)
+    assert 3 == fleet_code(silent)
+    assert answer_line(silent).endswith("; NOT COMPLETE: the scheduler did not answer")
 
 
 def test_no_node_is_no_health() -> None:
