@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checks.judge.trend.model import Trend
-from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.numbers import gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy
@@ -80,9 +80,7 @@ def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:
         )
         for r in newest
     )  # fmt: skip
-    own = gate_numbers(
-        DatedReport(replace(this.report, gate_id=this.gate_id), this.digest, this.policy), this.cluster
-    )
+    own = gate_numbers(replace(this.report, gate_id=this.gate_id), this.digest, this.policy, this.cluster)
     earlier = [gate.numbers for gate in known.gates if gate.gate_id in mine]
     trend = follow([*(one for one in earlier if one.report != this.digest), own])
     lines = [*problems, *filter(None, [too_few(trend.reports)])]

@@ -14,7 +14,7 @@ from typing import Annotated
 from checks.documents.columns import Rows, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
-from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
 from checks.model import (
     CLUSTER,
     LINK,
@@ -99,9 +99,7 @@ def rows_of(
     report: Report, verdict: Verdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
 ) -> GateNodes:
     """The nodes of a gate. `policy` is the one whose rules say how numbers are compared; `judged_at` is UTC, ISO 8601."""
-    numbers = gate_numbers(
-        DatedReport(replace(report, gate_id=gate_id), verdict.digests.report, policy), cluster
-    )
+    numbers = gate_numbers(replace(report, gate_id=gate_id), verdict.digests.report, policy, cluster)
     numbers = replace(numbers, nodes=tuple(sorted(numbers.nodes, key=lambda node: node.name)))
     rows = by_check(report.observations)
     findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]

@@ -10,7 +10,7 @@ import pytest
 from checks.documents.report import digest, dump
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.model import Course, Machine, Trend
-from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
+from checks.judge.trend.numbers import NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
@@ -44,7 +44,7 @@ def gemm(number: int, value: float, nodes: int = NODES, driver: str = "570") -> 
 
 def followed(reports: Sequence[Report]) -> Trend:
     """What the reports show."""
-    return follow([gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in reports])
+    return follow([gate_numbers(report, digest(dump(report)), POLICY) for report in reports])
 
 
 def machine(made: Trend, name: str) -> Machine:
@@ -139,7 +139,7 @@ def test_gpus_that_could_not_be_read_meanwhile_are_compared_with_those_before() 
     """A machine that its firmware tells: GPUs a and b, then none to be read, then a and c."""
     gates = []
     for number, gpus in enumerate((("a", "b"), (), ("a", "c")), start=1):
-        made = gate_numbers(DatedReport(day(number), f"{number}", POLICY))
+        made = gate_numbers(day(number), f"{number}", POLICY)
         known = tuple(
             replace(one, identity=NodeIdentity((f"uuid {one.name}",), gpus, {})) for one in made.nodes
         )
@@ -151,7 +151,7 @@ def test_gpus_that_could_not_be_read_meanwhile_are_compared_with_those_before() 
 
 def test_a_trend_without_every_point_is_the_same_trend() -> None:
     """A fleet's page draws what moves alone."""
-    gates = [gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in FALLING]
+    gates = [gate_numbers(report, digest(dump(report)), POLICY) for report in FALLING]
     whole, short = follow(gates), follow(gates, every_point=False)
 
     assert [one.degrading for one in whole.machines] == [one.degrading for one in short.machines]
@@ -270,7 +270,7 @@ def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
         observations=(*made.observations, *rows),
         plan=(*made.plan, Planned("own.part", Scope.RANK, (metric,))),
     )
-    found = gate_numbers(DatedReport(report, "d", policy))
+    found = gate_numbers(report, "d", policy)
     (place,) = [place for place, number in enumerate(found.numbers) if number.check == "own.part"]
 
     assert {worst} == {node.values[place] for node in found.nodes} == {found.medians[place]}
@@ -279,7 +279,7 @@ def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
 def test_the_number_of_gates_in_a_month_is_that_of_the_newest() -> None:
     """Of older gates some may have been left out; it says how rare a name has to be."""
     monthly = followed([day(n) for n in range(1, 5)])
-    gates = [gate_numbers(DatedReport(day(1), f"{n}", POLICY)) for n in range(40)]
+    gates = [gate_numbers(day(1), f"{n}", POLICY) for n in range(40)]
     often = [
         replace(one, gate_id=str(n), measured_at=f"2026-11-{1 if n < 15 else 20:02}T{n % 24:02}:{n:02}:00Z")
         for n, one in enumerate(gates)
