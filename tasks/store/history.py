@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
 from checks.documents.decode import decode, parse_json
@@ -122,11 +122,8 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
         if cluster in (None, history.cluster)
     ]
     named = named_nodes(mine)
-    gates = [
-        with_nodes(rows, named[gate_id])
-        for gate_id, rows in _read(store, _by_time(ids & named.keys()), node_rows.read, nodes_key, problems)
-        if rows is not None
-    ]
+    rows = _rows(store, _by_time(ids & named.keys()), problems)
+    gates = [with_nodes(gate, named[gate_id]) for gate_id, gate in rows.items()]
     return KnownNodes(
         tuple(mine),
         tuple(sorted(gates, key=_turn)),
@@ -150,9 +147,9 @@ def rebuild(store: Store) -> Rebuilt:
     known: dict[str, ClusterHistory] = {}
     for begin in range(0, len(found), BATCH):
         _fold(store, known, found[begin : begin + BATCH], problems)
-    for key in store.list(HISTORY):
-        store.delete(key)
     _write(store, known.values())
+    for key in {*store.list(HISTORY)}.difference(map(history_key, known)):
+        store.delete(key)
     measured = {record.gate_id for record in found if not record.reused}
     return Rebuilt(len(found), tuple(problems), len(measured & _gates_of(known.values())))
 
@@ -160,7 +157,9 @@ def rebuild(store: Store) -> Rebuilt:
 def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     """Each gate with what `read` finds of it, in their order; of at most AT_ONCE gates at a time."""
     ids = list(gate_ids)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPool(
+        AT_ONCE
+    ) as pool:  # of daemon threads: one that a mount holds keeps no process from ending
         for begin in range(0, len(ids), AT_ONCE):
             some = ids[begin : begin + AT_ONCE]
             yield from zip(some, pool.map(read, some), strict=True)
@@ -191,20 +190,28 @@ def _fold(
     store: Store, known: dict[str, ClusterHistory], found: Sequence[Record], problems: list[str]
 ) -> list[ClusterHistory]:
     """Add the gates of these records to the histories; returns those that changed. A PASS that was used again measured nothing."""
-    measured = [record.gate_id for record in found if not record.reused]
-    rows = dict(_read(store, measured, node_rows.read, nodes_key, problems))
+    rows = _rows(store, [record.gate_id for record in found if not record.reused], problems)
     clusters: dict[str, dict[str, str]] = {}
     for record in found:
         gate = rows.get(record.gate_id)
         if record.reused or gate is not None:
             cluster = record.cluster if gate is None else gate.cluster
             clusters.setdefault(cluster, {})[record.gate_id] = record.judged_at
-        elif record.gate_id in rows:
-            problems.append(f"{record.gate_id}: it has a verdict, and what it says of its nodes was not kept")
     for cluster, judged in clusters.items():
-        own = [gate for gate_id in judged if (gate := rows.get(gate_id)) is not None]
+        own = [rows[gate_id] for gate_id in judged if gate_id in rows]
         known[cluster] = folded(known.get(cluster, ClusterHistory(cluster=cluster)), judged, own)
     return [known[cluster] for cluster in clusters]
+
+
+def _rows(store: Store, gate_ids: Iterable[str], problems: list[str]) -> dict[str, GateNodes]:
+    """What these gates say of their nodes, of those of which it can be read."""
+    found: dict[str, GateNodes] = {}
+    for gate_id, rows in _read(store, gate_ids, node_rows.read, nodes_key, problems):
+        if rows is None:
+            problems.append(f"{gate_id}: it has a verdict, and what it says of its nodes was not kept")
+        else:
+            found[gate_id] = rows
+    return found
 
 
 def _write(store: Store, histories: Iterable[ClusterHistory]) -> None:

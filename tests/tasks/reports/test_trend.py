@@ -101,8 +101,7 @@ def test_what_cannot_be_read_is_said(store: Store) -> None:
     said = " ".join(past.problems)
 
     assert [gate_id(3)] == [gate.gate_id for gate in past.gates]
-    assert f"{record_key(gate_id(2))}: " in said and f"{nodes_key(gate_id(1))}: " in said
-    assert "1 more" in said
+    assert f"{record_key(gate_id(2))}: " in said and "was not kept and 1 more" in said
 
 
 def test_a_store_that_does_not_answer_is_said_on_the_page(

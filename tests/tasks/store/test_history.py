@@ -202,6 +202,9 @@ def test_who_may_only_read_may_read(store: FolderStore, monkeypatch: pytest.Monk
     monkeypatch.undo()
     known_nodes(store)
     store.put(nodes_key(gate_id(1)), b"{")
+    store.delete(nodes_key(gate_id(0)))
+    assert "what it says of its nodes was not kept" in known_nodes(store).problems[0]
+    month(store, 1)
     found = known_nodes(store)
 
     assert f"nodes/{gate_id(1)}.json: " in found.problems[0] and [gate_id(0)] == [
