@@ -155,49 +155,17 @@ def test_a_step_in_wandering_noise_is_named(noise: float, step: float) -> None:
     assert len(first) >= 0.8 * 16 and sum(gate <= 6 for gate in first.values()) >= 0.6 * 16
 
 
-WILD = random.Random(SEED)
-SHORT = [1.0] * (LEAST_PROOFS - 4) + [0.5] * 3
+def test_one_bad_moment_is_no_step() -> None:
+    """Nor are two: each of the last three proofs must be worse."""
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3]).motion
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3, 0.3]).motion
+    assert Motion.STEADY is motion([*STEADY, 0.3, *STEADY, 0.3, 0.3]).motion
+    assert Motion.WORSE is motion([*STEADY, *STEADY, 0.7, 0.7, 0.7]).motion
 
 
-@pytest.mark.parametrize(
-    ("values", "side", "expected"),
-    [
-        # Each of the last three proofs must be worse; what is well again is not named.
-        ([*STEADY, *STEADY, 0.3], Side.LOW, Motion.STEADY),
-        ([*STEADY, *STEADY, 0.3, 0.3], Side.LOW, Motion.STEADY),
-        ([*STEADY, 0.3, *STEADY, 0.3, 0.3], Side.LOW, Motion.STEADY),
-        ([*STEADY, *STEADY, 0.7, 0.7, 0.7], Side.LOW, Motion.WORSE),
-        ([*STEADY, *([0.8] * 10), *STEADY[:3]], Side.LOW, Motion.STEADY),
-        ([*[1.0, 0.85, 0.85] * 10, *STEADY[:8]], Side.LOW, Motion.STEADY),
-        # Its peers are calm, and its own proofs scatter by 5 %.
-        ([*(1.0 + 0.05 * WILD.gauss(0.0, 1.0) for _ in range(57)), 0.93, 0.92, 0.93], Side.LOW, Motion.STEADY),
-        # One proof less than what is needed is neither steady nor worse; a usual value of zero has no fraction.
-        (SHORT, Side.LOW, Lack.PROOFS),
-        ([1.0, *SHORT], Side.LOW, Motion.WORSE),
-        ([0.0] * 12 + [1.0] * 3, Side.HIGH, Lack.NO_REFERENCE),
-        # A latency that rises, a speed that rises, and a number with two bad sides; both sides have the same threshold.
-        ([*STEADY, *STEADY, 1.2, 1.2, 1.2], Side.LOW, Motion.STEADY),
-        ([*STEADY, *STEADY, 0.8, 0.8, 0.8], Side.HIGH, Motion.STEADY),
-        ([*STEADY, *STEADY, 1.2, 1.2, 1.2], Side.EITHER, Motion.WORSE),
-        ([*STEADY, *STEADY, 0.8, 0.8, 0.8], Side.EITHER, Motion.WORSE),
-        ([*STEADY, *STEADY, 1.04, 1.04, 1.04], Side.HIGH, Motion.STEADY),
-        ([*STEADY, *STEADY, 1.08, 1.08, 1.08], Side.HIGH, Motion.WORSE),
-    ],
-)  # fmt: skip
-def test_what_one_machine_among_steady_ones_does(
-    values: list[float], side: Side, expected: Motion | Lack
-) -> None:
-    """It is worse, steady, or nobody can tell; how far it moved is said."""
-    move = motion(values, side)
-
-    assert expected is (move.lack or move.motion)
-    assert (move.change is None) is (move.motion is not Motion.WORSE)
-
-
-def test_without_peers_nothing_is_called_steady_or_worse() -> None:
-    """A value that moves is told as such."""
-    assert Move(Motion.UNKNOWN, lack=Lack.PEERS) == motion([*STEADY, *STEADY], has_peers=False)
-    assert Motion.MOVED is motion([*STEADY, 0.7, 0.7, 0.7], has_peers=False).motion
+def test_a_machine_that_has_recovered_is_steady() -> None:
+    """What was bad for ten gates and is well again is not named now."""
+    assert Motion.STEADY is motion([*STEADY, *([0.8] * 10), *STEADY[:3]]).motion
 
 
 # Whether a machine is bad at a gate: in a row that repeats, by chance, from its first gate on, since gate 30.
@@ -242,6 +210,11 @@ def test_how_often_a_flapping_machine_was_bad_is_said() -> None:
     assert Motion.MOVED is motion([1.0, 0.85, 0.85] * 20, has_peers=False).motion
 
 
+def test_a_machine_that_no_longer_flaps_is_steady() -> None:
+    """Its newest proofs are good again."""
+    assert Motion.STEADY is motion([*[1.0, 0.85, 0.85] * 10, *STEADY[:8]]).motion
+
+
 def _wandering(dice: random.Random, before: float) -> float:
     return 0.9 * before + 0.01 * dice.gauss(0.0, 1.0)
 
@@ -279,6 +252,43 @@ def test_healthy_noise_flaps_on_no_machine(kind: str, machines: int) -> None:
     assert 0 == flapping
 
 
+def test_too_few_proofs_are_no_answer() -> None:
+    """One proof less than what is needed; neither steady nor worse."""
+    short = [1.0] * (LEAST_PROOFS - 4) + [0.5] * 3
+
+    assert Move(Motion.UNKNOWN, lack=Lack.PROOFS) == motion(short)
+    assert Motion.WORSE is motion([1.0, *short]).motion
+
+
+def test_a_usual_value_of_zero_has_no_fraction() -> None:
+    """A latency that is never anything but 0, and then is."""
+    assert Move(Motion.UNKNOWN, lack=Lack.NO_REFERENCE) == motion([0.0] * 12 + [1.0] * 3, Side.HIGH)
+
+
+def test_without_peers_nothing_is_called_steady_or_worse() -> None:
+    """A value that moves is told as such."""
+    assert Move(Motion.UNKNOWN, lack=Lack.PEERS) == motion([*STEADY, *STEADY], has_peers=False)
+    assert Motion.MOVED is motion([*STEADY, 0.7, 0.7, 0.7], has_peers=False).motion
+
+
+def test_each_side_is_judged_as_it_is_bad() -> None:
+    """A latency that rises, a speed that rises, and a number with two bad sides."""
+    up, down = [*STEADY, *STEADY, 1.2, 1.2, 1.2], [*STEADY, *STEADY, 0.8, 0.8, 0.8]
+
+    assert [Motion.STEADY, Motion.WORSE] == [motion(values, Side.LOW).motion for values in (up, down)]
+    assert [Motion.WORSE, Motion.STEADY] == [motion(values, Side.HIGH).motion for values in (up, down)]
+    assert [Motion.WORSE, Motion.WORSE] == [motion(values, Side.EITHER).motion for values in (up, down)]
+    assert (0.2, -0.2) == tuple(round(motion(values, Side.EITHER).change or 0.0, 6) for values in (up, down))
+
+
+def test_a_machine_with_noise_of_its_own_is_not_named_for_it() -> None:
+    """Its peers are calm; its own proofs scatter by 5 %."""
+    chance = random.Random(SEED)
+    wild = [1.0 + 0.05 * chance.gauss(0.0, 1.0) for _ in range(57)] + [0.93, 0.92, 0.93]
+
+    assert Motion.STEADY is motion(wild).motion
+
+
 def test_the_noise_of_values_that_never_differ_is_not_zero() -> None:
     """Rounded values would make every difference certain."""
     assert LEAST_NOISE == noise_of([[1.0] * 20] * 30, Side.LOW).deviation
@@ -295,7 +305,9 @@ def test_more_tests_and_gates_need_rarer_values() -> None:
     ("value", "freedom", "chance"),
     [
         (6.314, 1, 0.05),
+        (2.015, 5, 0.05),
         (2.764, 10, 0.01),
+        (1.299, 50, 0.1),
         (1.6449, 1000, 0.05),
         (0.0, 3, 0.5),
         (-2.015, 5, 0.95),
@@ -304,6 +316,12 @@ def test_more_tests_and_gates_need_rarer_values() -> None:
 def test_the_tail_of_students_distribution(value: float, freedom: int, chance: float) -> None:
     """Against the printed table."""
     assert upper_tail(value, freedom) == pytest.approx(chance, rel=2e-3)
+
+
+def test_a_slow_latency_is_worse_by_as_much_as_it_is() -> None:
+    """Both sides have the same threshold: 4 % more is no finding, and 8 % more is one."""
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 1.04, 1.04, 1.04], Side.HIGH).motion
+    assert Motion.WORSE is motion([*STEADY, *STEADY, 1.08, 1.08, 1.08], Side.HIGH).motion
 
 
 def test_a_distribution_without_freedom_is_refused() -> None:
