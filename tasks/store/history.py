@@ -113,9 +113,11 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
     lacking = _by_time(ids - _gates_of(known.values()))
     if older := len(lacking[:-UNFOLDED]):
         problems.append(f"{older} older gates are not in the history of the nodes: {rebuild_command(store)}")
-    changed = _fold(store, known, list(read_records(store, lacking[-UNFOLDED:], problems)), problems)
+    settled, newest = _parted(read_records(store, lacking[-UNFOLDED:], problems))
+    changed = _fold(store, known, settled, problems)
     with suppress(StoreError):  # who may only read may read, and the next reader adds what is lacking
         _write(store, changed)
+    _fold(store, known, newest, problems)
     mine = [
         replace(history, nodes=tuple(one for one in history.nodes if node in ("", one.node)))
         for history in known.values()
@@ -137,7 +139,8 @@ def rebuild(store: Store) -> Rebuilt:
     """Fold the histories again from the rows of nodes that the store keeps. Raises StoreError."""
     gates, ids = kept_gates(store), records.recorded(store)
     problems: list[str] = []
-    found = sorted(read_records(store, ids, problems), key=_turn)
+    settled, newest = _parted(read_records(store, ids, problems))
+    found = [*settled, *newest]
     problems += [
         f"{record.gate_id}: its report is gone ({store.place(record.report)})"
         for record in found
@@ -145,9 +148,10 @@ def rebuild(store: Store) -> Rebuilt:
     ]
     problems += _without_record(gates, ids)
     known: dict[str, ClusterHistory] = {}
-    for begin in range(0, len(found), BATCH):
-        _fold(store, known, found[begin : begin + BATCH], problems)
+    for begin in range(0, len(settled), BATCH):
+        _fold(store, known, settled[begin : begin + BATCH], problems)
     _write(store, known.values())
+    _fold(store, known, newest, problems)
     for key in {*store.list(HISTORY)}.difference(map(history_key, known)):
         store.delete(key)
     measured = {record.gate_id for record in found if not record.reused}
@@ -184,6 +188,15 @@ def _histories(store: Store) -> dict[str, ClusterHistory]:
 
 def _gates_of(histories: Iterable[ClusterHistory]) -> set[str]:
     return {gate_id for history in histories for gate_id in history.gates}
+
+
+def _parted(found: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+    """The records by time, and apart from them the newest one of each cluster: while its gate runs, another start of its job may have
+    another verdict. Only one gate of a cluster runs at a time.
+    """
+    ordered = sorted(found, key=_turn)
+    newest = {record.cluster: record for record in ordered}
+    return [one for one in ordered if newest[one.cluster] is not one], list(newest.values())
 
 
 def _fold(

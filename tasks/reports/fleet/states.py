@@ -131,8 +131,9 @@ def _machines(known: KnownNodes, trend: Trend) -> list[_Known]:
         bearer = bearers.setdefault((cluster, node.node), _Known())
         of_key.setdefault((cluster, node.key), bearer).histories.append((cluster, node))
     for key, row in rows.values():
-        of_key[key].rows.append(row)
-    return [one for one in {id(one): one for one in of_key.values()}.values() if one.rows]
+        if key in of_key:
+            of_key[key].rows.append(row)
+    return [one for one in {id(one): one for one in of_key.values()}.values() if one.rows and one.histories]
 
 
 def _row(gate: GateNodes, row: NodeRow) -> _Row:

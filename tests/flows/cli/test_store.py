@@ -174,7 +174,7 @@ def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -
     assert "1 gate would go; --delete removes them" in shown[1] and "1 gate removed" in done[1]
     assert f"stays: {gate_id(1)}: it refused" in shown[1]
     assert f"stays: {gate_id(3)}: it is the last proof of node-1" in shown[1]
-    assert before == 18 and [gate_id(1), gate_id(2), gate_id(3)] == sorted(
+    assert before == 17 and [gate_id(1), gate_id(2), gate_id(3)] == sorted(
         {key.split("/")[1] for key in store.list("gates")}
     )
 

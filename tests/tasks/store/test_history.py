@@ -19,8 +19,10 @@ from tasks.store.history import known_nodes, listed, newest_records, rebuild, re
 from tasks.store.layout import history_key, nodes_key, record_key, report_key
 from tasks.store.node_history import FIRST, NEWEST, ClusterHistory, folded
 from tests.sample_reports import healthy, without_node, wrong_sums
-from tests.tasks.kept_gates import gate_id, keep, known_of
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, known_of
 from tests.tasks.store.test_node_rows import known, rows
+
+NOW = FIRST_S + 10 * DAY_S
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_the_history_is_the_same_in_whichever_way_it_was_made(store: FolderStore
     ways = (*pure, *damaged, known_nodes(store))
 
     assert 9 == len(gates) == first.count and () == first.problems
-    assert all(fleet_of(first, 1.8e9, 1e9).nodes == fleet_of(way, 1.8e9, 1e9).nodes for way in ways)
+    assert all(fleet_of(first, NOW, 1e9).nodes == fleet_of(way, NOW, 1e9).nodes for way in ways)
 
 
 def test_of_many_gates_the_newest_the_first_and_the_last_proof_are_read() -> None:
@@ -156,7 +158,7 @@ def test_many_gates_that_the_history_lacks_are_named_and_the_newest_are_read(
     """A page does not read ten thousand files. The next one reads the next ones."""
     monkeypatch.setattr("tasks.store.history.UNFOLDED", 2)
     month(store, 5)
-    found, later = known_nodes(store), [known_nodes(store) for _ in range(2)][-1]
+    found, later = known_nodes(store), [known_nodes(store) for _ in range(3)][-1]
 
     assert (f"3 older gates are not in the history of the nodes: {rebuild_command(store)}",) == found.problems
     assert [gate_id(3), gate_id(4)] == [gate.gate_id for gate in found.gates]
@@ -171,7 +173,21 @@ def test_of_gates_that_are_gone_nothing_is_shown(store: FolderStore) -> None:
         store.delete(record_key(gate_id(number)))
     found = known_nodes(store, whole=False)
 
-    assert ((), 0, ()) == (found.gates, found.count, fleet_of(found, 1.8e9, 1e9).nodes)
+    assert ((), 0, ()) == (found.gates, found.count, fleet_of(found, NOW, 1e9).nodes)
+
+
+def test_another_start_of_the_newest_gate_has_its_verdict(store: FolderStore) -> None:
+    """It replaces what the first one said of the nodes, which may be on other machines now."""
+    month(store, 3)
+    keep(store, 3, known(wrong_sums(healthy(6, 2), "node-1/rank-3")))
+    first = fleet_of(known_nodes(store), NOW, 1e9)
+    keep(store, 3, known(healthy(6, 2), "580.1"))
+    again = fleet_of(known_nodes(store), NOW, 1e9)
+
+    assert ({"condemned", "proven"}, {"proven"}) == tuple(
+        {node.state.value for node in one.nodes} for one in (first, again)
+    )
+    assert not any(node.open for node in again.nodes)
 
 
 def test_one_cluster_and_one_node_are_read_alone(store: FolderStore) -> None:
@@ -203,7 +219,7 @@ def test_who_may_only_read_may_read(store: FolderStore, monkeypatch: pytest.Monk
     known_nodes(store)
     store.put(nodes_key(gate_id(1)), b"{")
     store.delete(nodes_key(gate_id(0)))
-    assert "what it says of its nodes was not kept" in known_nodes(store).problems[0]
+    assert "what it says of its nodes was not kept" in " ".join(known_nodes(store).problems)
     month(store, 1)
     found = known_nodes(store)
 
