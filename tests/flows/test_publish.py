@@ -19,7 +19,7 @@ from tasks.render.remedy_commands import Place
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed
-from tasks.store.layout import HISTORY, NODES
+from tasks.store.layout import NODES
 from tasks.store.node_rows import Standing
 from tests.fakes.mlflow import mlflow_server
 from tests.flows.driving import gate_it
@@ -111,13 +111,12 @@ def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
 
 
 def test_what_a_refusal_says_of_each_node_is_kept_and_shown(tmp_path: Path, engine: Engine) -> None:
-    """In the store and in its folded history; in the list of gates; and on the page of all nodes, which leads to the gate's page, and
+    """In the store; in the list of gates; and on the page of all nodes, which leads to the gate's page, and
     that one to it.
     """
     engine.parts = ["wrong"]
     _, outcome = gate_it(fake_gate(tmp_path))
     store = FolderStore(tmp_path / "store")
-    assert store.list(HISTORY)
     (found,) = listed(store).records
     (rows,), gate_id = known_nodes(store).gates, found.gate_id
     page = (tmp_path / "store" / "fleet" / "test.html").read_text()
