@@ -47,7 +47,7 @@ from tasks.orchestration.commission_result import (
 )
 from tasks.render.headline import deciding
 from tasks.store.base import StoreError
-from tasks.store.history import listed
+from tasks.store.history import newest_records
 from tasks.store.layout import baseline_key, commission_key
 from tasks.store.records import Record
 from tasks.text.inert import one_line
@@ -88,10 +88,9 @@ def learn_baseline(setting: GateContext, most: int) -> LearnedBaseline:
 
 
 def _cases(setting: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
-    kept = listed(setting.store, setting.index)
-    problems = list(kept.problems)
+    problems: list[str] = []
     cases: list[ReportCase] = []
-    for record in reversed(kept.records):
+    for record in newest_records(setting.store, problems):
         if len(cases) == most:
             break
         if _teaches(setting, record):

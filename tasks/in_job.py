@@ -19,7 +19,7 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.documents.answer import AnswerWord, dump_answer
 from checks.documents.report import dump, dump_plain
-from checks.model import Answer, Report
+from checks.model import Answer, Report, Verdict
 from checks.value_types import DecodeError
 from tasks.approve import ask_for_approval
 from tasks.collect import (
@@ -49,7 +49,6 @@ from tasks.render.findings import verdict_json
 from tasks.reports import node_reports
 from tasks.store import records
 from tasks.store.layout import attempt_report_key, attempt_verdict_key, disagreement_key
-from tasks.store.records import KeptVerdict
 
 LOG = logging.getLogger("prelaunch")
 # The nodes go on, hold, or end: the further to the right, the stricter.
@@ -283,7 +282,7 @@ async def hand_answer_to_nodes(
     return answer
 
 
-async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, KeptVerdict]:
+async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, Verdict]:
     """What each node decided, as far as it is known. While the start is still running this waits for it."""
     job, token = session.checking, judged.report.attempt
     folder, nodes = session.folder / job / token / "verdicts", session.setting.declared.nodes
@@ -300,7 +299,7 @@ async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Ma
     return _read(folder) if token else {}
 
 
-def _read(folder: Path) -> dict[str, KeptVerdict]:
+def _read(folder: Path) -> dict[str, Verdict]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -310,7 +309,7 @@ def _read(folder: Path) -> dict[str, KeptVerdict]:
     return found
 
 
-def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, KeptVerdict], stop: bool) -> None:
+def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict], stop: bool) -> None:
     """Raises StoreError."""
     attempt = judged.report.attempt
     record = {

@@ -1,8 +1,7 @@
 """Keeps the report and the verdict in the store, and then shows them in Prefect's UI.
 
 Nothing is launched before both are in the store, because a verdict that nobody can read again is worth nothing. What is shown
-with them only for people (the trend of earlier gates) may fail: the failure is logged and changes nothing else. The
-same is true of the index, which gets a row after the store has the verdict's record.
+with them only for people (the trend of earlier gates) may fail: the failure is logged and changes nothing else.
 
 The merged report is also written where the engine's other tools look for it, with the tables that they read. If that fails, it
 is logged and changes nothing.
@@ -43,7 +42,6 @@ from tasks.reports.fleet.reading import page_link, read_fleet
 from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.store.index import IndexFailed
 from tasks.store.layout import (
     fleet_key,
     html_key,
@@ -52,10 +50,9 @@ from tasks.store.layout import (
     summary_key,
     verdict_key,
 )
-from tasks.store.node_rows import GateNodes, rows_of
 from tasks.store.node_rows import keep as keep_rows
-from tasks.store.open import identity
-from tasks.store.records import Record, of, record_of
+from tasks.store.node_rows import rows_of
+from tasks.store.records import Record, record_of
 from tasks.text.inert import browsable, one_line
 
 LOG = logging.getLogger("prelaunch")
@@ -66,43 +63,29 @@ FLEET_S = 5.0
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
-    """Keep the record, of which lists and indexes are made, beside the verdict. Raises StoreError."""
+    """Keep the record, of which lists are made, beside the verdict. Raises StoreError."""
     gate, gate_id = session.setting.gate, session.gate_id
     made = record_of(
-        gate_id, judged.report, of(judged.verdict), report_key(gate_id), time.time(),
+        gate_id, judged.report, judged.verdict, report_key(gate_id), time.time(),
         gate.name, gate.cluster.name, judged.reused,
     )  # fmt: skip
     records.keep(session.setting.store, made)
     return made
 
 
-def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> GateNodes | None:
+def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
     """Keep what the verdict says of each node, beside the record. The report has it all, so that a failure is logged, and the gate
     continues; nothing is kept of a PASS that was used again, because the nodes were not measured.
     """
     if judged.reused:
-        return None
+        return
     try:
         rows = rows_of(
-            judged.report, of(judged.verdict), session.setting.policy, record.gate_id, record.judged_at, record.cluster
+            judged.report, judged.verdict, session.setting.policy, record.gate_id, record.judged_at, record.cluster
         )  # fmt: skip
         keep_rows(session.setting.store, rows)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
         LOG.warning("the verdict is stored, but not what it says of each node: %s", error)
-        return None
-    return rows
-
-
-def index_record(session: Session, record: Record, rows: GateNodes | None = None) -> None:
-    """Write the rows of the record and of its nodes to the index. It is a cache: a failure is logged, and the gate continues."""
-    try:
-        name = identity(session.setting.store)
-        session.setting.index.write(name, (record,))
-        if rows is not None:
-            session.setting.index.write_nodes(name, (rows,))
-    except (IndexFailed, StoreError) as error:
-        LOG.warning("the verdict is stored, but not in the index: %s", error)
-        report_progress(Progress("index", f"the verdict is stored, but not in the index: {error}"))
 
 
 @dataclass(frozen=True)
@@ -198,7 +181,7 @@ def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: V
 
 
 def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
-    """Store report, verdict, record, nodes, HTML and summary, and their rows in the index. Raises StoreError."""
+    """Store report, verdict, record, nodes, HTML and summary. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(policy_key(gate_id), dump_plain(session.setting.policy))
@@ -207,10 +190,9 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
-    rows = keep_nodes(session, judged, record)
+    keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.setting, gate_id, judged, shown)
-    index_record(session, record, rows)
     keep_fleet_page(session)
     places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past)
     return places, shown
@@ -221,7 +203,7 @@ def keep_fleet_page(session: Session) -> None:
     kept, cluster = session.setting.store, session.setting.gate.cluster.name
 
     def made() -> str:
-        found = read_fleet(kept, lambda: session.setting.index, time.time(), cluster=cluster, whole=False)
+        found = read_fleet(kept, time.time(), cluster=cluster, whole=False)
         own = fleet_key(cluster)
         return fleet_page(found, lambda gate_id: page_link(kept, html_key(gate_id), own), f"Fleet {cluster}")
 
@@ -253,7 +235,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         judged.verdict.digests,
     )  # fmt: skip
     try:
-        return past_of(setting.store, setting.index, this, ends=end_marks)
+        return past_of(setting.store, this, ends=end_marks)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
         said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)

@@ -45,7 +45,7 @@ from tasks.remediation.step_texts import planned, step_text
 from tasks.remediation.steps import Kind, Step
 from tasks.render.findings import verdict_json
 from tasks.store.base import StoreError
-from tasks.store.history import listed
+from tasks.store.history import newest_records
 from tasks.store.layout import report_key, verdict_key
 from tasks.store.records import read as read_record
 from tasks.store.records import recorded
@@ -116,8 +116,8 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
 def last_refused(setting: GateContext) -> str:
     """The newest gate of the cluster that condemned a machine. Raises RemedyRejected, StoreError."""
     cluster = setting.gate.cluster.name
-    kept = listed(setting.store, setting.index).records
-    found = next((one for one in reversed(kept) if one.cluster == cluster and one.condemned), None)
+    kept = newest_records(setting.store, [])
+    found = next((one for one in kept if one.cluster == cluster and one.condemned), None)
     if found is None:
         raise RemedyRejected(
             f"no gate of cluster {cluster} has condemned a machine, so there is nothing to repair"

@@ -43,6 +43,15 @@ class Columns:
 
 
 PLAIN = tuple(field.name for field in fields(Columns) if field.name != "metrics")
+# What an Observation calls the value of a column.
+SINGULAR = {
+    "subjects": "subject",
+    "outcomes": "outcome",
+    "skips": "skip",
+    "reasons": "reason",
+    "error_kinds": "error_kind",
+}
+OWN_NAMES = {name: SINGULAR.get(name, name) for name in PLAIN}
 
 
 class Rows(Sequence[Observation]):
@@ -69,18 +78,9 @@ class Rows(Sequence[Observation]):
         if isinstance(rows, Rows):
             return rows
         names = dict.fromkeys(name for row in rows for name in row.metrics)
+        plain: Any = {name: tuple(getattr(row, own) for row in rows) for name, own in OWN_NAMES.items()}
         columns = Columns(
-            subjects=tuple(row.subject for row in rows),
-            outcomes=tuple(row.outcome for row in rows),
-            seconds=tuple(row.seconds for row in rows),
-            started_s=tuple(row.started_s for row in rows),
-            skips=tuple(row.skip for row in rows),
-            reasons=tuple(row.reason for row in rows),
-            evidence=tuple(row.evidence for row in rows),
-            evidence_truncated=tuple(row.evidence_truncated for row in rows),
-            evidence_sha256=tuple(row.evidence_sha256 for row in rows),
-            metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names},
-            error_kinds=tuple(row.error_kind for row in rows),
+            **plain, metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names}
         )
         return Rows(check, columns)
 
@@ -115,19 +115,9 @@ class Rows(Sequence[Observation]):
             return self.take(range(len(self))[place])
         c = self.columns
         found = ((name, column[place]) for name, column in c.metrics.items())
+        plain: Any = {own: getattr(c, name)[place] for name, own in OWN_NAMES.items()}
         return Observation(
-            check=self.check,
-            subject=c.subjects[place],
-            outcome=c.outcomes[place],
-            seconds=c.seconds[place],
-            metrics={name: value for name, value in found if value is not None},
-            skip=c.skips[place],
-            reason=c.reasons[place],
-            evidence=c.evidence[place],
-            evidence_truncated=c.evidence_truncated[place],
-            evidence_sha256=c.evidence_sha256[place],
-            started_s=c.started_s[place],
-            error_kind=c.error_kinds[place],
+            self.check, metrics={name: value for name, value in found if value is not None}, **plain
         )
 
     def __iter__(self) -> Iterator[Observation]:

@@ -98,6 +98,9 @@ def load(data: bytes) -> Report:
         _require_version(value)
         file = decode(ReportFile, value)
     finally:
+        # To the oldest generation, unseen: they would all be new, and the next collection would look at each.
+        gc.freeze()
+        gc.unfreeze()
         if collecting:
             gc.enable()
     for check, columns in file.checks.items():

@@ -8,12 +8,13 @@ from typing import cast
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.judge.baseline.learn import LEAST_VALUES
-from checks.judge.baseline.model import Baseline, digest_of
+from checks.judge.baseline.learn import LEAST_VALUES, learn
+from checks.judge.baseline.model import Baseline, digest_of, dump
 from flows.cli.fleet import say_cluster
 from flows.cli.options import add_cluster, add_force, add_format, add_reports
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from tasks.reports.baseline import learned, read_baseline, reports_of, require_free, write_baseline
+from tasks.reports.baseline import cases_of, read_baseline, require_free
+from tasks.reports.command_line import write_file
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import policy_of
 from tasks.reports.store_argument import NoReports, policy_notes, require_reports
@@ -22,21 +23,21 @@ from tasks.reports.store_argument import NoReports, policy_notes, require_report
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two actions."""
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
-    learn = actions.add_parser("learn", help="learn a baseline from reports", allow_abbrev=False)
-    learn.description = (
+    teach = actions.add_parser("learn", help="learn a baseline from reports", allow_abbrev=False)
+    teach.description = (
         "Learns the usual range and the median of every speed and latency. Failed nodes and checks are left "
         "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected (also: a file is not a report), 3 nothing "
         "written: nothing could be learned, 5 the store failed."
     )
-    add_reports(learn, "decides which nodes are healthy")
-    learn.add_argument(
+    add_reports(teach, "decides which nodes are healthy")
+    teach.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="where to write the baseline (JSON)"
     )
-    add_force(learn)
-    add_cluster(learn)
+    add_force(teach)
+    add_cluster(teach)
     show = actions.add_parser("show", help="print a baseline", allow_abbrev=False)
     show.add_argument("file", type=Path, metavar="FILE", help="a baseline file")
-    for action, run_action in ((learn, _learn), (show, _show)):
+    for action, run_action in ((teach, _learn), (show, _show)):
         add_format(action)
         action.set_defaults(run_action=run_action)
 
@@ -53,17 +54,17 @@ def _learn(arguments: argparse.Namespace) -> int:
     except NoReports as error:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
-    reports = reports_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
+    cases = cases_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
     say_cluster(arguments.reports, arguments.cluster)
     for line in () if arguments.policy else policy_notes(arguments.reports):
         write_stderr(line)
-    made = learned(reports)
+    made = learn(cases)
     if not any(group.bands for group in made.groups):
         if arguments.format == "text":
             write_stdout(baseline_text(made))
         said = f"nothing could be learned. Each range needs {LEAST_VALUES} values from healthy machines. Give more reports."
         return _nothing(arguments, None, said)
-    write_baseline(arguments.out, made)
+    write_file(arguments.out, dump(made).decode())
     _print(arguments, made)
     write_stderr(f"baseline: {arguments.out}, SHA-256 {digest_of(made)}")
     return int(Exit.GO)

@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tasks.monitoring.fleet_pages import HTML, FleetPages
     from tasks.monitoring.store_collector import StoreCollector
 
-    collector = StoreCollector(named.store, named.index, lambda said: write_stderr(f"prelaunch: {said}"))
-    fleet = FleetPages(named.store, named.index)
+    collector = StoreCollector(named.store, lambda said: write_stderr(f"prelaunch: {said}"))
+    fleet = FleetPages(named.store)
 
     def page(path: str) -> Page | None:
         if path == METRICS:

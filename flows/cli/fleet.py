@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
         "gets worse, what changed, what was done to it, and its last gates. A gate file means its own cluster; if its [remediation] "
         "names machines of a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is "
-        "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
+        "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store or --notify failed."
     )
     add_store(parser)
     parser.add_argument(
@@ -158,9 +158,7 @@ def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None) 
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
     engine = engine_of(named)
-    return read_fleet(
-        named.store, named.index, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine
-    )
+    return read_fleet(named.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 
 def engine_of(named: NamedStore) -> tuple[str, Machines] | None:

@@ -6,13 +6,12 @@ A verb lets such errors pass, and `main` reports them here: one line on stderr, 
 from __future__ import annotations
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, report_failure, say_rejected, write_stderr, write_stdout
+from flows.cli.output import json_text, rejection, say_rejected, write_stderr, write_stdout
 from tasks.gate.outcome import rejection_kind
 from tasks.gate_file.read import GateFileError
 from tasks.reports.command_line import OutputError
 from tasks.reports.read import InputError
 from tasks.store.base import StoreError, StoreMissing
-from tasks.store.index import IndexFailed
 
 ENDS = (".", "?", "!", ".)")
 
@@ -22,8 +21,6 @@ def report_error(form: str, error: Exception) -> int | None:
     if isinstance(error, StoreError):
         code = report_error(form, InputError("store", str(error)))
         return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
-    if isinstance(error, IndexFailed):
-        return report_failure(form, str(error), Exit.NO_CAPACITY)
     if isinstance(error, GateFileError):
         error = InputError(error.file, error.message, error.path, error.nearest)
     if not isinstance(error, (InputError, OutputError)):

@@ -1,4 +1,4 @@
-"""`prelaunch store list|index|prune`: lists the verdicts of a store, builds their index, and deletes old ones."""
+"""`prelaunch store list|index|prune`: lists the verdicts of a store, folds the history of its nodes again, and deletes old ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tasks.reports.store_argument import (
     require_gates,
 )
 from tasks.store.history import listed, rebuild
-from tasks.store.prune import Pruning, planned, removed
+from tasks.store.layout import HISTORY
+from tasks.store.prune import Pruning, planned, remove
 from tasks.store.records import stamped_at
 from tasks.text.inert import one_line
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Lists, indexes and removes what is in a store. STORE is a folder, s3://bucket/prefix, or the gate file that names "
         "one. Exit codes: 0 done, 2 rejected, 3 something could not be read and is "
-        "named, 5 the store or the index failed."
+        "named, 5 the store failed."
     )
     show = actions.add_parser("list", help="list every verdict, oldest first", allow_abbrev=False)
     add_cluster(show, "verdicts")
@@ -50,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="only verdicts of this time or later: 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d",
     )
-    index = actions.add_parser("index", help="rebuild the index from the store", allow_abbrev=False)
-    index.add_argument("--rebuild", action="store_true", required=True, help="replace the rows of this store")
+    index = actions.add_parser("index", help="fold the history of the nodes again", allow_abbrev=False)
+    index.add_argument("--rebuild", action="store_true", required=True, help="replace what there is of it")
     prune = actions.add_parser(
         "prune", help="list old gates, and remove them with --delete", allow_abbrev=False
     )
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
     since = _instant(arguments.since) if arguments.since else ""
-    found = listed(kept.store, kept.index())
+    found = listed(kept.store)
     cluster = chosen_cluster(kept, arguments.cluster)
     chosen = [one for one in found.records if one.judged_at >= since and cluster in (None, one.cluster)]
     problems = list(found.problems)
@@ -114,7 +115,7 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         )
         if len(texts) < len(chosen):
             write_stderr(f"prelaunch: {UNENDED}")
-    for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
+    for problem in problems:
         write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
@@ -161,13 +162,12 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
-    index = kept.index()
-    done = rebuild(kept.store, index)
+    done = rebuild(kept.store)
     if arguments.format == "json":
-        write_stdout(json_text({"index": index.name, **_table(done), "error": None}))
+        write_stdout(json_text({"index": kept.store.place(HISTORY), **_table(done), "error": None}))
     else:
         write_stdout(
-            f"{index.name}: {done.rows} verdicts of {kept.address}, {done.with_nodes} with the rows of their nodes\n"
+            f"{kept.store.place(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
         )
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
@@ -176,16 +176,15 @@ def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
 
 def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
     now = time.time()
-    needed = needed_gates(kept.store, kept.index(), now)
+    needed = needed_gates(kept.store, now)
     cluster = chosen_cluster(kept, arguments.cluster)
     plan = planned(kept.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
-    said = removed(kept.store, kept.index(), plan.old) if arguments.delete and plan.old else ""
+    if arguments.delete:
+        remove(kept.store, plan.old)
     if arguments.format == "json":
         write_stdout(json_text(_pruned(plan, arguments.delete)))
     else:
         write_stdout(pruned_text(plan, arguments.delete))
-    if said:
-        write_stderr(f"prelaunch: {said}")
     say_cluster([arguments.store], arguments.cluster)
     return int(Exit.GO)
 

@@ -43,7 +43,6 @@ from tasks.reports.baseline import read_baseline
 from tasks.reports.read import InputError
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
-from tasks.store.index import FILE, Index
 from tasks.store.open import absolute, is_remote, open_store
 
 WORK = ".prelaunch"
@@ -69,7 +68,6 @@ class GateContext:
     declared: Declared
     store: Store
     address: str
-    index: Index
     engine: LauncherAddress
     launcher: Launcher
     local: Path
@@ -143,7 +141,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     facts = builtin().of(gate.declared(()))
     _require_known(file, gate, policy, facts)
     topology = topology_of(gate.cluster, file, here)
-    store, address, local, index = _kept_in(file, gate, request.advanced.store)
+    store, address, local = _kept_in(file, gate, request.advanced.store)
     options = options_from(here, gate.cluster.options)
     engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
     try:
@@ -157,7 +155,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return GateContext(
         gate, file, here, policy, facts, gate.declared(names, kernel_log),
-        store, address, index, engine, launcher, local, baseline, terms_of(gate), topology,
+        store, address, engine, launcher, local, baseline, terms_of(gate), topology,
     )  # fmt: skip
 
 
@@ -173,8 +171,8 @@ def _gate_file(named: str) -> Path:
     return path_of(named)
 
 
-def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, Index]:
-    """The store, its address, the local folder and the index; none of them is accessed."""
+def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path]:
+    """The store, its address, and the local folder; neither is accessed."""
     try:
         address = absolute(override or gate.store.path)
         local = Path(gate.store.work or (WORK if is_remote(address) else address)).expanduser().absolute()
@@ -182,7 +180,7 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, In
     except StoreError as error:
         where = ("store", "") if override else (file, "store.path")
         raise GateFileError(*where, str(error).rstrip(".")) from error
-    return store, address, local, Index(local / FILE)
+    return store, address, local
 
 
 def _shown(path: Path) -> str:

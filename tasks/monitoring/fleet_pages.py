@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from html import escape
 
 from checks.runner.deadline import limited
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.store.base import Store, StoreError
-from tasks.store.index import Index
 from tasks.store.layout import html_key
 from tasks.text.inert import one_line
 
@@ -24,8 +22,8 @@ PAGE_S = 30.0
 class FleetPages:
     """Makes one page at a time: others wait, so that a browser that is reloaded often does not read the store at once."""
 
-    def __init__(self, store: Store, index: Callable[[], Index], seconds: float = PAGE_S) -> None:
-        self._store, self._index, self._seconds = store, index, seconds
+    def __init__(self, store: Store, seconds: float = PAGE_S) -> None:
+        self._store, self._seconds = store, seconds
         self._making = threading.Lock()
 
     def __call__(self, path: str) -> str | None:
@@ -45,7 +43,7 @@ class FleetPages:
             self._making.release()
 
     def _made(self, node: str) -> str | None:
-        found = read_fleet(self._store, self._index, time.time(), FRESH_S, node=node)
+        found = read_fleet(self._store, time.time(), FRESH_S, node=node)
         if node:
             return node_page(node, found) if found.nodes or found.replaced else None
         return fleet_page(found, lambda gate_id: page_link(self._store, html_key(gate_id)))

@@ -1,7 +1,7 @@
 """The metrics of a store: made at the scrape, and never kept.
 
 A store that cannot be read completely has one sample, prelaunch_store_readable 0, and no other: what is not known now is not served.
-Only the names of nodes are remembered between scrapes, by the id of their gate, whose nodes never change.
+Only records and the names of nodes are remembered between scrapes, by the id of their gate, of which they never change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tasks.store import node_rows
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.history import listed
-from tasks.store.index import Index
 from tasks.store.node_rows import Standing
 from tasks.store.records import Record, stamped_at
 from tasks.text.inert import one_line
@@ -64,13 +63,13 @@ class StoreCollector:
     def __init__(
         self,
         store: Store,
-        index: Callable[[], Index],
         log: Callable[[str], None],
         seconds: float = SCRAPE_S,
         most_series: int = MOST_SERIES,
     ) -> None:
         self._store = PatientStore(store, seconds)
-        self._index, self._log, self._seconds, self._most = index, log, seconds, most_series
+        self._log, self._seconds, self._most = log, seconds, most_series
+        self._records: dict[str, Record] = {}
         self._names = NodeNames(self._store)
         self._reading = threading.Lock()
         self._problem = ""
@@ -115,7 +114,7 @@ class StoreCollector:
 
     def _read(self) -> tuple[list[Row], int]:
         """Raises StoreError."""
-        found = listed(self._store, self._index())
+        found = listed(self._store, self._records)
         if found.problems:
             raise StoreError(
                 f"{len(found.problems)} records are unreadable, the first is {found.problems[0]}"

@@ -1,17 +1,16 @@
-"""Baselines for the command line: learned from report files, read from and written to a JSON file."""
+"""Baselines for the command line: the reports that they are learned from, and their JSON files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from checks.documents.report import digest
 from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
-from checks.judge.baseline.learn import ReportCase, learn
-from checks.judge.baseline.model import BASELINE_BYTES, Baseline, dump, load
-from checks.judge.trend.numbers import DatedReport
+from checks.judge.baseline.learn import ReportCase
+from checks.judge.baseline.model import BASELINE_BYTES, Baseline, load
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -21,11 +20,11 @@ from tasks.reports.read import InputError, default_policy_of, not_a_report, poli
 from tasks.reports.store_argument import inputs_of
 
 
-def reports_of(files: Sequence[str], policy: Policy | None, cluster: str | None = None) -> list[DatedReport]:
-    """Each report with its policy; without one that of the gate file, or else the shipped one of its type. `cluster` is as in
-    `inputs_of`. Raises InputError for what is not there or is no report, StoreError.
+def cases_of(files: Sequence[str], policy: Policy | None, cluster: str | None = None) -> list[ReportCase]:
+    """Each report, judged by this policy; without one by that of the gate file, or else the shipped one of its type. `cluster` is as
+    in `inputs_of`. Raises InputError for what is not there or is no report, StoreError.
     """
-    found: list[DatedReport] = []
+    found: list[ReportCase] = []
     for one in inputs_of(files, cluster):
         try:
             report = load_report(one.data)
@@ -34,14 +33,10 @@ def reports_of(files: Sequence[str], policy: Policy | None, cluster: str | None 
             raise InputError(one.name, said) from error
         declared = report.declared
         rules = policy or policy_of(one.policy) or default_policy_of(declared.instance_type, declared)[0]
-        found.append(DatedReport(report, digest(one.data), rules))
+        found.append(
+            ReportCase(report, decide(report, rules, builtin(), report_digest=digest(one.data)), rules)
+        )
     return found
-
-
-def learned(reports: Iterable[DatedReport]) -> Baseline:
-    """The baseline of these reports."""
-    verdicts = ((one, decide(one.report, one.policy, builtin(), report_digest=one.digest)) for one in reports)
-    return learn([ReportCase(one.report, verdict, one.policy) for one, verdict in verdicts])
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -71,8 +66,3 @@ def require_free(path: Path, force: bool) -> None:
         said = "the file exists already. Choose another --out, or replace it with --force."
         raise InputError(str(path), said)
     write_file(path, None)
-
-
-def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the whole file or nothing. Raises OutputError."""
-    write_file(path, dump(baseline).decode())

@@ -7,29 +7,26 @@ disappeared or changed their level (pure). What cannot be compared is named. Tex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from checks.documents.report import digest, load
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
+from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.reports.gate_folder.decision import other_inputs
 from tasks.reports.read import InputError, default_policy_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable
-from tasks.store.history import kept_gates
+from tasks.store.history import kept_gates, read_each
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.records import KeptFinding, KeptVerdict, Record, matter
+from tasks.store.records import Record, matter
 from tasks.text.inert import one_line
 
-# Gates whose files are read while another one is judged, and with them the reports in memory.
-AHEAD = 8
 MESSAGE_CHARACTERS = 300
 
 
@@ -50,7 +47,7 @@ class Change:
         return "appears" if self.before is None else "disappears" if self.after is None else "changes level"
 
 
-def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[Change, ...]:
+def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change, ...]:
     """The changes, worst first.
 
     Two findings are one if check, subject, cause and metric are the same; of findings without a metric the words, but for the
@@ -66,12 +63,12 @@ def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tupl
     return tuple(sorted(found, key=_turn))
 
 
-def _change(one: KeptFinding, before: Level | None, after: Level | None) -> Change:
+def _change(one: Finding, before: Level | None, after: Level | None) -> Change:
     message = one_line(one.message, MESSAGE_CHARACTERS)
     return Change(before, after, one.cause, one_line(one.check, 100), one_line(one.subject, 300), message)
 
 
-def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], KeptFinding]:
+def _by_key(findings: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
     """Each finding by what it is about; of several alike the worst."""
     ordered = sorted(findings, key=lambda one: (one.level.rank, one.message))
     return {(one.check, one.subject, one.cause.value, matter(one)): one for one in ordered}
@@ -140,7 +137,7 @@ def replay(
         for gate_id, keys in kept_gates(store, recorded).items()
         if gate_id in recorded or report_key(gate_id) in keys or verdict_key(gate_id) in keys
     ]
-    for gate_id, files in _read_ahead(store, chosen):
+    for gate_id, files in read_each(chosen, lambda gate_id: _files_of(store, gate_id)):
         if cluster is not None and files.record is not None and files.record.cluster not in ("", cluster):
             continue
         yield _replayed(gate_id, files, policy, facts, baseline)
@@ -153,15 +150,7 @@ class _Files:
     record: Record | None = None
     report: bytes | None = None
     verdict: bytes | None = None
-    error: Exception | None = None
-
-
-def _read_ahead(store: Store, gates: Sequence[str]) -> Iterator[tuple[str, _Files]]:
-    """The files of the gates in their order; of at most AHEAD gates at a time."""
-    with ThreadPoolExecutor(AHEAD) as pool:
-        for begin in range(0, len(gates), AHEAD):
-            some = gates[begin : begin + AHEAD]
-            yield from zip(some, pool.map(lambda gate_id: _files_of(store, gate_id), some), strict=True)
+    error: str = ""
 
 
 def _files_of(store: Store, gate_id: str) -> _Files:
@@ -172,56 +161,48 @@ def _files_of(store: Store, gate_id: str) -> _Files:
     except StoreUnreachable:
         raise
     except (DecodeError, StoreError) as error:
-        return _Files(error=error)
+        return _Files(error=str(error))
 
 
 def _replayed(
     gate_id: str, files: _Files, policy: Policy | None, facts: Facts, baseline: Baseline | None
 ) -> ReplayedGate:
-    record, data = files.record, files.report
+    record = files.record
+    cluster, when = (record.cluster, record.judged_at) if record else ("", "")
+    made = ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when)
+    if files.report is None:
+        return replace(made, why=one_line(files.error, 500) or "its report is missing")
     try:
-        if files.error is not None:
-            raise files.error
-        if data is None:
-            return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why="its report is missing")
         verdict = None if files.verdict is None else records.load(files.verdict)
-        report = load(data)
+        report = load(files.report)
         rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
-    except (DecodeError, InputError, StoreError) as error:
-        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why=one_line(str(error), 500))
-    cluster, when = (record.cluster, record.judged_at) if record else ("", report.measured_at)
+    except (DecodeError, InputError) as error:
+        return replace(made, why=one_line(str(error), 500))
+    made = made if record else replace(made, judged_at=one_line(report.measured_at, 40))
     if not facts.are_for(rules.instance_types, report.declared):
         said = f"policy {rules.name} was not written for {report.declared.instance_type}"
-        return ReplayedGate(gate_id, ReplayResult.OTHER_TYPE, cluster, one_line(when, 40), why=said)
-    bytes_digest = digest(data)
-    after = records.of(decide(report, rules, facts, baseline, report_digest=bytes_digest))
-    return _compared(gate_id, bytes_digest, report, verdict, record, after)
-
-
-def _compared(
-    gate_id: str,
-    bytes_digest: str,
-    report: Report,
-    verdict: KeptVerdict | None,
-    record: Record | None,
-    after: KeptVerdict,
-) -> ReplayedGate:
-    cluster, when = (record.cluster, record.judged_at) if record else ("", one_line(report.measured_at, 40))
-    now = VerdictSummary(after.answer, after.level, after.condemned)
+        return replace(made, fate=ReplayResult.OTHER_TYPE, why=said)
+    after = decide(report, rules, facts, baseline, report_digest=digest(files.report))
+    made = replace(made, after=_summary(after))
     if verdict is None:
         said = "no verdict is stored: its gate was interrupted, or the file was removed"
-        return ReplayedGate(gate_id, ReplayResult.NO_VERDICT, cluster, when, None, now, why=said)
-    if verdict.digests.report != bytes_digest:
-        said = "its verdict was made from another report"
-        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
-    if record is not None and (record.digests.report, record.answer) != (bytes_digest, verdict.answer):
-        said = "its record and its stored verdict differ"
-        return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
-    before = VerdictSummary(verdict.answer, verdict.level, verdict.condemned)
+        return replace(made, fate=ReplayResult.NO_VERDICT, why=said)
+    if verdict.digests.report != after.digests.report:
+        return replace(made, why="its verdict was made from another report")
+    if record is not None and (record.digests.report, record.answer) != (
+        after.digests.report,
+        verdict.answer,
+    ):
+        return replace(made, why="its record and its stored verdict differ")
+    found, before = changes(verdict.findings, after.findings), _summary(verdict)
+    fate = ReplayResult.FINDINGS if found else ReplayResult.SAME
+    fate = fate if before == made.after else ReplayResult.CHANGED
     notes = tuple(other_inputs(verdict.digests, after.digests))
-    found = changes(verdict.findings, after.findings)
-    fate = ReplayResult.CHANGED if before != now else ReplayResult.FINDINGS if found else ReplayResult.SAME
-    return ReplayedGate(gate_id, fate, cluster, when, before, now, found, notes=notes)
+    return replace(made, fate=fate, before=before, changes=found, notes=notes)
+
+
+def _summary(verdict: Verdict) -> VerdictSummary:
+    return VerdictSummary(verdict.answer, verdict.level, verdict.condemned)
 
 
 @dataclass

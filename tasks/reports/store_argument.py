@@ -4,7 +4,7 @@ A gate file, or its name, stands for the gates of its own cluster, and the addre
 chooses another one (`chosen_cluster`). Commands that read reports take a store in the place of its reports (`inputs_of`); those
 that judge single reports take the id of a gate (`report_named`).
 
-Raises InputError if it names no store; StoreError and IndexFailed are errors of the store and of the index.
+Raises InputError if it names no store; StoreError is an error of the store.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from tasks.gate_file.folder import is_name, missing_name, typed_path
 from tasks.reports.read import DEFAULT, InputError, policy_of, read_input
 from tasks.store import records
 from tasks.store.base import BadAddress, Store
-from tasks.store.history import kept_gates, known_names, listed
-from tasks.store.index import FILE, Index
+from tasks.store.history import kept_gates, known_nodes, listed
 from tasks.store.layout import GATES, RECORDS, REPORT_FILE, report_key
 from tasks.store.open import absolute, is_remote, open_store
 from tasks.store.records import is_gate_id
@@ -43,11 +42,10 @@ class NoReports(InputError):
 
 @dataclass(frozen=True)
 class NamedStore:
-    """A store, its address, and where its index lies. `argument` was typed, and `gate` is what it says if it is a gate file."""
+    """A store and its address. `argument` was typed, and `gate` is what it says if it is a gate file."""
 
     address: str
     store: Store
-    local: Path
     argument: str = ""
     gate: Gate | None = None
 
@@ -60,10 +58,6 @@ class NamedStore:
     def policy(self) -> Path | None:
         """The file of the gate file's policy."""
         return Path(self.argument).resolve().parent / self.gate.policy.file if self.gate else None
-
-    def index(self) -> Index:
-        """The index."""
-        return Index(self.local / FILE)
 
 
 @dataclass(frozen=True)
@@ -83,14 +77,11 @@ def typed_store(word: str) -> str:
 def open_named_store(argument: str) -> NamedStore:
     """The store that `argument` names. Raises InputError."""
     gate = named_gate(argument) if argument.endswith(".toml") else None
-    address, work = (gate.store.path, gate.store.work) if gate else (argument, "")
     try:
-        where = absolute(address)
-        store = open_store(where)
-        local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
+        where = absolute(gate.store.path if gate else argument)
+        return NamedStore(where, open_store(where), argument, gate)
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, local, argument, gate)
 
 
 def named_gate(file: str) -> Gate:
@@ -188,7 +179,7 @@ def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[Re
             continue
         named = open_named_store(argument)
         require_gates(named)
-        found = listed(named.store, named.index())
+        found = listed(named.store)
         if found.problems:
             raise InputError(named.address, f"it cannot be read completely: {found.problems[0]}")
         cluster = chosen_cluster(named, asked)
@@ -227,12 +218,13 @@ def require_gates(name: NamedStore) -> None:
 
 
 def require_known_node(named: NamedStore, node: str, argument: str) -> None:
-    """Raise InputError if no gate of the store, which was typed as `argument`, knows the node. Raises StoreError, IndexFailed."""
-    names, problems = known_names(named.store, named.index())
+    """Raise InputError if no gate of the store, which was typed as `argument`, knows the node. Raises StoreError."""
+    known = known_nodes(named.store)
+    names = tuple(sorted({one.node for history in known.clusters for one in history.nodes}))
     if node in names:
         return
     typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
     said = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
-    if problems:
-        said = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {problems[0]}"
+    if known.problems:
+        said = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
     raise InputError(named.address, said, "", nearest(node, names))

@@ -6,13 +6,11 @@ result, so that nobody takes a short history for the complete one.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checks.judge.trend.model import Trend
-from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.numbers import gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy
@@ -21,8 +19,7 @@ from tasks.render.context import EndMark, Past, PastGate
 from tasks.render.trend_text import too_few, worse_lines
 from tasks.reports.fleet.reading import page_link
 from tasks.store.base import Store, StoreError
-from tasks.store.history import Listed, known_nodes, listed
-from tasks.store.index import Index
+from tasks.store.history import known_nodes, read_records
 from tasks.store.layout import fleet_key, html_key
 from tasks.store.records import Record
 from tasks.text.inert import one_line
@@ -30,7 +27,6 @@ from tasks.text.tables import few
 
 GATES = 20
 SECONDS = 5.0
-Clock = Callable[[], float]
 # How gates ended of which the answer does not say it, by their ids. Raises StoreError.
 Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 
@@ -52,30 +48,31 @@ class TrendContext:
 
 def past_of(
     store: Store,
-    index: Index,
     this: TrendContext,
-    clock: Clock = time.monotonic,
+    seconds: float = SECONDS,
     ends: Ends = lambda store, gate_ids: {},
 ) -> Past:
     """The cluster's gates up to this one; `ends` reads how they ended, for those whose answer alone would mislead. Never raises for
     what a store holds or refuses.
     """
-    until = clock() + SECONDS
     try:
-        found = listed(store, index, whole=False)
+        return limited(seconds, lambda: _past_of(store, this, ends))
+    except TimeoutError:
+        said = f"Earlier gates could not be read within {seconds:g} s"
     except StoreError as error:
-        reason = one_line(f"Earlier gates could not be read: {error}", 400)
-        return Past(problems=(reason,))
-    problems = [*found.problems, *filter(None, [found.index_problem])]
-    mine = [record for record in found.records if record.cluster == this.cluster]
+        said = f"Earlier gates could not be read: {error}"
+    return Past(problems=(one_line(said, 400),))
+
+
+def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:
+    known = known_nodes(store, this.cluster, whole=False)
+    judged = {gate_id: at for history in known.clusters for gate_id, at in history.gates.items()}
     # Of gates that were judged within one second this one is the last, which its id does not say.
-    mine.sort(key=lambda record: (record.judged_at, record.gate_id == this.gate_id, record.gate_id))
-    own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
-    mine = mine if own is None else mine[: own + 1]
-    newest, page = mine[-GATES:], html_key(this.gate_id)
-    marks: Mapping[str, EndMark] = {}
-    with _named(problems, "How earlier gates ended", "read"):
-        marks = limited(max(until - clock(), 0.0), lambda: ends(store, [record.gate_id for record in newest]))
+    mine = sorted(judged, key=lambda gate_id: (judged[gate_id], gate_id == this.gate_id, gate_id))
+    mine = mine[: mine.index(this.gate_id) + 1] if this.gate_id in judged else mine
+    problems = few(known.problems, 2)
+    newest = list(read_records(store, mine[-GATES:], problems))
+    marks, page = ends(store, [record.gate_id for record in newest]), html_key(this.gate_id)
     gates = tuple(
         PastGate(
             r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id, page_link(store, html_key(r.gate_id), page),
@@ -83,23 +80,14 @@ def past_of(
         )
         for r in newest
     )  # fmt: skip
-    trend = _compared(store, index, mine, this, problems, until - clock())
+    own = gate_numbers(replace(this.report, gate_id=this.gate_id), this.digest, this.policy, this.cluster)
+    earlier = [gate.numbers for gate in known.gates if gate.gate_id in mine]
+    trend = follow([*(one for one in earlier if one.report != this.digest), own])
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
-        _changed(mine, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
+        _changed(newest, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
     )  # fmt: skip
-
-
-@contextmanager
-def _named(problems: list[str], what: str, done: str) -> Iterator[None]:
-    """What takes too long, or cannot be read, is a problem and no error."""
-    try:
-        yield
-    except TimeoutError:
-        problems.append(f"{what} could not be {done}, because it would have taken too long.")
-    except StoreError as error:
-        problems.append(f"{what} could not be {done}: {error}")
 
 
 def _changed(mine: Sequence[Record], this: TrendContext, trend: Trend) -> tuple[str, ...]:
@@ -121,33 +109,3 @@ def _changed(mine: Sequence[Record], this: TrendContext, trend: Trend) -> tuple[
     )
     lines += [f"{name}: {one.what} {one.before} -> {one.after}" for name, one in changes]
     return tuple(one_line(line, 300) for line in few(lines))
-
-
-def _compared(
-    store: Store,
-    index: Index,
-    mine: Sequence[Record],
-    this: TrendContext,
-    problems: list[str],
-    seconds: float,
-) -> Trend:
-    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand."""
-    own = gate_numbers(
-        DatedReport(replace(this.report, gate_id=this.gate_id), this.digest, this.policy), this.cluster
-    )
-    earlier = tuple(record for record in mine if record.digests.report != this.digest)
-    ids = {record.gate_id for record in earlier}
-    if not ids:
-        return follow([own])
-
-    def work() -> tuple[Trend, tuple[str, ...]]:
-        known = known_nodes(store, index, Listed(earlier, ()), this.cluster)
-        gates = [gate.numbers for gate in known.history.gates if gate.gate_id in ids]
-        return follow([*gates, own]), known.problems
-
-    with _named(problems, "Earlier gates", "compared"):
-        found, unread = limited(max(seconds, 0.0), work)
-        more = f" ({len(unread) - 1} more gates are not compared either)" if len(unread) > 1 else ""
-        problems += [f"{unread[0]}{more}"] if unread else []
-        return found
-    return follow([own])

@@ -21,7 +21,7 @@ from tasks.slackbot.config import Allowed
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import verdict_key
-from tasks.store.records import Record, load_whole, stamped_at
+from tasks.store.records import Record, load, stamped_at
 
 # The newest gates of one store that are looked at for a refusal.
 LOOKED_AT = 200
@@ -75,7 +75,7 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
     try:
         cluster = allowed.gate().cluster.name
         named = open_named_store(str(allowed.file))
-        return cluster, read_fleet(named.store, named.index, time.time(), cluster=cluster)
+        return cluster, read_fleet(named.store, time.time(), cluster=cluster)
     except (GateFileError, InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 
@@ -83,7 +83,7 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
 def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
     try:
         data = store.get(verdict_key(record.gate_id))
-        verdict = None if data is None else load_whole(data)
+        verdict = None if data is None else load(data)
     except DecodeError:
         verdict = None
     except StoreError as error:

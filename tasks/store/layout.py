@@ -13,8 +13,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "baselines",
     "incidents",
 )
-RUNS, REMEDIATION, COMMISSIONS, FLEET = "runs", "remediation", "commissions", "fleet"
-STORE_ID_KEY = "store-id"
+RUNS, REMEDIATION, COMMISSIONS, FLEET, HISTORY = "runs", "remediation", "commissions", "fleet", "history"
 
 REPORT_FILE, VERDICT_FILE = MERGED_FILE, "verdict.json"
 POLICY_FILE, REQUEST_FILE = "policy.json", "request.json"
@@ -159,6 +158,11 @@ def record_key(gate_id: str) -> str:
 def nodes_key(gate_id: str) -> str:
     """The key of what is kept of each node of a gate."""
     return f"{NODES}/{gate_id}.json"
+
+
+def history_key(cluster: str) -> str:
+    """The key of what a cluster's gates say of its nodes, folded; "_" stands for gates whose cluster nobody says."""
+    return f"{HISTORY}/{cluster or '_'}.json"
 
 
 def page_key(gate_id: str) -> str:

@@ -1,7 +1,7 @@
 """What a store keeps of each node of a gate, small enough for every gate of a year: nodes/<gate id>.json.
 
 A row says which machine the node was, what the gate says of it, which checks were measured, every finding about it, and its numbers
-(checks.judge.trend.numbers). The file is made at publish of report, verdict and policy; the rows of an index are made of it.
+(checks.judge.trend.numbers). The file is made at publish of report, verdict and policy; the history of a cluster is made of it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,26 @@ from typing import Annotated
 from checks.documents.columns import Rows, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
-from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
-from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, Skip, node_of
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
+from checks.model import (
+    CLUSTER,
+    LINK,
+    SCHEMA_VERSION,
+    Cause,
+    Finding,
+    Level,
+    Outcome,
+    Profile,
+    Report,
+    Skip,
+    Verdict,
+    node_of,
+)
 from checks.policy import Policy
 from checks.value_types import DecodeError, Range
 from tasks.store.base import Store
-from tasks.store.layout import NODES, name_of, nodes_key
-from tasks.store.records import GateId, KeptFinding, KeptVerdict
+from tasks.store.layout import nodes_key
+from tasks.store.records import GateId
 from tasks.text.inert import one_line
 
 FILE_BYTES = 256 * 1024 * 1024
@@ -56,7 +69,7 @@ class NodeRow:
     standing: Standing
     measured_at: Annotated[float, Range(0.0, 1e11)]
     checks: Annotated[int, Range(0, 1 << 20)]
-    findings: tuple[KeptFinding, ...]
+    findings: tuple[Finding, ...]
     identity: NodeIdentity | None = None
 
 
@@ -73,7 +86,7 @@ class GateNodes:
     policy: str
     checks: tuple[tuple[str, ...], ...]
     nodes: tuple[NodeRow, ...]
-    cluster_findings: tuple[KeptFinding, ...]
+    cluster_findings: tuple[Finding, ...]
     numbers: GateNumbers
 
     @property
@@ -83,18 +96,16 @@ class GateNodes:
 
 
 def rows_of(
-    report: Report, verdict: KeptVerdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
+    report: Report, verdict: Verdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
 ) -> GateNodes:
     """The nodes of a gate. `policy` is the one whose rules say how numbers are compared; `judged_at` is UTC, ISO 8601."""
-    numbers = gate_numbers(
-        DatedReport(replace(report, gate_id=gate_id), verdict.digests.report, policy), cluster
-    )
+    numbers = gate_numbers(replace(report, gate_id=gate_id), verdict.digests.report, policy, cluster)
     numbers = replace(numbers, nodes=tuple(sorted(numbers.nodes, key=lambda node: node.name)))
     rows = by_check(report.observations)
     findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]
-    by_node: dict[str, list[KeptFinding]] = {}
-    caused: dict[str, list[KeptFinding]] = {}
-    whole: list[KeptFinding] = []
+    by_node: dict[str, list[Finding]] = {}
+    caused: dict[str, list[Finding]] = {}
+    whole: list[Finding] = []
     for finding in findings:
         ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
         for end in dict.fromkeys(ends):
@@ -167,15 +178,10 @@ def require_even(rows: GateNodes) -> None:
         raise DecodeError("its columns do not have the same length", "numbers")
 
 
-def kept(store: Store) -> tuple[str, ...]:
-    """The ids of all gates whose nodes are kept. Raises StoreError."""
-    return tuple(gate_id for key in store.list(NODES) if (gate_id := name_of(key)))
-
-
 def _standing(
     name: str,
-    own: Sequence[KeptFinding],
-    whole: Sequence[KeptFinding],
+    own: Sequence[Finding],
+    whole: Sequence[Finding],
     condemned: Sequence[str],
     complete: bool,
     certified: bool,
@@ -193,7 +199,7 @@ def _standing(
     return Standing.CERTIFIED if certified else Standing.PROVEN
 
 
-def is_accepted_gap(finding: KeptFinding) -> bool:
+def is_accepted_gap(finding: Finding) -> bool:
     """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node.
 
     Where a threshold was crossed (`metric`) it is a doubt: a value that was slow on a busy node, for example.
@@ -214,63 +220,12 @@ def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
     return found
 
 
-def _short(finding: KeptFinding) -> KeptFinding:
-    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=(), follows="")
-
-
-# Per machine, name and identity so many rows are read: the newest, for a page, and the first, for the reference of a trend.
-NEWEST, FIRST = 48, 12
-
-
-@dataclass(frozen=True)
-class NodeKey:
-    """A node of a cluster as it was recognised then; `identity` is that of NodeRow."""
-
-    cluster: str
-    node: str
-    identity: NodeIdentity | None
-
-    @property
-    def same(self) -> tuple[str, str, int]:
-        """What keys of one history are compared by: there, identities that are equal are one object."""
-        return self.cluster, self.node, id(self.identity)
-
-    @property
-    def turn(self) -> tuple[object, ...]:
-        """The sort key of nodes."""
-        return self.cluster, self.node, self.identity.keys if self.identity else ()
-
-
-@dataclass(frozen=True)
-class NodeTotal:
-    """Rows of one node that have the same standing and measured checks: how many, and the last time of judging."""
-
-    key: NodeKey
-    standing: Standing
-    checks: tuple[str, ...]
-    count: int
-    last: str
-
-
-@dataclass(frozen=True)
-class NodeFinding:
-    """The newest finding of its check, subject, metric and cause about a node."""
-
-    key: NodeKey
-    gate_id: str
-    judged_at: str
-    finding: KeptFinding
-
-
-@dataclass(frozen=True)
-class NodeHistory:
-    """What is kept of every node: totals over all gates, the newest finding of each kind, and as much of the gates as NEWEST and FIRST
-    say. Everything is in the order of time, and of names where times are equal; identities that are equal are one object.
-    """
-
-    totals: tuple[NodeTotal, ...]
-    findings: tuple[NodeFinding, ...]
-    gates: tuple[GateNodes, ...]
+def _short(finding: Finding) -> Finding:
+    message = one_line(finding.message, MESSAGE_CHARACTERS)
+    return Finding(
+        finding.level, finding.cause, finding.check, finding.subject, message,
+        metric=finding.metric, is_predicate=finding.is_predicate,
+    )  # fmt: skip
 
 
 def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:

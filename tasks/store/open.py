@@ -1,23 +1,17 @@
-"""Opens a store by its address, a folder or s3://bucket/prefix, and reads the store's own identity.
-
-The identity is kept in the store. It distinguishes the store's rows in an index that several stores share.
-"""
+"""Opens a store by its address, a folder or s3://bucket/prefix."""
 
 from __future__ import annotations
 
 import re
-import secrets
 from pathlib import Path
 
-from tasks.store.base import BadAddress, Store, StoreError
+from tasks.store.base import BadAddress, Store
 from tasks.store.folder import FolderStore
-from tasks.store.layout import STORE_ID_KEY
 from tasks.store.s3 import S3Store, parted
 
 S3 = "s3://"
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,200}")
-FORM = re.compile(rb"[0-9a-f]{32}\n")
 
 
 def open_store(address: str) -> Store:
@@ -54,16 +48,3 @@ def absolute(address: str) -> str:
         bucket, prefix = parted(address)
         return f"{S3}{bucket}/{prefix}".rstrip("/")
     return str(Path(address).expanduser().absolute())
-
-
-def identity(store: Store) -> str:
-    """The store's identity: 32 digits, made on first use. If several processes make one, one wins. Raises StoreError."""
-    found = store.get(STORE_ID_KEY)
-    if found is None:
-        mine = f"{secrets.token_hex(16)}\n".encode()
-        found = mine if store.put_if_absent(STORE_ID_KEY, mine) else store.get(STORE_ID_KEY)
-    if found is None or not FORM.fullmatch(found):
-        raise StoreError(
-            f"{store.place(STORE_ID_KEY)} is not what this program wrote there. Remove it; the index is rebuilt."
-        )
-    return found.decode().strip()

@@ -14,8 +14,7 @@ from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.history import kept_gates
-from tasks.store.index import Index, IndexFailed
+from tasks.store.history import AT_ONCE, kept_gates, read_each
 from tasks.store.layout import (
     LEASES,
     LEASES_BY_RUN,
@@ -27,13 +26,11 @@ from tasks.store.layout import (
     report_key,
     verdict_key,
 )
-from tasks.store.open import identity
 from tasks.store.records import Record, stamped_at
 
 DAY_S = 86400.0
-AT_ONCE = 16
-# Report, verdict and record.
-LAST = 3
+# Report, verdict, rows of nodes, and record.
+LAST = 4
 
 
 @dataclass(frozen=True)
@@ -65,14 +62,10 @@ def planned(
     """What a pruning would remove; nothing is removed. `needed` says by the id of a gate why it must stay. Only gates of `cluster` go,
     None for all. Raises StoreError, also where it cannot tell what is in use.
     """
-    used, gates = {**needed, **_in_use(store)}, kept_gates(store)
-    for gate_id in records.recorded(store):
-        gates.setdefault(gate_id, [])
+    used, gates = {**needed, **_in_use(store)}, kept_gates(store, records.recorded(store))
     old: list[Old] = []
     stays: list[tuple[str, str]] = []
-    # A record is a file of its own, and a store may be far away.
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        read = dict(zip(gates, pool.map(lambda gate_id: _record(store, gate_id), gates), strict=True))
+    read = dict(read_each(gates, lambda gate_id: _record(store, gate_id)))
     for gate_id, keys in gates.items():
         record, problem = read[gate_id]
         if cluster is not None and (record is None or record.cluster != cluster):
@@ -91,23 +84,14 @@ def planned(
     return Pruning(tuple(old), tuple(stays))
 
 
-def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
-    """Delete the gates; returns the index's error, "" for none. A deletion that was interrupted continues in the next run.
-
-    Raises StoreError.
-    """
-    said = ""
+def remove(store: Store, old: Sequence[Old]) -> None:
+    """Delete the gates. A deletion that was interrupted continues in the next run. Raises StoreError."""
     for one in old:
         # The last files of a gate say that it was there: they go when all others have gone.
         with ThreadPoolExecutor(AT_ONCE) as pool:
             _ = list(pool.map(store.delete, one.keys[:-LAST]))
         for key in one.keys[-LAST:]:
             store.delete(key)
-    try:
-        index.forget(identity(store), [one.gate_id for one in old])
-    except IndexFailed as error:
-        said = str(error)
-    return said
 
 
 def _in_use(store: Store) -> dict[str, str]:
@@ -156,6 +140,6 @@ def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
     last = (report_key(gate_id), verdict_key(gate_id))
     yield from (key for key in keys if key not in last)
     yield page_key(gate_id)
-    yield nodes_key(gate_id)
     yield from last
+    yield nodes_key(gate_id)
     yield record_key(gate_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,19 @@ from typing import Annotated
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.wording import several, who, who_all
-from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
-from checks.value_types import SPARSE, DecodeError, Text
+from checks.model import (
+    ANSWER_WORDS,
+    SCHEMA_VERSION,
+    Answer,
+    Cause,
+    Digests,
+    Finding,
+    Level,
+    Profile,
+    Report,
+    Verdict,
+)
+from checks.value_types import DecodeError, Text
 from tasks.store.base import Store
 from tasks.store.layout import RECORDS, name_of, record_key
 from tasks.text.inert import one_line
@@ -33,43 +44,28 @@ GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
 Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
 
 
-@dataclass(frozen=True)
-class KeptFinding:
-    """One finding, as far as it is compared."""
-
-    level: Level
-    cause: Cause
-    check: str
-    subject: str
-    message: str
-    metric: str = ""
-    is_predicate: bool = False
-    named_nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
-    follows: str = field(default="", metadata=SPARSE)
-
-
-def is_missing(finding: KeptFinding) -> bool:
+def is_missing(finding: Finding) -> bool:
     """Whether evidence is missing that the policy requires: it is said as CANNOT TELL, and not as a failure."""
     return finding.cause is Cause.EVIDENCE and finding.level is Level.FAIL
 
 
-def is_measurement(finding: KeptFinding) -> bool:
+def is_measurement(finding: Finding) -> bool:
     """Whether it is about a check, whose name has the form area.thing, and not about a report or what the watch had found."""
     return "." in finding.check and finding.check not in NO_CHECKS
 
 
-def matter(finding: KeptFinding) -> str:
+def matter(finding: Finding) -> str:
     """What it is about, beside check, subject and cause: its metric, or else its words without numbers, which differ each time."""
     return finding.metric or NUMBER.sub("#", one_line(finding.message, FINDING_CHARACTERS))
 
 
-def finding_line(finding: KeptFinding, subjects: Sequence[str] = ()) -> str:
+def finding_line(finding: Finding, subjects: Sequence[str] = ()) -> str:
     """The finding as a sentence: its level, or CANNOT TELL, and whom it is about; `subjects` as in `finding_sentence`."""
     word = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
     return f"{word} {finding_sentence(finding, subjects)}"
 
 
-def finding_sentence(finding: KeptFinding, subjects: Sequence[str] = ()) -> str:
+def finding_sentence(finding: Finding, subjects: Sequence[str] = ()) -> str:
     """The finding as a sentence with its subject, without its level; `subjects` are all of which the same was found."""
     if len(subjects) < 2:
         return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
@@ -77,7 +73,7 @@ def finding_sentence(finding: KeptFinding, subjects: Sequence[str] = ()) -> str:
     return f"{who_all(subjects)}{'' if finding.is_predicate else ':'} {said}"
 
 
-def _alike(finding: KeptFinding, findings: Sequence[KeptFinding]) -> tuple[str, ...]:
+def _alike(finding: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Every subject of which the same was found, in the order of the findings."""
     said = (finding.level, finding.cause, finding.check, finding.message)
     return tuple(
@@ -87,7 +83,7 @@ def _alike(finding: KeptFinding, findings: Sequence[KeptFinding]) -> tuple[str, 
     )
 
 
-def findings_line(findings: Sequence[KeptFinding]) -> str:
+def findings_line(findings: Sequence[Finding]) -> str:
     """What a gate found of one node in a line: the first finding; where that is missing evidence, how many checks lack it."""
     found = [one for one in findings if one.level is not Level.PASS] or list(findings)
     first = found[0]
@@ -104,24 +100,8 @@ def missing_count(checks: int, results: int) -> str:
     return f"{checks} check{'' if checks == 1 else 's'} ({results} results)"
 
 
-@dataclass(frozen=True)
-class KeptVerdict:
-    """A verdict, as far as it is compared."""
-
-    level: Level
-    answer: Answer
-    findings: tuple[KeptFinding, ...]
-    condemned: tuple[str, ...]
-    digests: Digests
-
-
-def load(data: bytes) -> KeptVerdict:
-    """The verdict in a verdict.json, as far as it is compared. Raises DecodeError."""
-    return of(load_whole(data))
-
-
-def load_whole(data: bytes) -> Verdict:
-    """The whole verdict in a verdict.json. Raises DecodeError."""
+def load(data: bytes) -> Verdict:
+    """The verdict in a verdict.json. Raises DecodeError."""
     table = parse_json(data, VERDICT_BYTES)
     if not isinstance(table, dict):
         raise DecodeError("expected a table", "")
@@ -136,35 +116,6 @@ def _count(count: object) -> object:
     if not isinstance(count, Mapping):
         return count
     return {"required" if key == "declared" else key: value for key, value in count.items()}
-
-
-def of(verdict: Verdict) -> KeptVerdict:
-    """The same for a verdict that was made just now."""
-    findings = tuple(
-        KeptFinding(
-            f.level,
-            f.cause,
-            f.check,
-            f.subject,
-            f.message,
-            f.metric,
-            f.is_predicate,
-            f.named_nodes,
-            f.follows,
-        )
-        for f in verdict.findings
-    )
-    return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
-
-
-@dataclass(frozen=True)
-class RecordDigests:
-    """SHA-256 of the report as it was kept, and of what it was judged with."""
-
-    report: str
-    policy: str
-    facts: str
-    baseline: str | None
 
 
 @dataclass(frozen=True)
@@ -187,8 +138,7 @@ class Record:
     answer: Answer
     level: Level
     report: str
-    digests: RecordDigests
-    engine: str
+    digests: Digests
     condemned: tuple[str, ...]
     finding: str
     reused: str = ""
@@ -197,7 +147,7 @@ class Record:
 def record_of(
     gate_id: str,
     report: Report,
-    verdict: KeptVerdict,
+    verdict: Verdict,
     key: str,
     judged_at: float,
     gate: str = "",
@@ -207,7 +157,6 @@ def record_of(
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
     said = "" if first is None else finding_line(first, _alike(first, verdict.findings))
-    of = verdict.digests
     return Record(
         SCHEMA_VERSION,
         gate_id,
@@ -221,8 +170,7 @@ def record_of(
         verdict.answer,
         verdict.level,
         key,
-        RecordDigests(of.report, of.policy, of.facts, of.baseline),
-        of.engine,
+        verdict.digests,
         verdict.condemned,
         one_line(said, FINDING_CHARACTERS),
         reused,

@@ -51,7 +51,6 @@ def test_one_module_alone_writes_keys_of_the_store() -> None:
     "text",
     [
         'store.put(f"gates/{gate_id}/new.json", b"")',
-        'store.get("store-id")',
         'store.list("leases")',
         'key = f"{folder}/verdict.json"',
         'place = "pages/x.txt"',
@@ -111,7 +110,7 @@ def _keys(source: Source) -> Iterator[str]:
     for node in source.nodes:
         if isinstance(node, ast.Call) and _is_of_a_store(node.func) and node.args:
             first = node.args[0]
-            if isinstance(first, ast.Constant) and first.value in {*FOLDERS, layout.STORE_ID_KEY}:
+            if isinstance(first, ast.Constant) and first.value in FOLDERS:
                 yield f"{source.name}:{node.lineno}: {first.value}"
 
 

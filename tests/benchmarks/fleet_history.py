@@ -1,8 +1,9 @@
 """What the page of a fleet costs: `python tests/benchmarks/fleet_history.py [--nodes 64] [--gates 10000]`. JSON on stdout, minutes.
 
-A folder store with made-up gates, every one with all nodes and 37 numbers of each, of which a page reads what it needs from the index.
+A folder store with made-up gates, every one with all nodes and 37 numbers of each. A page reads their folded history, and the gates
+that this names.
 `fleet_cpu_s` is what one `prelaunch fleet STORE --html FILE` takes from the start of Python to its end (median of three), `page_bytes`
-the page, `rebuild_cpu_s` makes the index anew from the files. Both are seconds of processor time, which depend little on what else
+the page, `rebuild_cpu_s` folds the history anew from the files. Both are seconds of processor time, which depend little on what else
 the machine does. `same` is whether the page is the same afterwards but for its time.
 """
 
@@ -29,13 +30,17 @@ if str(ROOT) not in sys.path:
 from checks.documents.report import dump_plain  # noqa: E402 - as a script, this file's own folder is what Python knows
 from checks.judge.baseline.samples import Side  # noqa: E402
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number  # noqa: E402
-from checks.model import Cause, Level, Profile  # noqa: E402
+from checks.model import (  # noqa: E402
+    Cause,
+    Finding,
+    Level,
+    Profile,
+)
 from tasks.store.folder import FolderStore  # noqa: E402
 from tasks.store.history import rebuild  # noqa: E402
-from tasks.store.index import FILE, Index  # noqa: E402
-from tasks.store.layout import NODES, RECORDS  # noqa: E402
+from tasks.store.layout import NODES, RECORDS, history_key  # noqa: E402
 from tasks.store.node_rows import GateNodes, NodeRow, Standing  # noqa: E402
-from tasks.store.records import KeptFinding, Record  # noqa: E402
+from tasks.store.records import Record  # noqa: E402
 from tests.sample_reports import healthy  # noqa: E402
 from tests.tasks.kept_gates import keep, record_for  # noqa: E402
 
@@ -61,7 +66,9 @@ def made_up(nodes: int, gates: int, now: float) -> Iterator[GateNodes]:
             mine = tuple(round(factor * (100.0 + chance.gauss(0.0, 1.0)), 3) for _ in numbers)
             values.append(NodeNumbers(name, identities[place], mine))
             bad = place == 1 and gate % 50 == 49
-            own = KeptFinding(Level.FAIL, Cause.HARDWARE, checks[0], name, "is broken", "value", True)
+            own = Finding(
+                Level.FAIL, Cause.HARDWARE, checks[0], name, "is broken", metric="value", is_predicate=True
+            )
             standing = Standing.CONDEMNED if bad else Standing.PROVEN
             rows.append(NodeRow(name, standing, at, 0, (own,) if bad else (), identities[place]))
         medians = tuple(
@@ -110,21 +117,21 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store, index = FolderStore(folder / "store"), Index(folder / "store" / FILE)
+        store = FolderStore(folder / "store")
         sample = FolderStore(folder / "sample")
         record = record_for(0, healthy(), keep(sample, 0, healthy()))
         write(folder / "store", made_up(arguments.nodes, arguments.gates, time.time()), record)
         begun = used(resource.RUSAGE_SELF)
-        done = rebuild(store, index)
+        done = rebuild(store)
         rebuilt = used(resource.RUSAGE_SELF) - begun
         runs = [page(folder / "store") for _ in range(3)]
-        rebuild(store, index)
+        rebuild(store)
         again = page(folder / "store")[1]
         figures = {
             "nodes": arguments.nodes, "gates": arguments.gates, "with_nodes": done.with_nodes,
             "rebuild_cpu_s": round(rebuilt, 1), "fleet_cpu_s": round(statistics.median(seconds for seconds, _ in runs), 2),
             "page_bytes": (folder / "store" / "fleet.html").stat().st_size, "same": again == runs[0][1],
-            "index_bytes": (folder / "store" / FILE).stat().st_size,
+            "history_bytes": (folder / "store" / history_key("c")).stat().st_size,
         }  # fmt: skip
     print(json.dumps(figures, indent=2))
     return 0

@@ -26,12 +26,11 @@ import pyte
 from playwright.sync_api import Page, sync_playwright
 from pyte.screens import Char
 
-from checks.model import ANSWER_WORDS, Cause, Level, Profile, Report
+from checks.model import ANSWER_WORDS, Cause, Finding, Level, Profile, Report
 from tasks.render.html import html
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.store.node_rows import GateNodes, Standing
-from tasks.store.records import KeptFinding
 from tests.browser.slack_page import slack_page
 from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, unable, with_metrics
@@ -87,19 +86,23 @@ def thousand() -> str:
 def fleet_over_time() -> str:
     """24 nodes over 30 days: one is condemned, one warns, one sent no report, and one was last proven a week ago."""
     names = [f"ip-10-0-0-{number}" for number in range(11, 35)]
-    wrong = KeptFinding(
-        Level.FAIL, Cause.HARDWARE, "compute.gemm", f"{names[2]}/rank-19", "computes wrong products", "", True
+    wrong = Finding(
+        Level.FAIL,
+        Cause.HARDWARE,
+        "compute.gemm",
+        f"{names[2]}/rank-19",
+        "computes wrong products",
+        is_predicate=True,
     )
-    slow = KeptFinding(
+    slow = Finding(
         Level.WARN,
         Cause.HARDWARE,
         "disk.io",
         names[7],
         "write_gbps is 0.41 GB/s, threshold 0.8 GB/s",
-        "",
-        True,
+        is_predicate=True,
     )
-    silent = KeptFinding(Level.FAIL, Cause.EVIDENCE, "report", names[12], "sent no report", "", True)
+    silent = Finding(Level.FAIL, Cause.EVIDENCE, "report", names[12], "sent no report", is_predicate=True)
 
     def night(day: int) -> GateNodes:
         rows = {name: states.node(name) for name in names}

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from checks.model import Cause, Level
+from checks.model import Cause, Finding, Level
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S, fleet_of
-from tasks.store.index import history_of
 from tasks.store.node_rows import Standing
-from tasks.store.records import KeptFinding
 from tests.browser.test_report_page import ATTACK, CONTRASTS, FLAGS, SCHEMES
+from tests.tasks.kept_gates import known_of
 from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, GEMM, NOW, SILENT, gate, node
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 
 def fleet(now: float = NOW) -> Fleet:
     """A node in each state, a machine that was replaced, and hostile names."""
-    bad = KeptFinding(Level.FAIL, Cause.HARDWARE, ATTACK, ATTACK, ATTACK * 5, "", True)
+    bad = Finding(Level.FAIL, Cause.HARDWARE, ATTACK, ATTACK, ATTACK * 5, is_predicate=True)
     gates = (
         gate(9 * DAY_S, node("old"), node("a"), node("b", machine="before"), node("c"), node("d"), cluster=ATTACK),
         gate(2 * HOUR_S, node("a"), node("b"), node("c"), node("d"), cluster=ATTACK),
@@ -34,7 +33,7 @@ def fleet(now: float = NOW) -> Fleet:
              node("c", Standing.DOUBTFUL, [replace(CLOCK, subject="c")]), node("d", Standing.CANNOT_TELL, [SILENT], None),
              node(ATTACK), cluster=ATTACK),
     )  # fmt: skip
-    return replace(fleet_of(history_of(gates), (), now, DAY_S), problems=(ATTACK,))
+    return replace(fleet_of(known_of(gates), now, DAY_S), problems=(ATTACK,))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +105,7 @@ def test_the_answer_is_above_everything_and_the_worst_node_first(page: Page, tmp
 def test_a_page_that_grew_old_shows_no_proof(page: Page, tmp_path: Path) -> None:
     """It was made three days ago, and says so; one that was made now keeps its proofs."""
     now = time.time()
-    whole = replace(fleet_of(history_of((gate(HOUR_S, node("a")),)), (), NOW, DAY_S), problems=())
+    whole = replace(fleet_of(known_of((gate(HOUR_S, node("a")),)), NOW, DAY_S), problems=())
     text = fleet_page(whole, lambda gate_id: "")
     fresh = text.replace(f'data-at="{NOW - HOUR_S:.0f}"', f'data-at="{now - HOUR_S:.0f}"').replace(
         f'data-now="{NOW:.0f}"', f'data-now="{now:.0f}"'

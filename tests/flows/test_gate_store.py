@@ -1,4 +1,4 @@
-"""Where a gate keeps what it knows: in S3 over real HTTP, through an outage, and without an index that works."""
+"""Where a gate keeps what it knows: in S3 over real HTTP, and through an outage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tasks.gate.outcome import Decision
 from tasks.store import s3
 from tasks.store.aws import Limits
 from tasks.store.history import listed
-from tasks.store.index import Index
 from tasks.store.layout import fleet_key
 from tasks.store.open import open_store
 from tests.flows.driving import gate_it
@@ -68,7 +67,7 @@ def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
     assert {"health_check_metrics.json", "verdict.json", "report.html", "outcome.json", "node-0.log"} <= kept
     assert () == store.list("leases")
     assert not (tmp_path / "store" / "gates").exists()
-    (found,) = listed(store, Index(tmp_path / "store" / "index.sqlite")).records
+    (found,) = listed(store).records
     assert (outcome.gate_id, "test", "test", Level.PASS) == (
         found.gate_id,
         found.gate,

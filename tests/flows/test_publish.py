@@ -18,10 +18,9 @@ from tasks.render.context import VerdictContext
 from tasks.render.remedy_commands import Place
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
-from tasks.store.history import listed
-from tasks.store.index import FILE, Index
+from tasks.store.history import known_nodes, listed
+from tasks.store.layout import NODES
 from tasks.store.node_rows import Standing
-from tasks.store.open import identity
 from tests.fakes.mlflow import mlflow_server
 from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
@@ -86,12 +85,11 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
 def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Trend, page of all nodes, node rows, index, and a tracking server that is not there: the training is launched, the page
+    """Trend, page of all nodes, node rows, and a tracking server that is not there: the training is launched, the page
     or the log says what is missing, and the list has the gate all the same.
     """
     for broken in ("past_of", "read_fleet", "rows_of"):
         monkeypatch.setattr(publish, broken, lambda *of, **more: 1 / 0)
-    (tmp_path / "store" / FILE).mkdir(parents=True)
     path = fake_gate(tmp_path)
     path.write_text(path.read_text() + '\n[mlflow]\nuri = "http://127.0.0.1:9"\n')
     with caplog.at_level(logging.WARNING, "prelaunch"):
@@ -102,36 +100,30 @@ def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
     assert Decision.LAUNCHED is outcome.decision
     assert not (tmp_path / "store" / "fleet").exists()
     assert "The trend could not be made: ZeroDivisionError" in (gate / "report.html").read_text()
-    assert () == node_rows.kept(store)
-    assert [outcome.gate_id] == [
-        one.gate_id for one in listed(store, Index(tmp_path / "other.sqlite")).records
-    ]
+    assert () == store.list(NODES)
+    assert [outcome.gate_id] == [one.gate_id for one in listed(store).records]
     for said in (
         "the page about the nodes of test was not made",
         "but not what it says of each node",
-        "but not in the index",
         "but not in MLflow",
     ):
         assert said in caplog.text
 
 
 def test_what_a_refusal_says_of_each_node_is_kept_and_shown(tmp_path: Path, engine: Engine) -> None:
-    """In the store and in the index, which needs nothing more for it; in the list of gates; and on the page of all nodes, which leads
-    to the gate's page, and that one to it.
+    """In the store; in the list of gates; and on the page of all nodes, which leads to the gate's page, and
+    that one to it.
     """
     engine.parts = ["wrong"]
     _, outcome = gate_it(fake_gate(tmp_path))
     store = FolderStore(tmp_path / "store")
-    index = Index(tmp_path / "store" / FILE)
-    (gate_id,) = index.gates_with_nodes(identity(store))
-    rows = node_rows.read(store, gate_id)
-    (found,) = listed(store, index).records
+    (found,) = listed(store).records
+    (rows,), gate_id = known_nodes(store).gates, found.gate_id
     page = (tmp_path / "store" / "fleet" / "test.html").read_text()
 
     assert Decision.REFUSED is outcome.decision
-    assert rows is not None and rows.cluster == "test"
+    assert rows == node_rows.read(store, gate_id) and rows.cluster == "test"
     assert {"node-1"} == {row.node for row in rows.nodes if row.standing is Standing.CONDEMNED}
-    assert (rows,) == index.nodes(identity(store)).gates
     assert ("node-1",) == found.condemned and found.finding.startswith("FAIL node-1, rank 3 computes wrong")
     assert "1 of 2 nodes proven within 24 h; 1 condemned" in page
     assert f'href="../gates/{gate_id}/report.html"' in page

@@ -1,6 +1,6 @@
 """Fifty gates at once on a server of one's own, each of another cluster; the worker is killed in between.
 
-The nodes replay reports (tests/flows/fake_python.py); PostgreSQL, server, workers, flows, leases, store and index are real.
+The nodes replay reports (tests/flows/fake_python.py); PostgreSQL, server, workers, flows, leases and store are real.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tasks.store.index import FILE, Index
+from tasks.store.folder import FolderStore
+from tasks.store.history import listed
 from tests.flows.gates import processes_below, write_gate
 from tests.world import FINAL, WORLD_MARK, World
 from tests.world_processes import marked
@@ -74,8 +75,7 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
     assert {name: PLAYED[part] for name, part in parts.items()} == {
         name: run["state_name"] for name, run in ended.items()
     }, f"{_messages(ended, parts)}\n{_trouble(world)}"
-    index = Index(tmp_path / "store" / FILE)
-    rows = {row.cluster: row.level.value for row in index.rows(_store_id(tmp_path))}
+    rows = {row.cluster: row.level.value for row in listed(FolderStore(tmp_path / "store")).records}
     assert {name: LEVELS[part] for name, part in parts.items()} == rows
     assert GATES == len(list((tmp_path / "store").glob("gates/*/verdict.json")))
     assert [] == list((tmp_path / "store" / "leases").rglob("*.json"))
@@ -150,10 +150,6 @@ def _give_back(world: World, runs: dict[str, str]) -> int:
 
 def _is_pending(world: World, run: str) -> bool:
     return bool(world.run(run)["state_type"] == "PENDING")
-
-
-def _store_id(folder: Path) -> str:
-    return (folder / "store" / "store-id").read_text().strip()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from checks.documents.report import digest, dump, dump_plain
@@ -12,9 +13,11 @@ from checks.policy import Policy
 from tasks.render.findings import verdict_json
 from tasks.store import node_rows, records
 from tasks.store.base import Store
+from tasks.store.history import KnownNodes
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.node_rows import rows_of
-from tasks.store.records import Record, of, record_of
+from tasks.store.node_history import ClusterHistory, folded, named_nodes
+from tasks.store.node_rows import GateNodes, rows_of, with_nodes
+from tasks.store.records import Record, record_of
 from tests.sample_reports import POLICY
 
 # 2025-11-21T08:00:00Z, and a day later with each number.
@@ -46,11 +49,24 @@ def keep(
         made = record_for(number, report, verdict, cluster, reused)
         records.keep(store, made)
         if nodes and not reused:
-            node_rows.keep(store, rows_of(report, of(verdict), policy, name, made.judged_at, cluster))
+            node_rows.keep(store, rows_of(report, verdict, policy, name, made.judged_at, cluster))
     return verdict
+
+
+def known_of(gates: Sequence[GateNodes]) -> KnownNodes:
+    """What a store that keeps the rows of these gates says of every node."""
+    made = [
+        folded(ClusterHistory(cluster=cluster), {gate.gate_id: gate.judged_at for gate in own}, own)
+        for cluster in dict.fromkeys(gate.cluster for gate in gates)
+        if (own := [gate for gate in gates if gate.cluster == cluster])
+    ]
+    named = named_nodes(made)
+    rows = [with_nodes(gate, named[gate.gate_id]) for gate in gates if gate.gate_id in named]
+    rows.sort(key=lambda gate: (gate.judged_at, gate.gate_id))
+    return KnownNodes(tuple(made), tuple(rows), len(gates), frozenset(), ())
 
 
 def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:
     """The record that belongs to it."""
     name, when = gate_id(number), FIRST_S + number * DAY_S
-    return record_of(name, report, of(verdict), report_key(name), when, "sample", cluster, reused)
+    return record_of(name, report, verdict, report_key(name), when, "sample", cluster, reused)

@@ -26,7 +26,7 @@ from tasks.publish import verdict_page
 from tasks.render.headline import measured_before
 from tasks.render.html import html
 from tasks.store import records
-from tasks.store.records import of, record_of
+from tasks.store.records import record_of
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.paging.test_first_lines import page_session
 from tests.tasks.sessions import session
@@ -118,7 +118,7 @@ def test_a_verdict_that_is_made_again_counts_from_the_first_one(
     monkeypatch.setattr("tasks.judge.images_of", lambda setting: None)
     own, report = judging(tmp_path), replace(healthy(2, 1), measured_at=MEASURED)
     for judged, said in (("2026-11-20T10:13:00Z", ""), (JUDGED, SAID)):
-        kept = record_of("g-1", report, of(verdict_of(report)), "r", seconds_of(judged) or 0.0, "local", "c")
+        kept = record_of("g-1", report, verdict_of(report), "r", seconds_of(judged) or 0.0, "local", "c")
         records.keep(own.setting.store, kept)
 
         assert said == report_verdict(own, report, digest(dump(report))).context.measured

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from checks.judge.baseline.samples import Side
-from checks.judge.trend.degradation import RECENT, Lack, Motion
+from checks.judge.trend.degradation import RECENT, FleetMove, Motion, Move
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,10 @@ class Point:
     parts: int = 1
 
 
-@dataclass(frozen=True)
-class Course:
-    """One metric over time, with the worst value of its node in each report.
-
-    `change` is how far the newest proofs are from the machine's reference, as a fraction of it, and compared with the other nodes of
-    the same gates where `motion` is WORSE. `chance` is how often a healthy machine is so far away. Both are None for a number that
-    does not move. `lack` says why nobody can tell. `points` may be empty for a number that does not move. `bad_gates` says of a
-    machine that flaps how many of how many newest gates were bad; `change` is then that of the bad ones.
+@dataclass(frozen=True, kw_only=True)
+class Course(Move):
+    """One metric over time, with the worst value of its node in each report, and what it does; `change` is compared with the other
+    nodes of the same gates where `motion` is WORSE. `points` may be empty for a number that does not move.
     """
 
     check: str
@@ -35,11 +31,6 @@ class Course:
     group: str
     bad: Side
     points: tuple[Point, ...]
-    motion: Motion
-    change: float | None = None
-    chance: float | None = None
-    lack: Lack | None = None
-    bad_gates: tuple[int, int] | None = None
 
     @property
     def now(self) -> float:
@@ -57,16 +48,14 @@ class Course:
         return self.motion in (Motion.WORSE, Motion.MOVED)
 
 
-@dataclass(frozen=True)
-class FleetCourse:
-    """One number that moved on all machines together, by the median fraction `change` of their own earlier values."""
+@dataclass(frozen=True, kw_only=True)
+class FleetCourse(FleetMove):
+    """One number that moved on all machines together."""
 
     check: str
     what: str
     group: str
     bad: Side
-    change: float
-    machines: int
 
     @property
     def worse(self) -> bool:

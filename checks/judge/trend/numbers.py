@@ -48,15 +48,6 @@ _COUNTER_NAMES = tuple((check, metric) for check, metrics in COUNTERS.items() fo
 
 
 @dataclass(frozen=True)
-class DatedReport:
-    """A report, the SHA-256 of its file, and the policy that says how its numbers are compared."""
-
-    report: Report
-    digest: str
-    policy: Policy
-
-
-@dataclass(frozen=True)
 class Number:
     """One number that is compared between gates; `bad` is the side on which it gets worse."""
 
@@ -129,11 +120,10 @@ class GateNumbers:
     cluster: str = ""
 
 
-def gate_numbers(one: DatedReport, cluster: str = "") -> GateNumbers:
-    """The numbers of one report."""
-    report = one.report
+def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "") -> GateNumbers:
+    """The numbers of one report. `digest` is the SHA-256 of its file, and `policy` says how its numbers are compared."""
     rows = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
-    table = _table(rows, report, one.policy)
+    table = _table(rows, report, policy)
     numbers = tuple(sorted(table, key=lambda number: number.turn))
     columns = [table[number] for number in numbers]
     sums = _sums(rows)
@@ -152,7 +142,7 @@ def gate_numbers(one: DatedReport, cluster: str = "") -> GateNumbers:
     )  # fmt: skip
     medians = tuple(_median([value for whose, value in column.items() if whose]) for column in columns)
     return GateNumbers(
-        report.gate_id, one.digest, report.measured_at, _alone(report), numbers, nodes, medians,
+        report.gate_id, digest, report.measured_at, _alone(report), numbers, nodes, medians,
         tuple(column.get("") for column in columns), tuple(" ".join(name) for name in counters), cluster,
     )  # fmt: skip
 

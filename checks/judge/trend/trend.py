@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from checks.judge.machine_identity import MachineHistory, same_machines
 from checks.judge.trend.degradation import (
@@ -171,9 +172,7 @@ def _fleet(tracks: Sequence[Mapping[Number, _Track]]) -> Iterator[FleetCourse]:
     for number, series in values.items():
         move = fleet_move(series)
         if move is not None:
-            found.append(
-                FleetCourse(number.check, number.what, number.group, number.bad, move.change, move.machines)
-            )
+            found.append(FleetCourse(**vars(move), **_named(number)))
     yield from sorted(found, key=lambda one: (not one.worse, -abs(one.change), one.check, one.what))
 
 
@@ -256,9 +255,11 @@ def _course(number: Number, track: _Track, move: Move, days: Sequence[float], ev
     points = tuple(Point(days[place], value) for place, value in pairs)
     if drawn and move.motion is not Motion.UNKNOWN and len({point.day for point in points}) < LEAST_PROOFS:
         move = Move(Motion.UNKNOWN, lack=Lack.PROOFS)  # times that do not differ give no order
-    return Course(
-        number.check, number.what, number.group, number.bad, points, move.motion, move.change, move.chance, move.lack, move.bad_gates
-    )  # fmt: skip
+    return Course(**vars(move), **_named(number), points=points)
+
+
+def _named(number: Number) -> dict[str, Any]:
+    return {"check": number.check, "what": number.what, "group": number.group, "bad": number.bad}
 
 
 def _counters(seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]) -> Iterator[Growth]:

@@ -8,12 +8,11 @@ from enum import StrEnum
 
 from checks.judge.trend.model import Course, Trend
 from checks.judge.trend.model import Machine as TrendMachine
-from checks.model import Cause, Profile
+from checks.model import Cause, Finding, Profile
 from tasks.machines.base import Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import Disagreement, OurState
 from tasks.store.node_rows import Standing
-from tasks.store.records import KeptFinding
 
 # Longer than most machines are out for a repair.
 SEEN_S = 90 * 24 * 3600.0
@@ -64,7 +63,7 @@ class StillOpen:
     are UTC, ISO 8601. `at_least`: the row may begin earlier, among gates that are not looked at any more.
     """
 
-    finding: KeptFinding
+    finding: Finding
     gate_id: str
     last_seen: str
     since_gate_id: str

@@ -5,7 +5,7 @@ needed for that, and links between its pages.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,24 +15,20 @@ from tasks.remediation.records import JournalError, Records
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
-from tasks.store.base import Store, StoreUnwritable
-from tasks.store.history import known_nodes, listed, rebuild_command
-from tasks.store.index import Index, IndexFailed
-from tasks.store.layout import GATES, REMEDIATION, gate_of, report_key
-from tasks.store.node_rows import kept
-from tasks.store.open import identity
+from tasks.store.base import Store
+from tasks.store.history import known_nodes, rebuild_command
+from tasks.store.layout import REMEDIATION
 from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
 # Of each machine so many of the newest acts.
 ACTS = 5
-UNKNOWN = "its nodes are not in the index, so that it may have a last proof"
+UNKNOWN = "its nodes are not known, so that it may have a last proof"
 
 
 def read_fleet(
     store: Store,
-    index: Callable[[], Index],
     now: float,
     fresh_s: float = FRESH_S,
     cluster: str | None = None,
@@ -41,15 +37,13 @@ def read_fleet(
     whole: bool = True,
 ) -> Fleet:
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
-    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`. Raises StoreError.
+    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `known_nodes`. Raises StoreError.
     """
-    found = listed(store, index(), whole)
-    known = known_nodes(store, index(), found, cluster, node)
-    problems = [*known.problems, *([known.index_problem] if known.index_problem else [])]
+    known = known_nodes(store, cluster, node, whole)
+    problems = [*known.problems]
     acts = _acts(store, cluster, node, problems)
     rows = None if engine is None else _rows(engine, acts, problems)
-    mine = [record for record in found.records if cluster in (None, record.cluster)]
-    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, bool(node))
+    made = fleet_of(known, now, fresh_s, acts, rows, bool(node))
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
 
@@ -64,38 +58,21 @@ def page_link(store: Store, key: str, page: str = "") -> str:
     return posixpath.relpath(key, posixpath.dirname(page)) if page else Path(place).as_uri()
 
 
-def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
-    """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, or a report whose nodes
-    nobody knows. Machines whose name another one has need nothing. Raises StoreError.
+def needed_gates(store: Store, now: float) -> dict[str, str]:
+    """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, or that nobody knows its
+    nodes. Machines whose name another one has need nothing. Raises StoreError.
     """
-    found = listed(store, index)
-    known = known_nodes(store, index, found)
+    known = known_nodes(store)
     needed: dict[str, str] = {}
-    fleet = fleet_of(known.history, found.records, now, FRESH_S)
+    fleet = fleet_of(known, now, FRESH_S)
     for node in (*fleet.nodes, *fleet.unseen):
-        if node.gates:
-            needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
+        needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
         for one in node.open:
             needed.setdefault(one.gate_id, f"an open finding about {node.name} was last seen then")
             needed[one.since_gate_id] = f"a finding about {node.name} is open since then"
         if node.last_proof is not None:
             needed[node.last_proof.gate_id] = f"it is the last proof of {node.name}"
-    with_nodes, reports = (
-        _with_nodes(store, index),
-        {gate_of(key) for key in store.list(GATES) if key == report_key(gate_of(key))},
-    )
-    for record in found.records:
-        if not record.reused and record.gate_id in reports - with_nodes:
-            needed.setdefault(record.gate_id, f"{UNKNOWN}: {rebuild_command(store)}")
-    return needed
-
-
-def _with_nodes(store: Store, index: Index) -> frozenset[str]:
-    """The gates whose nodes are known."""
-    try:
-        return index.gates_with_nodes(identity(store))
-    except (IndexFailed, StoreUnwritable):
-        return frozenset(kept(store))
+    return {**dict.fromkeys(known.unread, f"{UNKNOWN}: {rebuild_command(store)}"), **needed}
 
 
 def _acts(

@@ -14,7 +14,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.trend.model import Machine as TrendMachine
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import follow
-from checks.model import LINK, Cause, Level
+from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural
 from tasks.machines.base import Service
 from tasks.remediation.model import Act
@@ -28,18 +28,10 @@ from tasks.reports.fleet.model import (
     StillOpen,
 )
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
-from tasks.store.node_rows import (
-    NEWEST,
-    GateNodes,
-    NodeFinding,
-    NodeHistory,
-    NodeKey,
-    NodeRow,
-    NodeTotal,
-    Standing,
-    is_accepted_gap,
-)
-from tasks.store.records import KeptFinding, Record, findings_line, is_measurement
+from tasks.store.history import KnownNodes
+from tasks.store.node_history import NEWEST, NodeFinding, NodeHistory, finding_kind, node_key
+from tasks.store.node_rows import GateNodes, NodeRow, Standing, is_accepted_gap
+from tasks.store.records import findings_line, is_measurement
 
 HOUR_S = 3600.0
 # A proof that is in the future by more than clocks usually differ has no known age.
@@ -53,28 +45,39 @@ class _Row:
     mark: GateMark
     node: NodeRow
     checks: tuple[str, ...]
-    of_cluster: tuple[KeptFinding, ...]
+    of_cluster: tuple[Finding, ...]
 
 
 @dataclass
 class _Known:
-    """What is known of one machine before it is judged; everything is in the order of time."""
+    """What is known of one machine before it is judged: its histories by their clusters, and its rows in the order of time."""
 
     trend: TrendMachine = NO_TREND
-    totals: list[NodeTotal] = field(default_factory=list)
-    findings: list[NodeFinding] = field(default_factory=list)
+    histories: list[tuple[str, NodeHistory]] = field(default_factory=list)
     rows: list[_Row] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[str, str, str]:
         """The newest time, with the cluster and name then."""
-        newest = max(self.totals, key=lambda total: (total.last, total.key.cluster, total.key.node))
-        return newest.last, newest.key.cluster, newest.key.node
+        return max((history.last, cluster, history.node) for cluster, history in self.histories)
+
+    @property
+    def count(self) -> int:
+        """How many gates named it."""
+        return sum(history.count for _, history in self.histories)
+
+    @property
+    def findings(self) -> list[NodeFinding]:
+        """The newest ones of each kind, by time."""
+        found = [one for _, history in self.histories for one in history.findings]
+        return sorted(
+            found,
+            key=lambda f: (f.judged_at, f.gate_id, f.finding.check, f.finding.subject, f.finding.message),
+        )
 
 
 def fleet_of(
-    history: NodeHistory,
-    records: Sequence[Record],
+    known: KnownNodes,
     now: float,
     fresh_s: float,
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
@@ -85,16 +88,15 @@ def fleet_of(
     the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S counts for nothing, unless
     this is about `one_name`; then all numbers have their points.
     """
-    trend = follow([gate.numbers for gate in history.gates], one_name)
-    known = _machines(history, trend)
-    owners = {one.last[1:]: one for one in sorted(known, key=lambda one: one.last)}
-    of_gates = {(record.cluster, record.judged_at): record for record in records}
+    trend = follow([gate.numbers for gate in known.gates], one_name)
+    machines = sorted(_machines(known, trend), key=lambda one: one.last)
+    owners = {one.last[1:]: one for one in machines}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
     unseen: list[FleetNode] = []
-    for one in known:
+    for one in machines:
         last, cluster, name = one.last
-        node = _node(one, of_gates, now, fresh_s)
+        node = _node(one, now, fresh_s)
         if owners[cluster, name] is not one:
             replaced.append(node)
             continue
@@ -102,33 +104,36 @@ def fleet_of(
         is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
-    return Fleet(tuple(nodes), tuple(replaced), trend, len(records), now, fresh_s, unseen=tuple(unseen))
+    return Fleet(tuple(nodes), tuple(replaced), trend, known.count, now, fresh_s, unseen=tuple(unseen))
 
 
-def _machines(history: NodeHistory, trend: Trend) -> list[_Known]:
-    """Each machine with its totals, findings and gates. A node without a report belongs to the machine that had its name last."""
+def _machines(known: KnownNodes, trend: Trend) -> list[_Known]:
+    """Each machine with its histories and gates. A node without a report belongs to the machine that had its name last. A machine of
+    which the store has no gate any more is none.
+    """
     rows = {
-        (gate.gate_id, row.node): (NodeKey(gate.cluster, row.node, row.identity).same, _row(gate, row))
-        for gate in history.gates
+        (gate.gate_id, row.node): ((gate.cluster, node_key(row.node, row.identity)), _row(gate, row))
+        for gate in known.gates
         for row in gate.nodes
     }
-    of_key: dict[tuple[str, str, int], _Known] = {}
+    of_key: dict[object, _Known] = {}
     for machine in (one for one in trend.machines if one.places):
         one = _Known(machine)
         for place in machine.places:
             of_key.setdefault(rows[place][0], one)
+    histories = [(history.cluster, node) for history in known.clusters for node in history.nodes]
+    histories.sort(key=lambda one: (one[1].last, one[0], one[1].node))
     bearers: dict[tuple[str, str], _Known] = {}
-    for total in history.totals:
-        if owner := of_key.get(total.key.same):
-            bearers[total.key.cluster, total.key.node] = owner
-    for total in history.totals:
-        bearer = bearers.setdefault((total.key.cluster, total.key.node), _Known())
-        of_key.setdefault(total.key.same, bearer).totals.append(total)
-    for finding in history.findings:
-        of_key[finding.key.same].findings.append(finding)
+    for cluster, node in histories:
+        if owner := of_key.get((cluster, node.key)):
+            bearers[cluster, node.node] = owner
+    for cluster, node in histories:
+        bearer = bearers.setdefault((cluster, node.node), _Known())
+        of_key.setdefault((cluster, node.key), bearer).histories.append((cluster, node))
     for key, row in rows.values():
-        of_key[key].rows.append(row)
-    return list({id(one): one for one in of_key.values()}.values())
+        if key in of_key:
+            of_key[key].rows.append(row)
+    return [one for one in {id(one): one for one in of_key.values()}.values() if one.rows and one.histories]
 
 
 def _row(gate: GateNodes, row: NodeRow) -> _Row:
@@ -145,18 +150,17 @@ def _why(row: NodeRow) -> str:
     return findings_line(failed) if failed else ""
 
 
-def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fresh_s: float) -> FleetNode:
+def _node(one: _Known, now: float, fresh_s: float) -> FleetNode:
     _, cluster, name = one.last
     marks = tuple(row.mark for row in one.rows)
     found = tuple(_still_open(one))
-    proof = _proof(one, marks, records)
+    proof = next((mark for mark in reversed(marks) if mark.standing is Standing.PROVEN), None)
     age = None if proof is None else now - proof.measured_at
     looks = [mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL]
     state = _state(marks[-1].standing, found, age is not None and -AHEAD_S <= age <= fresh_s)
     doubts = _doubts(one, found) if state is NodeState.DOUBTFUL else ()
-    count = sum(total.count for total in one.totals)
     return FleetNode(
-        name, cluster, state, marks, count, proof, age, max(looks, default=0.0), found, doubts, one.trend
+        name, cluster, state, marks, one.count, proof, age, max(looks, default=0.0), found, doubts, one.trend
     )
 
 
@@ -185,12 +189,12 @@ def _condemns(one: StillOpen) -> bool:
 
 def _still_open(known: _Known) -> Iterable[StillOpen]:
     measured: dict[str, str] = {}
-    whole = proven = ""
-    for total in known.totals:
-        for check in total.checks:
-            measured[check] = max(total.last, measured.get(check, ""))
-        whole = max(whole, total.last if total.checks else "")
-        proven = max(proven, total.last if total.standing is Standing.PROVEN else "")
+    for _, history in known.histories:
+        for check, at in history.measured.items():
+            measured[check] = max(at, measured.get(check, ""))
+    whole = max(measured.values(), default="")
+    proofs = (row.mark.judged_at for row in known.rows if row.mark.standing is Standing.PROVEN)
+    proven = max(proofs, default="")
     seen: dict[str, str] = {}
     for one in known.findings:
         if _was_measured(one.finding):
@@ -206,7 +210,7 @@ def _still_open(known: _Known) -> Iterable[StillOpen]:
             yield _dated(one, known)
 
 
-def _was_measured(finding: KeptFinding) -> bool:
+def _was_measured(finding: Finding) -> bool:
     """Whether its check was measured, although its values prove nothing (of a node that was busy, for example): such a check is not
     among the measured ones, and still no evidence is missing.
     """
@@ -218,12 +222,12 @@ def _dated(one: NodeFinding, known: _Known) -> StillOpen:
     only the newest ones are looked at, between which none is missing.
     """
     newest_first = known.rows[::-1]
-    complete = len(newest_first) >= sum(total.count for total in known.totals)
+    complete = len(newest_first) >= known.count
     begun, at_least = (one.judged_at, one.gate_id), not complete
     for row in newest_first if complete else newest_first[:NEWEST]:
         if row.mark.judged_at > one.judged_at:
             continue
-        if any(_kind(found) == _kind(one.finding) for found in row.node.findings):
+        if any(finding_kind(found) == finding_kind(one.finding) for found in row.node.findings):
             begun = (row.mark.judged_at, row.mark.gate_id)
         elif _answers(row, one.finding):
             at_least = False
@@ -231,11 +235,7 @@ def _dated(one: NodeFinding, known: _Known) -> StillOpen:
     return StillOpen(one.finding, one.gate_id, one.judged_at, begun[1], begun[0], at_least)
 
 
-def _kind(finding: KeptFinding) -> tuple[str, str, str, Cause]:
-    return finding.check, finding.subject, finding.metric, finding.cause
-
-
-def _answers(row: _Row, finding: KeptFinding) -> bool:
+def _answers(row: _Row, finding: Finding) -> bool:
     """Whether the gate would have found it again."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
         return True
@@ -243,26 +243,6 @@ def _answers(row: _Row, finding: KeptFinding) -> bool:
     if seen and finding.cause is Cause.EVIDENCE and not finding.metric:
         return True
     return finding.check in row.checks if is_measurement(finding) else bool(row.checks)
-
-
-def _proof(
-    one: _Known, marks: Sequence[GateMark], records: Mapping[tuple[str, str], Record]
-) -> GateMark | None:
-    """The newest gate that proved the machine. Of one that is not among the rows only its record is known."""
-    proofs = [total for total in one.totals if total.standing is Standing.PROVEN]
-    if not proofs:
-        return None
-    newest = max(proofs, key=lambda total: total.last)
-    for mark in reversed(marks):
-        if mark.standing is Standing.PROVEN and mark.judged_at == newest.last:
-            return mark
-    record = records.get((newest.key.cluster, newest.last))
-    if record is None:
-        return None
-    measured = min(filter(None, (seconds_of(record.measured_at), seconds_of(record.judged_at))), default=0.0)
-    return GateMark(
-        record.gate_id, newest.key.node, record.judged_at, measured, Standing.PROVEN, record.profile, record.digests.policy
-    )  # fmt: skip
 
 
 def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> FleetNode:

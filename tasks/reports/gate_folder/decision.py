@@ -29,7 +29,7 @@ from tasks.store.layout import (
     preflight_key,
     record_key,
 )
-from tasks.store.records import VERDICT_BYTES, load_whole
+from tasks.store.records import VERDICT_BYTES, load
 from tasks.text.inert import one_line
 
 FILE_BYTES = 1 << 22
@@ -61,7 +61,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
             return None
         with (folder / VERDICT_FILE).open("rb") as file:
             written = file.read(VERDICT_BYTES + 1)
-        verdict = load_whole(written)
+        verdict = load(written)
     except (DecodeError, OSError, ValueError) as error:
         said = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
         return KeptBeside(None, said) if named else None

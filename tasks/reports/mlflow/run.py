@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from checks.documents.columns import Rows, by_check
-from checks.judge.trend.numbers import DatedReport, gate_numbers, seconds
+from checks.judge.trend.numbers import gate_numbers, seconds
 from checks.model import Level, Outcome, Report, Verdict
 from checks.policy import Policy
 from tasks.render.seed_report import with_seed_tables
@@ -102,7 +102,7 @@ def _ours(report: Report, verdict: Verdict, policy: Policy) -> Iterator[tuple[st
     for level in (Level.WARN, Level.FAIL):
         count = sum(finding.level is level for finding in verdict.findings)
         yield f"prelaunch_findings_{level.value.lower()}", float(count)
-    numbers = gate_numbers(DatedReport(report, verdict.digests.report, policy))
+    numbers = gate_numbers(report, verdict.digests.report, policy)
     for place, number in enumerate(numbers.numbers):
         name = f"prelaunch/{number.check}/{number.what}"
         values = [node.values[place] for node in numbers.nodes]

@@ -51,13 +51,6 @@ def test_learning_writes_a_baseline_and_says_what_it_knows(run: Run, folder: Pat
     assert digest_of(made) in done.err and len(made.reports) == 2
 
 
-def test_json_is_the_baseline_itself(run: Run, folder: Path) -> None:
-    """One document, the same as the file."""
-    done = learn(run, folder, "--format", "json")
-
-    assert json.loads(done.out) == json.loads((folder / "b.json").read_bytes())
-
-
 def test_a_baseline_is_not_written_over(run: Run, folder: Path) -> None:
     """Unless --force says so; the old one stays as it was."""
     (folder / "b.json").write_text("mine")
@@ -87,14 +80,6 @@ def test_a_report_that_cannot_be_read_stops_the_learning(run: Run, folder: Path)
     )
 
 
-def test_a_report_that_is_not_there_is_rejected(run: Run, folder: Path) -> None:
-    """Exit code 2, before anything is written."""
-    (folder / "r1.json").unlink()
-    done = learn(run, folder)
-
-    assert (2, False) == (done.code, (folder / "b.json").exists())
-
-
 def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
     """Two reports of which one node has failed in each, too few of everything else: nobody can tell."""
     for index in range(2):
@@ -103,15 +88,6 @@ def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
 
     assert (3, False) == (done.code, (folder / "b.json").exists())
     assert "Left out of the baseline" in done.out and "node-1" in done.out
-
-
-def test_outliers_are_named(run: Run, folder: Path) -> None:
-    """Report, node and value."""
-    slow = with_metric(healthy(4, 2), "training.step", "node-2/rank-4", "gflops", 25.0)
-    write(folder, "r1.json", replace(slow, gate_id="slow-gate"))
-    done = learn(run, folder)
-
-    assert "slow-gate node-2/rank-4 training.step: 25" in done.out
 
 
 def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:

@@ -53,17 +53,6 @@ def test_the_address_may_come_from_the_environment(words: list[str], monkeypatch
     assert {"sagemaker-health-checks"} == set(server.experiments)
 
 
-@pytest.mark.parametrize("uri", ["", "file:///tmp/x", "https://me:hunter22@host"])
-def test_what_is_no_address_is_rejected(
-    words: list[str], uri: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Exit code 2, and a password is not repeated."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-    assert 2 == main([*words, "--mlflow-uri", uri])
-    assert "hunter22" not in "".join(capsys.readouterr())
-
-
 def test_what_is_no_report_is_rejected(tmp_path: Path) -> None:
     """Nothing is exported of it."""
     (tmp_path / "x.json").write_text("{")

@@ -74,19 +74,6 @@ def test_the_answer_comes_first_and_a_page_is_written(
     )
 
 
-def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured) -> None:
-    """Every node proven, and the same a day too late."""
-    made = FolderStore(tmp_path / "healthy")
-    keep(made, 0, healthy(2, 2))
-
-    assert 0 == main(["fleet", str(made.root), *LONG])
-    assert capsys.readouterr().out.startswith("2 of 2 nodes proven")
-    assert 3 == main(["fleet", str(made.root), "--fresh", "1"])
-    assert capsys.readouterr().out.startswith(
-        "0 of 2 nodes proven within 1 h; 2 unproven (the oldest proof is "
-    )
-
-
 def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, capsys: Captured) -> None:
     """And on stderr by name."""
     store.put(nodes_key(gate_id(0)), b"{")
@@ -95,13 +82,6 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, cap
     out, err = capsys.readouterr()
     assert "NOT COMPLETE: 1 thing could not be read" in out.splitlines()[0]
     assert f"nodes/{gate_id(0)}.json" in err
-
-
-@pytest.mark.parametrize("words", [["--fresh", "0"], ["--fresh", "x"], ["--html", "/no/such/folder/f.html"]])
-def test_what_is_wrong_is_rejected(store: FolderStore, words: list[str], capsys: Captured) -> None:
-    """Exit code 2, and nothing on stdout."""
-    assert 2 == main(["fleet", str(store.root), *words])
-    assert "" == capsys.readouterr().out
 
 
 def test_a_folder_without_gates_is_rejected(tmp_path: Path, capsys: Captured) -> None:
@@ -231,16 +211,3 @@ def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
     assert 3 == main(["fleet", gate_file(tmp_path, store, "new"), "--notify", *LONG])
     assert "not told: no gate of this cluster has named a node yet" in capsys.readouterr().err
     assert not any("fleet-new-" in key for key in store.list("pages"))
-
-
-def test_a_scheduler_that_does_not_answer_is_named_in_the_first_line(
-    store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is no thing of the store that could not be read."""
-    played = PlayedMachines({})
-    played.silent = True
-    monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
-
-    assert 1 == main(["fleet", gate_file(tmp_path, store, "c"), *LONG])
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.endswith("; NOT COMPLETE: the scheduler did not answer")

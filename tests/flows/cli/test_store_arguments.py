@@ -21,17 +21,6 @@ from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 
 
-def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> None:
-    """With the nearest one, and the command that lists them."""
-    code, _, err = run("fleet", store.root, "--node", "node1")
-
-    assert (2, True, True) == (
-        code,
-        "Did you mean 'node-1'?" in err,
-        f"`prelaunch fleet {store.root}` lists them" in err,
-    )
-
-
 READERS = [
     ("store", "list", "STORE"),
     ("store", "prune", "STORE", "--older-than", "0.1"),
@@ -70,28 +59,16 @@ def test_a_gate_file_and_its_name_stand_for_its_own_cluster(
     by_name = run(*typed(words, "mine", policy))
     by_file = run(*typed(words, "mine.toml", policy))
     everything = run(*typed(words, store.root, policy))
+    chosen = run(*typed(words, "mine.toml", policy), "--cluster", "c")
 
     assert by_name[:2] == by_file[:2] and by_file[1] != everything[1]
     assert gate_id(1) not in by_file[1]
     assert "cluster other alone; name its store for all clusters: " in by_file[2]
     assert f"mine is {tmp_path / 'mine.toml'}" in by_name[2]
     assert "for all clusters" not in everything[2]
-
-
-@pytest.mark.parametrize("words", READERS[:-1], ids=" ".join)
-def test_another_cluster_is_chosen_by_name(
-    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    """--cluster goes before the gate file's, and nothing is left out unasked."""
-    monkeypatch.chdir(tmp_path)
-    policy = policy_file(tmp_path, POLICY)
-    file = own_gate_file(tmp_path, "other")
-
-    chosen = run(*typed(words, file, policy), "--cluster", "c")
-
+    # --cluster goes before the gate file's.
     assert chosen[1] == run(*typed(words, store.root, policy), "--cluster", "c")[1]
-    assert chosen[1] != run(*typed(words, file, policy))[1]
-    assert "alone" not in chosen[2]
+    assert chosen[1] != by_file[1] and "alone" not in chosen[2]
 
 
 def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore) -> None:

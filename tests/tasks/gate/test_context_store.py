@@ -23,14 +23,13 @@ def opened(folder: Path, table: str, store: str = "") -> GateContext:
 
 
 def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store, copies, the launcher's jobs and the index; relative to where the command runs."""
+    """Store, copies and the launcher's jobs; relative to where the command runs."""
     monkeypatch.chdir(tmp_path)
     setting = opened(tmp_path / "gates", 'path = "kept"')
 
     assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, FolderStore)
     assert [str(tmp_path / "kept"), tmp_path / "kept" / "work"] == [setting.address, setting.work]
     assert f"{tmp_path}/kept/clusters/test" == setting.engine.root
-    assert f"Index({tmp_path}/kept/index.sqlite)" == repr(setting.index)
 
 
 def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(

@@ -10,7 +10,6 @@ import pytest
 from tasks.monitoring.fleet_pages import FleetPages
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
-from tasks.store.index import FILE, Index
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, keep
 
@@ -18,7 +17,7 @@ from tests.tasks.kept_gates import DAY_S, FIRST_S, keep
 def pages(folder: Path, seconds: float = 30.0) -> tuple[FolderStore, FleetPages]:
     """Of a store in a folder."""
     store = FolderStore(folder)
-    return store, FleetPages(store, lambda: Index(folder / FILE), seconds)
+    return store, FleetPages(store, seconds)
 
 
 def test_the_fleet_and_each_node_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

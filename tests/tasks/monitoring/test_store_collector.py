@@ -17,7 +17,6 @@ from tasks.monitoring.store_collector import StoreCollector
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
-from tasks.store.index import FILE, Index
 from tasks.store.layout import nodes_key, record_key, report_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
@@ -50,7 +49,6 @@ def scraped(store: FolderStore, **named: float) -> Scraped:
     made = Scraped(store, collector=None)  # type: ignore[arg-type]
     made.collector = StoreCollector(
         store,
-        lambda: Index(store.root / FILE),
         made.log.append,
         seconds=float(named.get("seconds", 8.0)),
         most_series=int(named.get("most_series", 20_000)),

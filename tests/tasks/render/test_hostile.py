@@ -15,7 +15,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from checks.documents.report import digest, dump, load
-from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.numbers import gate_numbers
 from checks.judge.trend.trend import follow
 from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
@@ -122,7 +122,7 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     }
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
-        seen = follow([gate_numbers(DatedReport(one, digest(dump(one)), POLICY)) for one in days])
+        seen = follow([gate_numbers(one, digest(dump(one)), POLICY) for one in days])
         made["report.html"] = html(report, verdict, name, VerdictContext(past=Past(worse=worse_lines(seen))))
     return made
 

@@ -25,7 +25,17 @@ COURSES = {
 def course(values: list[float], change: float, motion: Motion, **more: Any) -> Course:
     """One value per day."""
     points = tuple(Point(float(day), value) for day, value in enumerate(values))
-    return Course("compute.gemm", "gflops", "", Side.EITHER, points, motion, change, 1e-8, **more)
+    return Course(
+        motion,
+        change,
+        1e-8,
+        check="compute.gemm",
+        what="gflops",
+        group="",
+        bad=Side.EITHER,
+        points=points,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("name", COURSES)

@@ -238,36 +238,19 @@ def test_a_silent_node_is_named_in_the_progress(tmp_path: Path, monkeypatch: pyt
     assert shown[0].startswith("1 of 2 nodes report") and shown[0].endswith("; no report yet from node-1")
 
 
-def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
+def test_logs_are_kept_of_nodes_that_ended_and_then_of_one_that_hangs(
     tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that hung has not ended when its checks are given up, and its log is the one that somebody needs."""
+    """One that hung has not ended when its checks are given up, and somebody needs its log; but its engine may not answer for it."""
     kept: list[str] = []
     monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes, seen: kept.extend(nodes))
-    launcher = Folder(**{"node-0": report(0), "node-1": report(1, complete=False)})
-    session = session_of(tmp_path, launcher)
-    one_ended = JobStatus(JobState.RUNNING, "", "a1", {"node-0": 0})
-    merge_reports(session, JobEnd("job", one_ended, "its checks were stopped at their deadline of 60 s"))
-    hung = list(kept)
-    launcher.files["node-1"] = report(1)
-    kept.clear()
-    merge_reports(session, JobEnd("job", replace(one_ended, exit_codes={"node-0": 0, "node-1": 0})))
-
-    assert ["node-0", "node-1"] == hung
-    assert ["node-0", "node-1"] == kept
-
-
-def test_nodes_that_ended_are_asked_for_their_logs_before_one_that_hangs(
-    tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its engine may not answer for it at all, and the time for logs is limited."""
-    asked: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes, seen: asked.extend(nodes))
     launcher = Folder(**{"node-0": report(0, complete=False), "node-1": report(1)})
-    ended = JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
-    merge_reports(session_of(tmp_path, launcher), JobEnd("job", ended, "its checks were stopped"))
+    session, ended = session_of(tmp_path, launcher), JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
+    merge_reports(session, JobEnd("job", ended, "its checks were stopped at their deadline of 60 s"))
+    launcher.files["node-0"] = report(0)
+    merge_reports(session, JobEnd("job", replace(ended, exit_codes={"node-0": 0, "node-1": 0})))
 
-    assert ["node-1", "node-0"] == asked
+    assert ["node-1", "node-0", "node-0", "node-1"] == kept
 
 
 def test_a_log_that_cannot_be_had_costs_no_other_log(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from checks.facts.builtin import builtin
-from checks.model import ANSWER_WORDS, Answer, Cause, Level
+from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level
 from checks.policy import OnWarn, Policy, Rule
 from tasks.reports.listings import gate_text
 from tasks.reports.replay import (
-    AHEAD,
     ReplayedGate,
     ReplayResult,
     ReplayTotals,
@@ -22,8 +21,8 @@ from tasks.reports.replay import (
 )
 from tasks.store.base import StoreError, StoreUnreachable
 from tasks.store.folder import FolderStore
+from tasks.store.history import AT_ONCE
 from tasks.store.layout import record_key, report_key, verdict_key
-from tasks.store.records import KeptFinding
 from tests.sample_reports import POLICY, healthy, with_metric, without_node, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
 
@@ -74,7 +73,7 @@ def test_many_gates_come_in_order_and_few_are_in_memory(
     found = replay(store, POLICY, FACTS, None)
     first = next(found)
 
-    assert len({key.split("/")[1] for key in read if key.startswith("gates/")}) <= AHEAD
+    assert len({key.split("/")[1] for key in read if key.startswith("gates/")}) <= AT_ONCE
     rest = [one.gate_id for one in found]
     assert 30 == len({first.gate_id, *rest})
     assert [gate_id(number) for number in range(9)] == [
@@ -279,9 +278,9 @@ def test_a_store_that_does_not_answer_ends_the_replay(
         run(store)
 
 
-def finding(number: int, level: Level = Level.FAIL) -> KeptFinding:
+def finding(number: int, level: Level = Level.FAIL) -> Finding:
     """One of many."""
-    return KeptFinding(level, Cause.HARDWARE, "toy", f"node-{number:04}", "broken")
+    return Finding(level, Cause.HARDWARE, "toy", f"node-{number:04}", "broken")
 
 
 def test_findings_that_differ_in_their_subject_alone_are_one_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value[0], (*path, 0))
 
 
-def broken(good: Any) -> Iterator[tuple[str, Any]]:
+def broken(good: Any, intruders: Sequence[Any] = INTRUDERS) -> Iterator[tuple[str, Any]]:
     """Documents that are one step from the good one."""
     for path in places(good):
         name = ".".join(map(str, path))
-        for value in (*INTRUDERS, ...):
+        for value in (*intruders, ...):
             made = copy.deepcopy(good)
             inner = made
             for key in path[:-1]:

@@ -17,7 +17,7 @@ from tasks.slackbot.prefect_client import PrefectError, Runs
 from tasks.store import node_rows
 from tasks.store.layout import record_key, verdict_key
 from tasks.store.node_rows import rows_of
-from tasks.store.records import keep, of, record_of
+from tasks.store.records import keep, record_of
 from tests.fakes.slack.blockkit import faults
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 from tests.tasks.slackbot.stage import ADA, EVE, Stage, deployed, runs_of, stage
@@ -51,7 +51,7 @@ def kept(world: Stage, gate_id: str, report: Report) -> None:
     """A verdict of before, as a gate keeps it."""
     verdict = verdict_of(report)
     world.store.put(verdict_key(gate_id), dump_plain(verdict_json(verdict)))
-    keep(world.store, record_of(gate_id, report, of(verdict), "key", 1e9, "test", "test"))
+    keep(world.store, record_of(gate_id, report, verdict, "key", 1e9, "test", "test"))
 
 
 def name_of(world: Stage) -> str:
@@ -160,7 +160,7 @@ def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
     empty = told(world, EVE, "fleet")
     kept(world, NO_GO, wrong_sums(healthy()))
     report = wrong_sums(healthy())
-    rows = rows_of(report, of(verdict_of(report)), POLICY, NO_GO, "2001-09-09T01:46:40Z", "test")
+    rows = rows_of(report, verdict_of(report), POLICY, NO_GO, "2001-09-09T01:46:40Z", "test")
     monkeypatch.setattr("tasks.slackbot.history.time.time", lambda: 1e9 + 10 * 86_400)
     node_rows.keep(world.store, rows)
     said = told(world, EVE, "fleet p5")

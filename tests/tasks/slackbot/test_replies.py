@@ -13,7 +13,7 @@ from tasks.reports.fleet.states import HOUR_S
 from tasks.slackbot import replies
 from tasks.slackbot.history import Past
 from tasks.store.node_rows import Standing
-from tasks.store.records import of, record_of
+from tasks.store.records import record_of
 from tests.fakes.slack.blockkit import faults
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.reports.fleet.test_states import CLOCK, fleet, gate, node
@@ -30,7 +30,7 @@ def past(measured_at: str, whole: bool) -> Past:
     cluster = SimpleNamespace(launcher="local", options={}, declared=SimpleNamespace(instance_type="cpu"))
     own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
     store: Any = SimpleNamespace(place=lambda key: f"/srv/{key}")
-    record = record_of("p5-1", report, of(verdict), "key", JUDGED_S, "p5", "c")
+    record = record_of("p5-1", report, verdict, "key", JUDGED_S, "p5", "c")
     return Past(own, store, record, verdict if whole else None)
 
 

@@ -15,13 +15,13 @@ from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.model import Report
 from tasks.render.findings import verdict_json
-from tasks.store import certificates, records
+from tasks.store import records
 from tasks.store.base import Store
 from tasks.store.certificates import offer, offered
 from tasks.store.folder import FolderStore
 from tasks.store.layout import certificates_key, record_key, report_key, verdict_key
-from tasks.store.records import of, record_of
-from tests.certified_machines import COSTLY, FACTS, THEN, PastGate, past, policy_of, steady
+from tasks.store.records import record_of
+from tests.certified_machines import COSTLY, FACTS, THEN, PastGate, past, steady
 
 # So short a job that no check is worth its time.
 JOB = Job("cpu", 1, 0, hours=0.001)
@@ -54,9 +54,7 @@ def keep(store: Store, report: Report, kept_report: bytes | None = None) -> None
     store.put(verdict_key(report.gate_id), dump_plain(verdict_json(verdict)))
     records.keep(
         store,
-        record_of(
-            report.gate_id, report, of(verdict), report_key(report.gate_id), time.time(), "sample", "c"
-        ),
+        record_of(report.gate_id, report, verdict, report_key(report.gate_id), time.time(), "sample", "c"),
     )
 
 
@@ -75,10 +73,6 @@ def found(store: Store) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
 def test_the_newest_gate_certifies_and_what_is_offered_is_kept(store: Store) -> None:
     assert [(gates(store)[1], COSTLY, ())] == found(store)
     assert store.get(certificates_key(NOW)) is not None
-
-
-def test_another_policy_that_was_not_judged_by_then_certifies_nothing(store: Store) -> None:
-    assert () == offer(store, NOW, policy_of(23.0), FACTS, None, JOB).certificates
 
 
 def spoil(change: Callable[[bytes], bytes | None], key: Callable[[str], str]) -> Callable[[Store, str], None]:
@@ -159,12 +153,6 @@ def test_gates_that_are_too_old_for_any_certificate_are_not_read(
     assert [] == found(store)
 
 
-def test_offers_that_are_too_large_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "OFFERED_BYTES", 100)
-
-    assert [] == found(store)
-
-
 def test_what_cannot_be_read_was_not_offered(store: Store) -> None:
     assert NO_CERTIFICATES == offered(store, "another-gate")
     store.put(certificates_key(NOW), b"{")
@@ -177,10 +165,3 @@ def test_a_check_that_is_worth_its_time_for_this_job_is_not_offered(store: Store
 
     assert () == made.certificates
     assert {*COSTLY} == {choice.check for choice in made.choices if choice.is_worth}
-
-
-def test_checks_that_the_policy_lets_nobody_certify_are_not_offered(store: Store) -> None:
-    lines = {name: replace(line, valid_for=0.0) for name, line in THEN.checks.items()}
-    made = offer(store, NOW, replace(THEN, checks=lines), FACTS, None, JOB)
-
-    assert NO_CERTIFICATES == made

@@ -1,20 +1,28 @@
-"""Listing and rebuilding: the store says which verdicts there are, the index only helps."""
+"""The lists of verdicts, and the folded history of nodes, which can always be made again from the rows of the gates."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks.documents.report import dump_plain
+from checks.judge.trend.trend import follow
+from checks.model import Report
+from tasks.reports.fleet.states import fleet_of
 from tasks.store import history
-from tasks.store.base import StoreError, StoreUnwritable
+from tasks.store.base import StoreUnwritable
 from tasks.store.folder import FolderStore
-from tasks.store.history import listed, rebuild
-from tasks.store.index import FILE, Index
-from tasks.store.layout import record_key, report_key
-from tasks.store.open import identity
-from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.kept_gates import gate_id, keep
+from tasks.store.history import known_nodes, listed, newest_records, rebuild, rebuild_command
+from tasks.store.layout import history_key, nodes_key, record_key, report_key
+from tasks.store.node_history import FIRST, NEWEST, ClusterHistory, folded
+from tests.sample_reports import healthy, without_node, wrong_sums
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, known_of
+from tests.tasks.store.test_node_rows import known, rows
+
+NOW = FIRST_S + 10 * DAY_S
 
 
 @pytest.fixture
@@ -23,131 +31,216 @@ def store(tmp_path: Path) -> FolderStore:
     return FolderStore(tmp_path)
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Index:
-    """Its own."""
-    return Index(tmp_path / FILE)
+def day(number: int) -> Report:
+    """Six nodes: one is condemned once, one does not report twice, all get another driver."""
+    report = known(healthy(6, 2), "580.1" if number > 5 else "570.1")
+    report = wrong_sums(report, "node-1/rank-3") if number == 3 else report
+    report = without_node(report, "node-5") if number in (4, 5) else report
+    return replace(report, measured_at=f"2025-11-{21 + number:02}T08:00:00Z")
 
 
-def ids(store: FolderStore, index: Index) -> list[str]:
-    """The gates that are listed."""
-    return [record.gate_id for record in listed(store, index).records]
+def month(store: FolderStore, gates: int = 9) -> None:
+    """So many days."""
+    for number in range(gates):
+        keep(store, number, day(number))
 
 
-def test_a_deleted_index_loses_nothing(store: FolderStore, index: Index, tmp_path: Path) -> None:
-    """The list is the same, and the rows are there again."""
-    for number in range(3):
-        keep(store, number, healthy())
-    before = listed(store, index)
-    (tmp_path / FILE).unlink()
-
-    assert before == listed(store, index)
-    assert list(before.records) == list(index.rows(identity(store)))
-
-
-def test_a_verdict_that_the_index_lacks_is_listed(store: FolderStore, index: Index) -> None:
-    """Its row could not be written then; it is written now."""
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema_version":9}', b"a copy"])
+def test_a_record_that_cannot_be_read_is_named(store: FolderStore, data: bytes) -> None:
+    """The list is not taken for whole. A copied file is no verdict."""
     keep(store, 0, healthy())
-    rebuild(store, index)
-    keep(store, 1, wrong_sums(healthy()))
+    copied = store.get(record_key(gate_id(0))) or b""
+    store.put(record_key("other"), copied if data == b"a copy" else data)
+    found = listed(store)
 
-    assert [gate_id(0), gate_id(1)] == ids(store, index)
-    assert 2 == len(index.rows(identity(store)))
-
-
-def test_a_row_whose_record_is_gone_is_not_listed(store: FolderStore, index: Index) -> None:
-    """Somebody removed the gate by hand."""
-    keep(store, 0, healthy())
-    listed(store, index)
-    store.delete(record_key(gate_id(0)))
-
-    assert [] == ids(store, index)
-
-
-def test_a_verdict_without_a_record_is_said(store: FolderStore, index: Index) -> None:
-    """Its gate was killed in between: a list without it is not whole, and nobody makes a record up."""
-    keep(store, 0, healthy(), record=False)
-    (said,) = listed(store, index).problems
-
-    assert f"{gate_id(0)}: it has a verdict, and no record" in said
-    assert ((said,), 0) == ((done := rebuild(store, index)).problems, done.rows)
-
-
-def test_who_may_only_read_may_list(
-    store: FolderStore, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its name cannot be written into a store that bears none yet; an auditor sees the verdicts all the same."""
-    keep(store, 0, healthy())
-
-    def refuse(key: str, data: bytes) -> bool:
-        raise StoreUnwritable(f"{key} cannot be written")
-
-    monkeypatch.setattr(store, "put_if_absent", refuse)
-    found = listed(store, index)
-
-    assert ([gate_id(0)], ()) == ([record.gate_id for record in found.records], found.problems)
-    assert "cannot be written" in found.index_problem
-
-
-def test_an_index_that_fails_is_said_and_nothing_is_missing(store: FolderStore, tmp_path: Path) -> None:
-    """The records are read one by one. A folder has the name of its file."""
-    keep(store, 0, healthy())
-    (tmp_path / "broken").mkdir()
-    found = listed(store, Index(tmp_path / "broken"))
-
-    assert ([gate_id(0)], ()) == ([record.gate_id for record in found.records], found.problems)
-    assert "unable to open database file" in found.index_problem
-
-
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema_version":9}'])
-def test_a_record_that_cannot_be_read_is_named(store: FolderStore, index: Index, data: bytes) -> None:
-    """The list is not taken for whole."""
-    keep(store, 0, healthy())
-    store.put(record_key("other"), data)
-    found = listed(store, index)
-
-    assert (1, 1) == (len(found.records), len(found.problems))
+    assert ([gate_id(0)], 1) == ([one.gate_id for one in found.records], len(found.problems))
     assert "records/other.json" in found.problems[0]
 
 
-def test_a_record_under_another_gates_name_is_refused(store: FolderStore, index: Index) -> None:
-    """A copied file is no verdict."""
-    keep(store, 0, healthy())
-    store.put(record_key("copy"), store.get(record_key(gate_id(0))) or b"")
+def test_a_verdict_without_a_record_is_said_and_a_gate_that_judged_nothing_is_no_problem(
+    store: FolderStore,
+) -> None:
+    """The first was killed in between, and nobody makes a record up; the second had no capacity."""
+    keep(store, 0, healthy(), record=False)
+    store.put(f"gates/{gate_id(1)}/outcome.json", b"{}")
+    found, done = listed(store), rebuild(store)
 
-    assert "it is the record of gate" in listed(store, index).problems[0]
+    assert ((gate_id(1),), found.problems, 0) == (found.unjudged, done.problems, done.rows)
+    assert found.problems == known_nodes(store).problems
+    assert [f"{gate_id(0)}: it has a verdict, and no record: it was cut short"] == [*found.problems]
 
 
-def test_rebuilding_names_a_report_that_is_gone(store: FolderStore, index: Index) -> None:
+def test_rebuilding_names_a_report_that_is_gone(store: FolderStore) -> None:
     """Its verdict stays in the list."""
     keep(store, 0, healthy())
     store.delete(report_key(gate_id(0)))
-    done = rebuild(store, index)
+    done = rebuild(store)
 
-    assert 1 == done.rows
-    assert "its report is gone" in done.problems[0]
-
-
-def test_a_gate_that_judged_nothing_is_no_problem(store: FolderStore, index: Index) -> None:
-    """Its engine had no capacity: logs and an outcome."""
-    store.put(f"gates/{gate_id(0)}/outcome.json", b"{}")
-
-    assert (0, ()) == ((done := rebuild(store, index)).rows, done.problems)
-
-
-def test_a_stores_name_stays(store: FolderStore, tmp_path: Path) -> None:
-    """Another look from elsewhere finds the same; what is no name is refused."""
-    first = identity(store)
-    assert first == identity(FolderStore(tmp_path)) != identity(FolderStore(tmp_path / "other"))
-
-    store.put("store-id", b"something")
-    with pytest.raises(StoreError, match="Remove it"):
-        identity(store)
+    assert (1, 1) == (done.rows, done.with_nodes) and "its report is gone" in done.problems[0]
 
 
 def test_gates_come_by_time(store: FolderStore) -> None:
-    """Whatever their names are; those without a time first."""
+    """Whatever their names are; those without a time first. The newest ones are read first, and no others."""
     for name in ("z-20261121-080000-0000", "a-20261122-080000-0000", "b"):
         store.put(f"gates/{name}/x", b"")
+    for number in range(3):
+        keep(store, number, healthy())
 
-    assert ["b", "z-20261121-080000-0000", "a-20261122-080000-0000"] == list(history.kept_gates(store))
+    assert ["b", "z-20261121-080000-0000", "a-20261122-080000-0000"] == [
+        name for name in history.kept_gates(store) if not name.startswith("sample")
+    ]
+    assert [gate_id(2), gate_id(1), gate_id(0)] == [one.gate_id for one in newest_records(store, [])]
+
+
+def test_the_history_is_the_same_in_whichever_way_it_was_made(store: FolderStore) -> None:
+    """Gate by gate, all at once, newest first, or again from a document that somebody damaged."""
+    for number in range(9):
+        keep(store, number, day(number))
+        known_nodes(store)
+    first = known_nodes(store)
+    gates = first.gates
+    pure = known_of(gates), known_of(gates[::-1])
+    damaged = []
+    for data in (b"{", b"{}", dump_plain(ClusterHistory(cluster="other"))):
+        store.put(history_key("c"), data)
+        damaged.append(known_nodes(store))
+    rebuild(store)
+    ways = (*pure, *damaged, known_nodes(store))
+
+    assert 9 == len(gates) == first.count and () == first.problems
+    assert all(fleet_of(first, NOW, 1e9).nodes == fleet_of(way, NOW, 1e9).nodes for way in ways)
+
+
+def test_of_many_gates_the_newest_the_first_and_the_last_proof_are_read() -> None:
+    """All are counted, whatever they say of a node. The newest finding of a kind is kept, in whichever order they come."""
+    many = NEWEST + FIRST + 9
+    proven, doubtful = rows(known(healthy(2, 2))), rows(known(wrong_sums(healthy(2, 2), "node-1/rank-3")))
+    gates = [
+        replace(
+            proven if number in (0, FIRST + 3) else doubtful,
+            gate_id=f"g{number:03}",
+            judged_at=f"2026-{1 + number // 28:02}-{1 + number % 28:02}T09:00:00Z",
+        )
+        for number in range(many)
+    ]
+    judged = {one.gate_id: one.judged_at for one in gates}
+    found, other = (folded(ClusterHistory(cluster="c"), judged, some) for some in (gates, gates[::-1]))
+    healthy_node, bad_node = found.nodes
+
+    assert (many, many) == (healthy_node.count, bad_node.count)
+    assert (f"g{many - 1:03}", f"g{FIRST + 3:03}") == (healthy_node.proven, bad_node.proven)
+    assert [*range(FIRST), FIRST + 3, *range(many - NEWEST, many)] == [int(one[1:]) for one in bad_node.gates]
+    assert {f"g{many - 1:03}"} == {one.gate_id for one in bad_node.findings}
+    assert [(one.key, one.gates, one.findings) for one in found.nodes] == [
+        (one.key, one.gates, one.findings) for one in other.nodes
+    ]
+
+
+def test_a_gate_whose_nodes_were_not_kept_is_named(store: FolderStore) -> None:
+    """Nobody knows them, and none is invented; a PASS that was used again measured none, so that nothing is missing."""
+    keep(store, 0, known(healthy()), nodes=False)
+    keep(store, 1, healthy())
+    keep(store, 2, healthy(), reused=gate_id(1))
+    found, done = known_nodes(store), rebuild(store)
+
+    assert ([gate_id(1)], 2, frozenset({gate_id(0)})) == (
+        [one.gate_id for one in found.gates],
+        found.count,
+        found.unread,
+    )
+    assert (found.problems, 1) == (done.problems, done.with_nodes)
+    assert "what it says of its nodes was not kept" in found.problems[0]
+
+
+def test_many_gates_that_the_history_lacks_are_named_and_the_newest_are_read(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page does not read ten thousand files. The next one reads the next ones."""
+    monkeypatch.setattr("tasks.store.history.UNFOLDED", 2)
+    month(store, 5)
+    found, later = known_nodes(store), [known_nodes(store) for _ in range(3)][-1]
+
+    assert (f"3 older gates are not in the history of the nodes: {rebuild_command(store)}",) == found.problems
+    assert [gate_id(3), gate_id(4)] == [gate.gate_id for gate in found.gates]
+    assert (5, ()) == (later.count, later.problems)
+
+
+def test_of_gates_that_are_gone_nothing_is_shown(store: FolderStore) -> None:
+    """Their places in the history stay; who removed the records of all gates of a machine knows of none."""
+    month(store, 3)
+    known_nodes(store)
+    for number in range(3):
+        store.delete(record_key(gate_id(number)))
+    found = known_nodes(store, whole=False)
+
+    assert ((), 0, ()) == (found.gates, found.count, fleet_of(found, NOW, 1e9).nodes)
+
+
+def test_another_start_of_the_newest_gate_has_its_verdict(store: FolderStore) -> None:
+    """It replaces what the first one said of the nodes, which may be on other machines now."""
+    month(store, 3)
+    keep(store, 3, known(wrong_sums(healthy(6, 2), "node-1/rank-3")))
+    first = fleet_of(known_nodes(store), NOW, 1e9)
+    keep(store, 3, known(healthy(6, 2), "580.1"))
+    again = fleet_of(known_nodes(store), NOW, 1e9)
+
+    assert ({"condemned", "proven"}, {"proven"}) == tuple(
+        {node.state.value for node in one.nodes} for one in (first, again)
+    )
+    assert not any(node.open for node in again.nodes)
+
+
+def test_one_cluster_and_one_node_are_read_alone(store: FolderStore) -> None:
+    """And the trend of what is kept is that of the reports."""
+    month(store)
+    keep(store, 9, known(healthy(2, 2)), cluster="other")
+    one, mine = known_nodes(store, "c", "node-3"), known_nodes(store, "c")
+    (changed,) = [
+        one for one in follow([gate.numbers for gate in mine.gates]).machines if one.name == "node-3"
+    ]
+
+    assert ({"node-3"}, 9) == ({row.node for gate in one.gates for row in gate.nodes}, one.count)
+    assert 10 == known_nodes(store).count and 6 == len(mine.gates[0].nodes)
+    assert [("driver", "570.1", "580.1", gate_id(6))] == [
+        (c.what, c.before, c.after, c.gate_id) for c in changed.changes
+    ]
+
+
+def test_who_may_only_read_may_read(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An auditor sees the verdicts and nodes all the same; rows that are damaged afterwards are named."""
+    month(store, 2)
+
+    def refuse(key: str, data: bytes) -> None:
+        raise StoreUnwritable(f"{key} cannot be written")
+
+    monkeypatch.setattr(store, "put", refuse)
+    assert (2, ()) == (known_nodes(store).count, known_nodes(store).problems)
+    monkeypatch.undo()
+    known_nodes(store)
+    store.put(nodes_key(gate_id(1)), b"{")
+    store.delete(nodes_key(gate_id(0)))
+    assert "what it says of its nodes was not kept" in " ".join(known_nodes(store).problems)
+    month(store, 1)
+    found = known_nodes(store)
+
+    assert f"nodes/{gate_id(1)}.json: " in found.problems[0] and [gate_id(0)] == [
+        one.gate_id for one in found.gates
+    ]
+
+
+def test_gates_that_end_at_once_lose_nothing(store: FolderStore) -> None:
+    """Four write their verdicts, and each replaces the history that the others made."""
+
+    def write(first: int) -> None:
+        for number in range(first, first + 3):
+            keep(store, number, healthy())
+            known_nodes(store)
+
+    writers = [threading.Thread(target=write, args=(3 * number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert [gate_id(number) for number in range(12)] == [one.gate_id for one in known_nodes(store).gates]
+    assert () == known_nodes(store).problems

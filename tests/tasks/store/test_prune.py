@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.folder import FolderStore
-from tasks.store.index import FILE, Index
-from tasks.store.layout import record_key, report_key
-from tasks.store.open import identity
-from tasks.store.prune import planned, removed
+from tasks.store.layout import record_key
+from tasks.store.prune import planned, remove
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
@@ -95,27 +92,22 @@ def test_a_record_that_cannot_be_read_keeps_its_gate(store: FolderStore) -> None
     assert gate_id(0) not in olds(store)
 
 
-def test_removing_leaves_nothing_of_them_and_everything_of_the_others(
-    store: FolderStore, tmp_path: Path
-) -> None:
-    """Files, pages, record and row; leases, passes and the store's name are not touched."""
-    index = Index(tmp_path / FILE)
+def test_removing_leaves_nothing_of_them_and_everything_of_the_others(store: FolderStore) -> None:
+    """Files, pages and record; leases and passes are not touched."""
     for number in (0, 4):
         store.put(f"gates/{gate_id(number)}/logs/job/node-0.log", b"x")
         store.put(f"pages/{gate_id(number)}.txt", b"x")
-        index.write(identity(store), [record for record in [records.read(store, gate_id(number))] if record])
     store.put("passes/c.json", json.dumps({"gate_id": gate_id(4)}).encode())
 
-    assert "" == removed(store, index, planned(store, 9, False, NOW, {}).old)
+    remove(store, planned(store, 9, False, NOW, {}).old)
 
     left = store.list("")
     assert [] == [key for key in left if gate_id(0) in key]
     assert 6 == len([key for key in left if gate_id(4) in key])
-    assert {"passes/c.json", "store-id"} <= set(left)
-    assert [gate_id(4)] == [row.gate_id for row in index.rows(identity(store))]
+    assert "passes/c.json" in left
 
 
-def test_a_removal_that_was_cut_short_is_found_again(store: FolderStore, tmp_path: Path) -> None:
+def test_a_removal_that_was_cut_short_is_found_again(store: FolderStore) -> None:
     """The record goes last: it says what is left, and its age."""
     (old,) = planned(store, 9.5, False, NOW, {}).old
     for key in old.keys[:-1]:
@@ -123,14 +115,5 @@ def test_a_removal_that_was_cut_short_is_found_again(store: FolderStore, tmp_pat
 
     assert record_key(gate_id(0)) == old.keys[-1]
     assert [gate_id(0)] == olds(store, 9.5)
-    removed(store, Index(tmp_path / FILE), planned(store, 9.5, False, NOW, {}).old)
+    remove(store, planned(store, 9.5, False, NOW, {}).old)
     assert gate_id(0) not in "".join(store.list(""))
-
-
-def test_an_index_that_fails_stops_no_pruning(store: FolderStore, tmp_path: Path) -> None:
-    """It is said; its stale rows are never listed."""
-    (tmp_path / "broken").mkdir()
-    said = removed(store, Index(tmp_path / "broken"), planned(store, 9, False, NOW, {}).old)
-
-    assert "unable to open database file" in said
-    assert store.get(report_key(gate_id(0))) is None

@@ -67,11 +67,21 @@ def usual(**more: object) -> History:
     return steady(1.0, (FIRST,), gate_id=QUIET, **more)
 
 
+def node_of(history: History, policy: Policy = THEN) -> Node:
+    """The history's node now."""
+    return history.node(history.boot_s, dict(history.identity), policy)
+
+
+def certificates_of(history: History) -> tuple[Certificate, ...]:
+    """Those that follow from its store."""
+    return issued(past(history), THEN, FACTS.digest)
+
+
 def decided(history: History, node: Node | None = None, offered: tuple[Certificate, ...] | None = None,
             policy: Policy = THEN, facts: Facts = FACTS) -> dict[str, Decision]:  # fmt: skip
     """The decisions on a node, by default on that of the history with the certificates of its store."""
-    node = node or history.node(history.boot_s, dict(history.identity), THEN)
-    offered = issued(past(history), THEN, FACTS.digest) if offered is None else offered
+    node = node or node_of(history)
+    offered = certificates_of(history) if offered is None else offered
     return decisions(node, offered, terms(history.gate_id, policy, facts.digest))
 
 
@@ -82,11 +92,7 @@ def whys(found: dict[str, Decision]) -> set[WhyMeasured | None]:
 
 def test_the_same_machine_under_an_unbroken_watch_need_not_measure_again() -> None:
     history = usual()
-    found = decided(history)
-    node, offered = (
-        history.node(history.boot_s, dict(history.identity), THEN),
-        issued(past(history), THEN, FACTS.digest),
-    )
+    found, node, offered = decided(history), node_of(history), certificates_of(history)
 
     assert {*COSTLY} == {*found} == {*certified(node, offered, terms(history.gate_id))}
     assert {} == certified(node, offered, terms(history.gate_id, profile=Profile.QUICK))
@@ -106,15 +112,15 @@ def test_a_machine_whose_boot_is_not_known_has_none() -> None:
     """Two such machines would have the same identity."""
     history = usual()
     node = history.node(history.boot_s, {"host": "node-0"}, THEN)
-    [one] = issued(past(history), THEN, FACTS.digest)
+    [one] = certificates_of(history)
 
     assert {} == decided(history, node, (replace(one, machine="0" * 64),))
 
 
 def test_other_policies_facts_and_profiles_measure() -> None:
     history = usual()
-    node = history.node(history.boot_s, dict(history.identity), THEN)
-    certificates = issued(past(history), THEN, FACTS.digest)
+    node = node_of(history)
+    certificates = certificates_of(history)
     quick = terms(QUIET, profile=Profile.QUICK)
 
     assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, policy=policy_of(fail_above=0.6)))
@@ -137,7 +143,7 @@ def test_more_nodes_are_the_same_conditions_and_another_machine_type_is_not() ->
 
 def test_without_a_record_of_the_watch_everything_is_measured() -> None:
     history = usual()
-    node = history.node(history.boot_s, dict(history.identity), THEN)
+    node = node_of(history)
     bare = dump(replace(history.state(history.boot_s, THEN), record=None))
 
     for text in ("", "{", bare):
@@ -158,22 +164,22 @@ def test_a_watch_that_was_interrupted_or_has_fallen_silent_stands_for_nothing() 
 @pytest.mark.parametrize("text", ["unreadable", dump_open(OpenFindings(omitted=3)).decode()])
 def test_findings_that_are_open_or_may_be_open_measure(text: str) -> None:
     history = usual()
-    node = replace(history.node(history.boot_s, dict(history.identity), THEN), open_findings=text)
+    node = replace(node_of(history), open_findings=text)
 
     assert {WhyMeasured.OPEN_FINDINGS} == whys(decided(history, node))
 
 
 def test_a_file_in_which_all_findings_are_closed_is_no_reason() -> None:
     history = usual(open_findings=dump_open(OpenFindings(opened_total=4, closed_total={"gate": 4})).decode())
-    node = history.node(history.boot_s, dict(history.identity), THEN)
-    certificates = issued(past(usual()), THEN, FACTS.digest)
+    node = node_of(history)
+    certificates = certificates_of(usual())
 
     assert {None} == whys(decided(history, node, certificates))
 
 
 def test_a_gate_that_the_machine_has_forgotten_or_another_one_in_between_measures() -> None:
     history = usual()
-    node = history.node(history.boot_s, dict(history.identity), THEN)
+    node = node_of(history)
     state = history.state(history.boot_s, THEN)
     forgotten = replace(node, machine_state=dump(replace(state, gates=())))
     between = replace(node, machine_state=dump(replace(state, gates=("first", "node-1234"))))
@@ -187,12 +193,12 @@ def test_a_gate_that_the_machine_has_forgotten_or_another_one_in_between_measure
 def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:
     short = policy_of(0.5)
     history = usual()
-    [one] = issued(past(history), THEN, FACTS.digest)
+    [one] = certificates_of(history)
     said = terms(QUIET, short).conditions
 
     for begun_ago_s, why in ((1700.0, None), (1900.0, WhyMeasured.TOO_OLD)):
         state = history.state(history.boot_s, short)
-        node = replace(history.node(history.boot_s, dict(history.identity), short), machine_state=dump(state))
+        node = replace(node_of(history, short), machine_state=dump(state))
         began = history.boot_s - begun_ago_s
         moved = replace(one, boot_s=began, at=history.clock(began), conditions=said)
         assert {why} == whys(decided(history, node, (moved,), short))
@@ -203,9 +209,9 @@ def test_a_clock_that_was_set_measures(by_s: float) -> None:
     """Between the last round and the gate, and between the gate that certified and this one."""
     history = usual()
     state = history.state(history.boot_s, THEN)
-    node = history.node(history.boot_s, dict(history.identity), THEN)
+    node = node_of(history)
     now = replace(node, machine_state=dump(replace(state, at=state.at + by_s)))
-    [one] = issued(past(history), THEN, FACTS.digest)
+    [one] = certificates_of(history)
 
     assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, now))
     assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, offered=(replace(one, at=one.at + by_s),)))
@@ -236,10 +242,10 @@ def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart()
 @pytest.mark.parametrize(("on_warn", "answer"), [(OnWarn.ASK, Answer.ASK), (OnWarn.REFUSE, Answer.NO_GO)])
 def test_the_policy_decides_whether_that_is_enough(on_warn: OnWarn, answer: Answer) -> None:
     policy, history = replace(THEN, on_warn=on_warn), usual()
-    [one] = issued(past(history), THEN, FACTS.digest)
+    [one] = certificates_of(history)
     said = terms(QUIET, policy).conditions
     offered = dump(Certificates(certificates=(replace(one, conditions=said),)))
-    node = history.node(history.boot_s, dict(history.identity), policy)
+    node = node_of(history, policy)
     rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
     found = decide(report_of(QUIET, node, rows, offered), policy, FACTS)
 
@@ -249,7 +255,7 @@ def test_the_policy_decides_whether_that_is_enough(on_warn: OnWarn, answer: Answ
 
 def test_a_report_whose_certificates_cannot_be_read_has_none() -> None:
     history = usual()
-    node = history.node(history.boot_s, dict(history.identity), THEN)
+    node = node_of(history)
     rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
 
     for text in ("", "{", '{"certificates": [{"machine": "x"}]}'):
@@ -283,7 +289,7 @@ def test_a_watch_of_another_instance_type_saw_other_parts() -> None:
     state = history.state(history.boot_s, THEN)
     assert state.record is not None
     other = dump(replace(state, record=replace(state.record, instance_type="toy.4x")))
-    node = replace(history.node(history.boot_s, dict(history.identity), THEN), machine_state=other)
+    node = replace(node_of(history), machine_state=other)
 
     assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, node))
 

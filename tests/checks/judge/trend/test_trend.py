@@ -10,7 +10,7 @@ import pytest
 from checks.documents.report import digest, dump
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.model import Course, Machine, Trend
-from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
+from checks.judge.trend.numbers import NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
@@ -44,7 +44,7 @@ def gemm(number: int, value: float, nodes: int = NODES, driver: str = "570") -> 
 
 def followed(reports: Sequence[Report]) -> Trend:
     """What the reports show."""
-    return follow([gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in reports])
+    return follow([gate_numbers(report, digest(dump(report)), POLICY) for report in reports])
 
 
 def machine(made: Trend, name: str) -> Machine:
@@ -64,15 +64,45 @@ def gemm_of(made: Trend, name: str) -> Course:
 FALLING = [gemm(number, 42.0 if number < 9 else 42.0 - 2 * (number - 8)) for number in range(1, LAST + 1)]
 
 
-def test_a_gpu_that_gets_slower_is_found() -> None:
-    """One of its two: the worst of a node counts, compared with what the other nodes reached at the same time."""
-    made = followed(FALLING)
-    (course,) = machine(made, "node-1").degrading
+DAYS = range(1, LAST + 1)
+WITHOUT_CLOCK = with_row(
+    FALLING[4], "system.clock", "node-3", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
+)
+WITHOUT_STEP = replace(
+    FALLING[-1], observations=tuple(row for row in FALLING[-1].observations if row.check != "training.step")
+)
 
-    assert ("compute.gemm", "gflops", Motion.WORSE) == (course.check, course.what, course.motion)
-    assert course.change is not None and -0.25 < course.change < -0.05
-    assert Motion.STEADY is gemm_of(made, "node-0").motion
+
+@pytest.mark.parametrize(
+    ("reports", "motion", "lack"),
+    [
+        pytest.param(FALLING, Motion.WORSE, None, id="it falls"),
+        pytest.param([gemm(n, 42.0 if n < 9 else 40.4) for n in DAYS], Motion.STEADY, None, id="healthy parts differ as much"),
+        pytest.param([gemm(n, 38.0 + 2 * n) for n in DAYS], Motion.STEADY, None, id="it gets faster"),
+        pytest.param([gemm(n, 42.0 if n < 12 else 30.0, driver="" if n == 6 else "570") for n in DAYS], Motion.WORSE, None,
+                     id="the driver could not be read for a day"),
+        pytest.param([*FALLING[:4], WITHOUT_CLOCK, *FALLING[5:-1], WITHOUT_STEP], Motion.WORSE, None, id="gates lack a number"),
+        pytest.param(FALLING[-(LEAST_PROOFS - 1):], Motion.UNKNOWN, Lack.PROOFS, id="too few reports, however steep"),
+        pytest.param([gemm(n, 42.0 if n < 9 else 30.0, driver="570" if n < 9 else "580") for n in DAYS], Motion.UNKNOWN,
+                     Lack.PROOFS, id="another driver since then"),
+        pytest.param([gemm(n, 42.0, NODES if n < 9 else 2) for n in DAYS], Motion.UNKNOWN, Lack.PROOFS,
+                     id="too few gates with peers, and peers are not what is missing"),
+        pytest.param([replace(one, measured_at=FALLING[0].measured_at) for one in FALLING], Motion.UNKNOWN, Lack.PROOFS,
+                     id="a clock that stands still orders nothing"),
+        pytest.param([gemm(n, 42.0 if n < 9 else 20.0, 2) for n in range(1, 29)], Motion.MOVED, None,
+                     id="too few nodes: who did it, nobody can tell"),
+        pytest.param([*FALLING[:4], FALLING[3], FALLING[3]], Motion.UNKNOWN, Lack.PROOFS, id="three copies are no three reports"),
+    ],
+)  # fmt: skip
+def test_what_the_worst_gpu_of_a_node_does(reports: list[Report], motion: Motion, lack: Lack | None) -> None:
+    """Compared with what the other nodes reached at the same time, and since the machine's last change. Nobody else is named."""
+    made = followed(reports)
+    course = gemm_of(made, "node-1")
+
+    assert (motion, lack, course.moves) == (course.motion, course.lack, machine(made, "node-1").worse)
     assert not machine(made, "node-0").worse
+    if motion is Motion.MOVED:
+        assert (Motion.UNKNOWN, Lack.PEERS) == (gemm_of(made, "node-0").motion, gemm_of(made, "node-0").lack)
 
 
 def test_a_gpu_that_flaps_is_found() -> None:
@@ -90,14 +120,6 @@ def test_the_order_of_the_reports_says_nothing() -> None:
     assert followed(FALLING) == followed(FALLING[::-1])
 
 
-def test_too_few_reports_are_no_answer() -> None:
-    """However steep it falls: without a reference nothing can be said of it."""
-    made = followed(FALLING[-(LEAST_PROOFS - 1) :])
-
-    assert not any(one.told or one.worse for one in made.machines)
-    assert Lack.PROOFS is gemm_of(made, "node-1").lack
-
-
 def test_software_that_slows_all_names_nobody() -> None:
     """6 % less everywhere is one line about the fleet."""
     slow = healthy(NODES, 2)
@@ -113,42 +135,11 @@ def test_software_that_slows_all_names_nobody() -> None:
     assert round(moved.change, 2) == -0.06
 
 
-def test_with_too_few_nodes_a_fall_has_no_culprit() -> None:
-    """Two nodes: the value moved, and whether the machine or its software did it, nobody can tell. Steady is no answer either."""
-    made = followed([gemm(n, 42.0 if n < 9 else 20.0, 2) for n in range(1, 29)])
-
-    assert Motion.MOVED is gemm_of(made, "node-1").motion and machine(made, "node-1").worse
-    assert (Motion.UNKNOWN, Lack.PEERS) == (gemm_of(made, "node-0").motion, gemm_of(made, "node-0").lack)
-
-
-def test_gates_with_too_few_nodes_are_left_out_of_the_comparison() -> None:
-    """Eight gates with peers and six without: there are too few proofs, and peers are not what is missing."""
-    made = followed([gemm(n, 42.0, NODES if n < 9 else 2) for n in range(1, LAST + 1)])
-
-    assert (Motion.UNKNOWN, Lack.PROOFS) == (gemm_of(made, "node-1").motion, gemm_of(made, "node-1").lack)
-
-
-def test_a_driver_starts_a_new_reference() -> None:
-    """A machine is compared with itself since its last change, which is listed; before it has proofs again, nobody can tell."""
-    reports = [gemm(n, 42.0 if n < 9 else 30.0, driver="570" if n < 9 else "580") for n in range(1, LAST + 1)]
-    found = machine(followed(reports), "node-1")
-
-    assert Motion.UNKNOWN is gemm_of(followed(reports), "node-1").motion and not found.worse
-    assert [("driver", "570", "580", "d9")] == [(c.what, c.before, c.after, c.gate_id) for c in found.changes]
-
-
-def test_a_driver_that_could_not_be_read_is_no_change() -> None:
-    """What is unknown for a day is the same afterwards."""
-    reports = [gemm(n, 42.0 if n < 12 else 30.0, driver="" if n == 6 else "570") for n in range(1, LAST + 1)]
-
-    assert Motion.WORSE is gemm_of(followed(reports), "node-1").motion
-
-
 def test_gpus_that_could_not_be_read_meanwhile_are_compared_with_those_before() -> None:
     """A machine that its firmware tells: GPUs a and b, then none to be read, then a and c."""
     gates = []
     for number, gpus in enumerate((("a", "b"), (), ("a", "c")), start=1):
-        made = gate_numbers(DatedReport(day(number), f"{number}", POLICY))
+        made = gate_numbers(day(number), f"{number}", POLICY)
         known = tuple(
             replace(one, identity=NodeIdentity((f"uuid {one.name}",), gpus, {})) for one in made.nodes
         )
@@ -158,54 +149,13 @@ def test_gpus_that_could_not_be_read_meanwhile_are_compared_with_those_before() 
     assert [("GPUs", "a, b", "a, c", "d3")] == [(c.what, c.before, c.after, c.gate_id) for c in found.changes]
 
 
-def test_gates_that_lack_a_number_split_no_history() -> None:
-    """One report without a check, in the middle or at the end: the others are one course."""
-    without = with_row(
-        FALLING[4], "system.clock", "node-3", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
-    )
-    short = replace(
-        FALLING[-1],
-        observations=tuple(row for row in FALLING[-1].observations if row.check != "training.step"),
-    )
-    made = followed([*FALLING[:4], without, *FALLING[5:-1], short])
-
-    assert Motion.WORSE is gemm_of(made, "node-1").motion
-
-
 def test_a_trend_without_every_point_is_the_same_trend() -> None:
     """A fleet's page draws what moves alone."""
-    gates = [gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in FALLING]
+    gates = [gate_numbers(report, digest(dump(report)), POLICY) for report in FALLING]
     whole, short = follow(gates), follow(gates, every_point=False)
 
     assert [one.degrading for one in whole.machines] == [one.degrading for one in short.machines]
     assert () == gemm_of(short, "node-0").points != gemm_of(whole, "node-0").points
-
-
-def test_a_clock_that_stands_still_orders_nothing() -> None:
-    """Many reports of one second show no course: that is not "nothing degrades"."""
-    made = followed([replace(report, measured_at=FALLING[0].measured_at) for report in FALLING])
-
-    assert not any(one.told for one in made.machines)
-
-
-def test_a_fall_of_less_than_healthy_parts_differ_is_none() -> None:
-    """Four per cent is no finding."""
-    made = followed([gemm(number, 42.0 if number < 9 else 40.4) for number in range(1, LAST + 1)])
-
-    assert not machine(made, "node-1").worse and machine(made, "node-1").told
-
-
-def test_getting_faster_is_no_finding() -> None:
-    """A latency that falls, a speed that rises."""
-    assert not machine(followed([gemm(n, 38.0 + 2 * n) for n in range(1, LAST + 1)]), "node-1").worse
-
-
-def test_a_report_that_is_given_twice_counts_once() -> None:
-    """Three copies of one report are no three reports."""
-    made = followed([*FALLING[:4], FALLING[3], FALLING[3]])
-
-    assert 4 == made.reports
-    assert not machine(made, "node-1").told
 
 
 @pytest.mark.parametrize("when", ["", "yesterday", "2026-11-21T08:00:00", "0001-01-01T00:00:00+20:00"])
@@ -265,25 +215,22 @@ def remapped(number: int, *rows: int | None) -> Report:
     return replace(report, plan=plan, observations=(*report.observations, row))
 
 
-def test_a_counter_that_grows_is_found_in_two_reports() -> None:
+@pytest.mark.parametrize(
+    ("rows", "grown"),
+    [
+        ([(0, 2), (0, 3)], [("remapped_uncorrected", 1.0)]),
+        # A swapped part does not hide the next one's errors; sums over another number of GPUs are not compared.
+        ([(9, 9), (0, 0), (0, 4)], [("remapped_uncorrected", 4.0)]),
+        ([(5, 5), (5, None), (5, 5)], []),
+    ],
+)
+def test_a_counter_that_grows_is_found_in_two_reports(
+    rows: list[tuple[int | None, ...]], grown: list[tuple[str, float]]
+) -> None:
     """Of any GPU: one more remapped row needs no statistics."""
-    (grown,) = machine(followed([remapped(1, 0, 2), remapped(2, 0, 3)]), "node-0").growing
+    made = followed([remapped(number, *row) for number, row in enumerate(rows, start=1)])
 
-    assert ("remapped_uncorrected", 1.0) == (grown.metric, grown.grown)
-
-
-def test_a_counter_that_was_reset_and_grew_again_is_found() -> None:
-    """A swapped part does not hide the next one's errors."""
-    made = followed([remapped(1, 9, 9), remapped(2, 0, 0), remapped(3, 0, 4)])
-
-    assert [4.0] == [one.grown for one in machine(made, "node-0").growing]
-
-
-def test_a_part_that_comes_back_is_no_growth() -> None:
-    """Sums over another number of GPUs are not compared."""
-    made = followed([remapped(1, 5, 5), remapped(2, 5, None), remapped(3, 5, 5)])
-
-    assert machine(made, "node-0").growing == ()
+    assert grown == [(one.metric, one.grown) for one in machine(made, "node-0").growing]
 
 
 def test_collectives_are_of_all_nodes_together() -> None:
@@ -323,7 +270,7 @@ def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
         observations=(*made.observations, *rows),
         plan=(*made.plan, Planned("own.part", Scope.RANK, (metric,))),
     )
-    found = gate_numbers(DatedReport(report, "d", policy))
+    found = gate_numbers(report, "d", policy)
     (place,) = [place for place, number in enumerate(found.numbers) if number.check == "own.part"]
 
     assert {worst} == {node.values[place] for node in found.nodes} == {found.medians[place]}
@@ -332,7 +279,7 @@ def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
 def test_the_number_of_gates_in_a_month_is_that_of_the_newest() -> None:
     """Of older gates some may have been left out; it says how rare a name has to be."""
     monthly = followed([day(n) for n in range(1, 5)])
-    gates = [gate_numbers(DatedReport(day(1), f"{n}", POLICY)) for n in range(40)]
+    gates = [gate_numbers(day(1), f"{n}", POLICY) for n in range(40)]
     often = [
         replace(one, gate_id=str(n), measured_at=f"2026-11-{1 if n < 15 else 20:02}T{n % 24:02}:{n:02}:00Z")
         for n, one in enumerate(gates)

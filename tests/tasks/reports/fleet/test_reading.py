@@ -11,8 +11,7 @@ from checks.model import Report
 from tasks.reports.fleet.reading import UNKNOWN, needed_gates, read_fleet
 from tasks.store.folder import FolderStore
 from tasks.store.history import rebuild, rebuild_command
-from tasks.store.index import FILE, Index
-from tasks.store.prune import planned, removed
+from tasks.store.prune import planned, remove
 from tests.sample_reports import healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
@@ -30,14 +29,13 @@ def dated(number: int, report: Report) -> Report:
     return replace(report, measured_at=f"2025-11-{21 + number:02}T08:00:00Z")
 
 
-def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderStore, tmp_path: Path) -> None:
+def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderStore) -> None:
     """Whatever their age; what is older than both may go."""
-    index = Index(tmp_path / FILE)
     for number in range(6):
         report = healthy(3, 2)
         report = wrong_sums(report, "node-1/rank-3") if number == 3 else report
         keep(store, number, dated(number, without_node(report, "node-1") if number > 3 else report))
-    needed = needed_gates(store, index, NOW)
+    needed = needed_gates(store, NOW)
 
     assert {
         gate_id(2): "it is the last proof of node-1",
@@ -47,50 +45,37 @@ def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderS
     } == {key: why.replace("node-0", "node-2") for key, why in needed.items()}
 
 
-def test_pruning_makes_no_machine_look_better(store: FolderStore, tmp_path: Path) -> None:
-    """The same answer about every machine before and after all that may go has gone, and after the index is made anew."""
-    index = Index(tmp_path / FILE)
+def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
+    """The same answer about every machine before and after all that may go has gone, and after the history is folded anew."""
     for number in range(8):
         report = healthy(3, 2)
         report = wrong_sums(report, "node-1/rank-3") if number in (2, 4) else report
         keep(store, number, dated(number, without_node(report, "node-2") if number > 5 else report))
 
     def told() -> list[tuple[object, ...]]:
-        found = read_fleet(store, lambda: index, NOW)
+        found = read_fleet(store, NOW)
         assert () == found.problems
         return [(one.name, one.state, one.last_proof, one.open, one.gates[-1].gate_id) for one in found.nodes]
 
     before = told()
-    plan = planned(store, 1, False, NOW, needed_gates(store, index, NOW))
-    assert "" == removed(store, index, plan.old)
+    plan = planned(store, 1, False, NOW, needed_gates(store, NOW))
+    remove(store, plan.old)
 
     assert plan.old and before == told()
-    rebuild(store, index)
+    rebuild(store)
     assert before == told()
 
 
-def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore, tmp_path: Path) -> None:
-    """It may have a last proof. One whose report is gone proves nothing."""
-    index = Index(tmp_path / FILE)
-    for number in range(3):
+def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore) -> None:
+    """It may have a last proof."""
+    for number in range(2):
         keep(store, number, dated(number, healthy()), nodes=False)
-    store.delete(f"gates/{gate_id(1)}/health_check_metrics.json")
 
     said = f"{UNKNOWN}: {rebuild_command(store)}"
-    assert {gate_id(0): said, gate_id(2): said} == needed_gates(store, index, NOW)
+    assert {gate_id(0): said, gate_id(1): said} == needed_gates(store, NOW)
 
 
-def test_without_an_index_the_store_says_it(store: FolderStore, tmp_path: Path) -> None:
-    """More slowly."""
-    for number in range(3):
-        keep(store, number, dated(number, healthy()))
-    broken = tmp_path / "broken.sqlite"
-    broken.mkdir()
-
-    assert {gate_id(2)} == needed_gates(store, Index(broken), NOW).keys()
-
-
-def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore, tmp_path: Path) -> None:
+def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore) -> None:
     """Else the gates of machines that are rented for a day would stay for ever."""
     for number in range(3):
         report = healthy()
@@ -99,4 +84,4 @@ def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore, tmp_path:
         )
         keep(store, number, dated(number, replace(report, nodes=nodes)))
 
-    assert {gate_id(2)} == needed_gates(store, Index(tmp_path / FILE), NOW).keys()
+    assert {gate_id(2)} == needed_gates(store, NOW).keys()

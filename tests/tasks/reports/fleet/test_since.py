@@ -5,7 +5,8 @@ from __future__ import annotations
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import node_text
-from tasks.store.node_rows import NEWEST, Standing
+from tasks.store.node_history import NEWEST
+from tasks.store.node_rows import Standing
 from tests.tasks.reports.fleet.test_states import (
     CLOCK,
     DAY_S,

@@ -1,0 +1,135 @@
+"""What the gates of one cluster say of its nodes, folded into one document: history/<cluster>.json. Pure.
+
+It is made of the rows of each gate (tasks.store.node_rows), in whichever order these come, and can be made again from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from checks.documents.report import Version
+from checks.judge.trend.numbers import NodeIdentity
+from checks.model import SCHEMA_VERSION, Cause, Finding
+from tasks.store.node_rows import GateNodes, NodeRow, Standing
+
+# Of a node so many gates are read again: the newest, for a page, and the first, for the reference of a trend.
+NEWEST, FIRST = 48, 12
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """The newest finding of its check, subject, metric and cause about a node."""
+
+    gate_id: str
+    judged_at: str
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class NodeHistory:
+    """A node as it was recognised then; `identity` is that of NodeRow.
+
+    `count` is how many gates named it, `last` when the newest one judged, `measured` when each check was measured on it last, and
+    `proven` the newest gate that proved it, "" for none. `gates` are those that are read again: the first, the newest, and `proven`.
+    """
+
+    node: str
+    identity: NodeIdentity | None
+    count: int
+    last: str
+    proven: str
+    measured: Mapping[str, str]
+    findings: tuple[NodeFinding, ...]
+    gates: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is equal for the same node with the same identity."""
+        return node_key(self.node, self.identity)
+
+
+@dataclass(frozen=True)
+class ClusterHistory:
+    """The document of a cluster, "" where nobody says it. `gates` are all that it was made of: their ids, and when they judged."""
+
+    schema_version: Version = SCHEMA_VERSION
+    cluster: str = ""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[NodeHistory, ...] = ()
+
+
+def node_key(node: str, identity: NodeIdentity | None) -> tuple[object, ...]:
+    """What is equal for the same node with the same identity."""
+    if identity is None:
+        return (node,)
+    return node, identity.keys, identity.gpus, tuple(sorted(identity.versions.items()))
+
+
+def folded(history: ClusterHistory, judged: Mapping[str, str], gates: Iterable[GateNodes]) -> ClusterHistory:
+    """The history with other gates of its cluster, which judged at these times, and the rows of those that measured."""
+    times = {**history.gates, **judged}
+    nodes = {one.key: one for one in history.nodes}
+    for gate in gates:
+        for row in gate.nodes:
+            new = _of_row(gate, row)
+            known = nodes.get(new.key)
+            nodes[new.key] = new if known is None else _joined(known, new, times)
+    return replace(history, gates=times, nodes=tuple(nodes.values()))
+
+
+def named_nodes(histories: Iterable[ClusterHistory]) -> dict[str, set[str]]:
+    """The gates that are read again, each with the names of the nodes for which it is."""
+    named: dict[str, set[str]] = {}
+    for one in (one for history in histories for one in history.nodes):
+        for gate_id in one.gates:
+            named.setdefault(gate_id, set()).add(one.node)
+    return named
+
+
+def finding_kind(finding: Finding) -> tuple[str, str, str, Cause]:
+    """What is equal for findings of which the newest is kept."""
+    return finding.check, finding.subject, finding.metric, finding.cause
+
+
+def _of_row(gate: GateNodes, row: NodeRow) -> NodeHistory:
+    return NodeHistory(
+        row.node,
+        row.identity,
+        1,
+        gate.judged_at,
+        gate.gate_id if row.standing is Standing.PROVEN else "",
+        dict.fromkeys(gate.checks[row.checks], gate.judged_at),
+        tuple(NodeFinding(gate.gate_id, gate.judged_at, one) for one in row.findings),
+        (gate.gate_id,),
+    )
+
+
+def _joined(one: NodeHistory, other: NodeHistory, times: Mapping[str, str]) -> NodeHistory:
+    """Both in one. `times` say when each gate judged."""
+    findings: dict[object, list[NodeFinding]] = {}
+    for each in (*one.findings, *other.findings):
+        newest = findings.setdefault(finding_kind(each.finding), [])
+        if newest and newest[0].judged_at < each.judged_at:
+            newest.clear()
+        if not newest or newest[0].judged_at == each.judged_at:
+            newest.append(each)
+
+    def turn(gate_id: str) -> tuple[str, str]:
+        return times.get(gate_id, ""), gate_id
+
+    proven = max(one.proven, other.proven, key=turn)
+    ordered = sorted({*one.gates, *other.gates}, key=turn)
+    kept = {*ordered[:FIRST], *ordered[-NEWEST:], *filter(None, (proven,))}
+    return replace(
+        one,
+        count=one.count + other.count,
+        last=max(one.last, other.last),
+        proven=proven,
+        measured={
+            check: max(one.measured.get(check, ""), other.measured.get(check, ""))
+            for check in {**one.measured, **other.measured}
+        },
+        findings=tuple(each for some in findings.values() for each in some),
+        gates=tuple(gate_id for gate_id in ordered if gate_id in kept),
+    )
