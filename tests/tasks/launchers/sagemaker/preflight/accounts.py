@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,29 +14,11 @@ from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.store.aws import Limits
+from tests.fakes.sagemaker.account import MANIFEST, TRUST
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
-TRUST: Mapping[str, Any] = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    ],
-}
-# ECR, "Docker image manifest V2 schema 2".
-MANIFEST = json.dumps(
-    {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-        "config": {
-            "mediaType": "application/vnd.docker.container.image.v1+json",
-            "size": 7023,
-            "digest": "sha256:" + "a" * 64,
-        },
-        "layers": [],
-    }
-)
 
 
 @dataclass(frozen=True)
