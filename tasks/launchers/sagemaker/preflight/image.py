@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
@@ -22,25 +20,15 @@ ECR = re.compile(
 GB = 10**9
 
 
-@dataclass(frozen=True)
-class Image:
-    """An image in ECR of the gate's account and region. `id` is a digest, which says more than a tag, or a tag, "latest" if neither
-    is named.
+def parse(uri: str, asked: Requirements) -> dict[str, Any] | None:
+    """What ECR is asked for: a digest, which says more than a tag, or a tag, "latest" if neither is named. None for what the gate's
+    credentials cannot see: another account's, another region's, or not in ECR.
     """
-
-    repository: str
-    repository_id: Mapping[str, Any]
-    id: Mapping[str, str]
-
-
-def parse(uri: str, asked: Requirements) -> Image | None:
-    """None for what cannot be seen with the gate's credentials: another account's, another region's, or not in ECR."""
     found = ECR.fullmatch(uri)
     if not found or (found["account"], found["region"]) != (asked.account, asked.region):
         return None
     which = {"imageDigest": found["digest"]} if found["digest"] else {"imageTag": found["tag"] or "latest"}
-    repository = {"registryId": found["account"], "repositoryName": found["repository"]}
-    return Image(found["repository"], repository, which)
+    return {"registryId": found["account"], "repositoryName": found["repository"], "imageIds": [which]}
 
 
 def images(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -53,7 +41,7 @@ def _image(uri: str, asked: Requirements, clients: Clients) -> PreflightCheck:
     if image is None:
         where = f"ECR of {asked.account} in {asked.region}"
         return unseen(WHAT, f"{uri} is not in {where}, so that it is unknown whether it exists")
-    answer = clients.request("ecr", "describe_images", **image.repository_id, imageIds=[image.id])
+    answer = clients.request("ecr", "describe_images", **image)
     found = answer["imageDetails"][0]
     size = found.get("imageSizeInBytes") or 0
     return ok(WHAT, f"{uri}: {size / GB:.1f} GB to pull, {found.get('imageDigest', '')[:19]}")

@@ -29,7 +29,6 @@ class Account:
     vpc: str
     subnet: str
     group: str
-    table: str
 
 
 def clients() -> Clients:
@@ -38,7 +37,7 @@ def clients() -> Clients:
 
 
 def furnished(made: Clients) -> Account:
-    """A bucket, a role, an image, and a VPC of one subnet with an endpoint for S3 and a group open to itself."""
+    """A bucket, a role, an image, and a VPC of one subnet and a group."""
     made.client("s3").create_bucket(Bucket="ml-bucket")
     made.client("iam").create_role(RoleName="prelaunch-execution", AssumeRolePolicyDocument=json.dumps(TRUST))
     made.client("ecr").create_repository(repositoryName="prelaunch")
@@ -46,10 +45,7 @@ def furnished(made: Clients) -> Account:
     vpc = made.client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = made.client("ec2").create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
     group = made.client("ec2").create_security_group(GroupName="efa", Description="efa", VpcId=vpc)["GroupId"]
-    tables = made.client("ec2").describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])[
-        "RouteTables"
-    ]
-    return Account(made, vpc, subnet, group, tables[0]["RouteTableId"])
+    return Account(made, vpc, subnet, group)
 
 
 def options(**changed: object) -> SageMakerOptions:
