@@ -178,16 +178,6 @@ def test_a_killed_keepers_network_is_removed(root: Path, victims: tuple[str, ...
 
 
 @pytest.mark.root
-def test_a_used_subnet_is_avoided(root: Path) -> None:
-    """The next free one is taken, and recorded."""
-    with lent_network(unique(), 1) as network:
-        launcher = ping(root, subnet=network.subnet)
-        until_final(launcher)
-
-        assert network_of(launcher)["subnet"] != network.subnet
-
-
-@pytest.mark.root
 def test_a_prepared_network_is_used_and_kept(root: Path) -> None:
     """It bears the fault that the test made before any node started; the job does not remove it."""
     name = unique()
@@ -210,13 +200,6 @@ def test_a_prepared_network_that_is_not_there_is_rejected(root: Path) -> None:
     """Before anything starts."""
     with pytest.raises(LaunchRejected, match="the prepared network cannot be used"):
         ping(root, prepared="nobody-made-it")
-
-
-@pytest.mark.root
-def test_a_prepared_network_needs_as_many_nodes(root: Path) -> None:
-    """One node too few is rejected, not run with less."""
-    with lent_network(name := unique(), 1), pytest.raises(LaunchRejected, match="cannot be used"):
-        ping(root, prepared=name)
 
 
 @pytest.mark.root
