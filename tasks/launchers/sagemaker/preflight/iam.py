@@ -1,7 +1,7 @@
-"""Whether the gate's own identity may pass the execution role and start jobs.
+"""What the execution role may do, and whether the gate's own identity may pass that role and start jobs.
 
 The question goes to IAM's own simulation, which considers identity policies, permission boundaries and organisations' policies,
-but no policy of a bucket or repository.
+but no policy of a bucket or repository: if only such a policy permits a role something, the result here is "not seen".
 """
 
 from __future__ import annotations
@@ -11,18 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
-from tasks.launchers.preflight import ok, wrong
+from tasks.launchers.preflight import ok, unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight import image as ecr
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
+from tasks.launchers.sagemaker.preflight.storage import sources
+from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
 from tasks.store.aws import Refused
 
 SERVICE = "sagemaker.amazonaws.com"
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
-JOBS = "permission to start jobs"
+JOBS, INSIDE = "permission to start jobs", "permissions of the role"
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 DENY = "explicitDeny"
 NO_POLICY = "Remove the Deny statement, or ask whoever keeps the service control policy: no policy that is attached undoes it."
+ATTACH_INSIDE = (
+    "Attach deployments/iam/execution-role.json, and execution-role-data.json for the training's own channels, unless the bucket's or "
+    "repository's own policy lets it in. They name one repository: add any other one to their Resource."
+)
 
 
 def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -70,7 +77,7 @@ def context_of(body: Mapping[str, Any]) -> list[Entry]:
 
 def _wanted(asked: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
     """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
-    named = f"arn:{_partition(asked.region)}:sagemaker:{asked.region}:{asked.account}:training-job/"
+    named = f"{_arn('sagemaker', asked)}:training-job/"
     arns = [f"{named}{job.lower()}" for job in asked.jobs]
     tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
     passed_to = _entry("iam:PassedToService", "string", SERVICE)
@@ -102,6 +109,45 @@ def _entry(key: str, kind: str, value: object) -> Entry:
     values = value if isinstance(value, list) else [value]
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
     return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
+
+
+def inside(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+    """Whether the execution role may read the inputs, write reports and pull the images."""
+    denied = [
+        line
+        for action, arn, context in _needed(asked)
+        for line in _denied(clients, asked.options.role_arn, (action,), (arn,), context)
+    ]
+    if not denied:
+        said = f"{asked.role} may read its inputs, write reports and output, and pull the image"
+        return (ok(INSIDE, said),)
+    if any(decision == DENY for _, decision in denied):
+        return (wrong(INSIDE, f"{asked.role}: {_listed(denied)}", NO_POLICY),)
+    said = f"its own policies do not let {asked.role}: {_listed(denied)}"
+    return (unseen(INSIDE, said, ATTACH_INSIDE),)
+
+
+def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
+    """(action, resource, context) of what a job does by its execution role: its inputs, the training's own, reports, the image."""
+    partition, job = _partition(asked.region), asked.jobs[0]
+    places = [f"{asked.root}/{job}/in/", *dict.fromkeys(sources(asked).values())]
+    needed: list[tuple[str, str, list[Entry]]] = []
+    for url in places:
+        bucket = f"arn:{partition}:s3:::{bucket_of(url)}"
+        needed.append(("s3:ListBucket", bucket, [_entry("s3:prefix", "string", key_of(url))]))
+        needed.append(
+            ("s3:GetObject", f"{bucket}/{key_of(url)}" + ("bundle.json" if url == places[0] else ""), [])
+        )
+    objects = f"arn:{partition}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
+    needed.append(("s3:PutObject", f"{objects}/output/{job}", []))
+    if not asked.options.network_isolation:
+        needed.append(("s3:PutObject", f"{objects}/{job}/reports/nodes", []))
+    return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
+
+
+def _repositories(asked: Requirements) -> list[str]:
+    found = (ecr.parse(uri, asked) for uri in asked.images)
+    return [f"{_arn('ecr', asked)}:repository/{one.repository}" for one in found if one]
 
 
 def _denied(
@@ -140,6 +186,10 @@ def _principal(clients: Clients) -> str:
 
 def _listed(denied: Iterable[tuple[str, str]]) -> str:
     return ", ".join(dict.fromkeys(f"{action} ({decision})" for action, decision in denied))
+
+
+def _arn(service: str, asked: Requirements) -> str:
+    return f"arn:{_partition(asked.region)}:{service}:{asked.region}:{asked.account}"
 
 
 def _partition(region: str) -> str:

@@ -22,12 +22,15 @@ CREDENTIALS = "credentials"
 MESSAGE_CHARACTERS = 160
 REMEDY = "Try again, or continue without this check."
 PUSH = "Push it (container/create-image.sh), or correct image in the gate file."
+ROLE = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
 SUBNETS, GROUPS = (
     f"Correct {key} in the gate file." for key in ("subnets", "security_group_ids")
 )  # fmt: skip
 # AWS's code for something that does not exist -> what to do. It was examined, and is wrong.
 CORRECTIONS: Mapping[str, str] = {
     "NoSuchBucket": "Create it in the job's region (aws s3 mb), or correct its address in the gate file.",
+    "NoSuchEntity": ROLE,
+    "NoSuchEntityException": ROLE,
     "RepositoryNotFoundException": f"Create the repository (aws ecr create-repository). {PUSH}",
     "ImageNotFoundException": PUSH,
     "InvalidSubnetID.NotFound": SUBNETS,
