@@ -174,9 +174,8 @@ def _errors(log: str) -> Iterator[RankError]:
 
 def _ends_of(ends: Sequence[RankEnd]) -> list[str]:
     more = [f"{len(ends) - MOST_RANKS} more ranks failed"] if len(ends) > MOST_RANKS else []
-    chosen = sorted(ends, key=lambda end: not end.first)[
-        :MOST_RANKS
-    ]  # the first that failed is always among them
+    # The first that failed is always among them.
+    chosen = sorted(ends, key=lambda end: not end.first)[:MOST_RANKS]
     return [*(end.text for end in ends if end in chosen), *more]
 
 

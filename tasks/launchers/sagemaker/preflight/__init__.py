@@ -1,6 +1,6 @@
 """Everything that the preflight examines before anything is billed, in the order in which it is shown.
 
-What AWS refuses by itself when a job is created, and what the first job shows while it downloads its inputs, is left to AWS.
+What AWS refuses by itself when a job is created costs nothing, and is left to AWS.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials, quotas
-from tasks.launchers.sagemaker.preflight.iam import starts_jobs
+from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets
 from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, Probe, look_at
@@ -22,6 +22,7 @@ PROBES = (
     Probe("S3 prefix", prefix),
     Probe("input channel", channels, lambda asked: bool(sources(asked))),
     Probe("permission to start jobs", starts_jobs),
+    Probe("permissions of the role", inside),
     Probe("security groups", groups, lambda asked: bool(asked.options.subnets) or asked.efa),
     Probe("subnets", subnets, lambda asked: bool(asked.options.subnets)),
     Probe("quota", quotas),

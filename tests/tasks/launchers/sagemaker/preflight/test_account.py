@@ -50,7 +50,9 @@ def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     chosen = options()
     lines = look(plans(chosen), chosen, account.clients)
 
-    assert {"permission to start jobs", "quota"} == {line.subject for line in lines if line.result is not OK}
+    assert {"permission to start jobs", "permissions of the role", "quota"} == {
+        line.subject for line in lines if line.result is not OK
+    }
     assert [] == [line for line in lines if line.result is WRONG]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight.account import quotas
-from tasks.launchers.sagemaker.preflight.iam import starts_jobs
+from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.store.aws import Refused
@@ -213,3 +213,22 @@ def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
 
     with pytest.raises(Refused, match="aws:RequestTag/team"):
         starts_jobs(asked(), made)
+
+
+def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
+    """So it is not seen; only an explicit Deny is wrong."""
+    allowed = _decided("allowed")
+
+    quiet = inside(asked(), answered(iam=[_decided("implicitDeny"), *[allowed] * 4]))
+    denied = inside(asked(), answered(iam=[_decided("explicitDeny"), *[allowed] * 4]))
+    fine = inside(asked(), answered(iam=[allowed] * 5))
+
+    assert [UNSEEN, WRONG, OK] == [line.result for line in (*quiet, *denied, *fine)]
+
+
+def test_a_role_that_is_not_there_is_wrong() -> None:
+    """The remedy names the key of the gate file."""
+    calls = answered(iam=[("simulate_principal_policy", "NoSuchEntity")])
+    (line,) = look_at((Probe("permissions of the role", inside),), asked(), calls)
+
+    assert (WRONG, True) == (line.result, "role_arn" in line.remedy)
