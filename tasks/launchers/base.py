@@ -247,8 +247,8 @@ class ApiCall:
 class Plan:
     """What `submit` would start. Pure: the same JobSpec gives the same Plan.
 
-    `uploads` are what is written before: address -> bytes. `unverified` are what only preflight can find out about this
-    plan, each with the possible consequence.
+    `uploads` are what is written before: address -> bytes. `unverified` are what nobody can find out about this plan before
+    it runs, each with the possible consequence.
     """
 
     job: JobSpec

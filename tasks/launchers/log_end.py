@@ -174,14 +174,9 @@ def _errors(log: str) -> Iterator[RankError]:
 
 def _ends_of(ends: Sequence[RankEnd]) -> list[str]:
     more = [f"{len(ends) - MOST_RANKS} more ranks failed"] if len(ends) > MOST_RANKS else []
-    return [*(end.text for end in _shown(ends)), *more]
-
-
-def _shown(ends: Sequence[RankEnd]) -> list[RankEnd]:
-    """The first that failed is always among them."""
-    chosen = [end for end in ends if end.first][:1]
-    others = [end for end in ends if end not in chosen][: MOST_RANKS - len(chosen)]
-    return [end for end in ends if end in chosen or end in others]
+    # The first that failed is always among them.
+    chosen = sorted(ends, key=lambda end: not end.first)[:MOST_RANKS]
+    return [*(end.text for end in ends if end in chosen), *more]
 
 
 def _rank_ends(log: str) -> Iterator[RankEnd]:

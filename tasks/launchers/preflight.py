@@ -26,8 +26,11 @@ REMEDY = "Write its path into command of [training]: an absolute one, or one fro
 
 
 def preflight(launcher: Launcher, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-    """What the launcher's preflight says, and a warning for a script with a relative path of which it says nothing."""
-    lines = launcher.preflight(plans)
+    """What the launcher's preflight says, what no preflight can find out about the plans, and a warning for a script with a relative
+    path of which it says nothing.
+    """
+    unverified = dict.fromkeys(line for plan in plans for line in plan.unverified)
+    lines = (*launcher.preflight(plans), *unverified)
     scripts = [plan.job.script for plan in plans if plan.job.work.trains and is_relative(plan.job.script)]
     if not scripts or any(line.subject == SUBJECT for line in lines):
         return lines

@@ -23,10 +23,7 @@ HEALTH, DEEP = (
     "sagemaker.amazonaws.com/node-health-status",
     "sagemaker.amazonaws.com/deep-health-check-status",
 )
-INSTANCE_TYPE, INSTANCE_GROUP = (
-    "node.kubernetes.io/instance-type",
-    "sagemaker.amazonaws.com/instance-group-name",
-)
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 SCHEDULABLE, IN_PROGRESS = "Schedulable", "InProgress"
 PENDING_REBOOT, PENDING_REPLACEMENT = "UnschedulablePendingReboot", "UnschedulablePendingReplacement"
 # A label or annotation of a node -> who has it, whatever its value is; a taint by its key.
@@ -56,7 +53,6 @@ class KubernetesMachine(Machine):
 
     health: str = ""
     deep_check: str = ""
-    group: str = ""
     version: str = ""
     taints: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
@@ -96,7 +92,6 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
         boot_id=str(info.get("bootID") or ""),
         health=str(labels.get(HEALTH) or ""),
         deep_check=str(labels.get(DEEP) or ""),
-        group=str(labels.get(INSTANCE_GROUP) or ""),
         version=str(meta.get("resourceVersion") or ""),
         taints=taints,
     )

@@ -112,16 +112,6 @@ def test_the_image_imports_what_its_checks_need_before_it_is_one() -> None:
     assert "import pynvml" not in DOCKERFILE and "import torch" not in DOCKERFILE
 
 
-def test_the_label_names_what_the_build_has_seen() -> None:
-    """`prelaunch plan` believes it: programs that a step of the build looks for, and PyTorch, which `checks modules` imports."""
-    image = DOCKERFILE.partition("\nFROM tools AS image\n")[2]
-    (label,) = re.findall(r'^LABEL dev\.prelaunch\.image="(.*)"$', image, re.M)
-    (seen,) = re.findall(r"for name in (.*); do", image)
-
-    assert {*label.split()} == {*seen.split()} - {"mpirun"} | {"torch"}
-    assert 1 == DOCKERFILE.count("\nLABEL ")
-
-
 def test_the_agents_libraries_are_those_of_this_repository() -> None:
     """One boto3, here and in the image, by version."""
     wanted = re.findall(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,18 +12,10 @@ from hypothesis import strategies as st
 from checks.documents.hostlist import expand
 from flows.cli.main import main as command
 from tasks.launchers.slurm.job_states import STATES
-from tests.engines.slurm_cluster import OTHER_ROOT, SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import SHIPPED
 
 pytestmark = pytest.mark.root
-
-
-def test_a_job_runs_on_two_nodes(slurm: SlurmCluster) -> None:
-    """Each in a network of its own."""
-    said = slurm.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME $(hostname) $SLURM_STEP_NODELIST")
-
-    assert sorted(said.split("\n")) == ["", "n0 n0 n[0-1]", "n1 n1 n[0-1]"]
-    assert OTHER_ROOT not in os.environ or "24.11" in slurm.run("srun", "srun", "-V")
 
 
 NAMES = st.lists(
@@ -36,7 +27,7 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=NAMES)
 def test_lists_of_hosts_are_read_as_slurm_reads_them(slurm: SlurmCluster, names: list[str]) -> None:
     """Whatever names Slurm packs into a list, we get the names that Slurm gets, in its order."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.checks.runner.test_slurm_hooks import broken_policy
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.slurm_machine_states import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,14 +26,6 @@ def slurm_again(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
     slurm.run("scancel", "--user=root", check=False)
     for node in slurm.nodes:
         slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
-
-
-def until(so: Callable[[], object], seconds: float = 40.0) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def reason(slurm: SlurmCluster, node: str) -> str:

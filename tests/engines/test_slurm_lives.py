@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.engines.slurm_machine_states import until
 from tests.survival import few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(400)]
@@ -33,27 +33,19 @@ print("trained")
 """
 
 
-def until(so: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
 @contextmanager
 def n1_dies_when(slurm: SlurmCluster, so: Callable[[], object]) -> Iterator[None]:
     """Kill all that runs on n1 once it is so, and let Slurm start the job again at once. Afterwards n1 is there again."""
 
     def lose() -> None:
-        until(so)
+        until(so, 120.0)
         running = slurm.processes("n1")
         slurm.kill("n1")
         for pid in running:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         # Slurm waits two minutes before it starts a job again.
-        until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"))
+        until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"), 120.0)
         (number,) = slurm.run("squeue", "-h", "-o", "%A").split()
         slurm.run("scontrol", "update", f"jobid={number}", "starttime=now")
 
@@ -105,7 +97,7 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
     with subprocess.Popen(
         argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as first:  # fmt: skip
-        until(lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()))
+        until(lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()), 120.0)
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     done = subprocess.run(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.sagemaker import inside
 from tests.fakes.sagemaker.bench import stand_in
 from tests.fakes.sagemaker.images import ROOT
 
@@ -29,18 +28,6 @@ with stand_in(Path(sys.argv[1]), {"ml.m5.large": 2}) as cloud:
 """
 
 
-def test_with_the_block_ends_everything(tmp_path: Path) -> None:
-    """Containers that would run for ever too."""
-    seconds = _seconds()
-    with stand_in(tmp_path, {"ml.m5.large": 2}) as cloud:
-        cloud.create(
-            "job", "sh", "-c", f"trap '' TERM; sleep {seconds} & while :; do sleep 1; done", instances=2
-        )
-        cloud.until(lambda: {"n": len(cloud.running())}, lambda seen: seen["n"] == 2, 10)
-
-    _assert_gone(tmp_path, seconds)
-
-
 @pytest.mark.parametrize("victim", ["test", "server"])
 def test_a_kill_ends_everything(tmp_path: Path, victim: str) -> None:
     """SIGKILL to the test's process, or to the server's."""
@@ -54,30 +41,6 @@ def test_a_kill_ends_everything(tmp_path: Path, victim: str) -> None:
             process.kill()
 
     _assert_gone(tmp_path, seconds)
-
-
-def test_a_container_whose_outer_process_died_first_does_not_begin() -> None:
-    """The kernel tells only of deaths after it was asked to: between the fork and that, the container looks itself."""
-    mine, outer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(outer)
-        inside.die_with_the_holder_of(mine)
-        os._exit(0)
-    os.close(mine)
-    first = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # the pipe has its writer: this process
-
-    mine, gone = os.pipe()
-    os.close(gone)
-    child = os.fork()
-    if child == 0:
-        inside.die_with_the_holder_of(mine)
-        os._exit(0)
-    second = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os.close(mine)
-    os.close(outer)
-
-    assert (0, inside.NOT_STARTED) == (first, second)
 
 
 @pytest.mark.root

@@ -76,7 +76,6 @@ WORST = (
     Trouble.CONFIGURATION, Trouble.QUOTA, Trouble.NO_CAPACITY, Trouble.MAX_RUNTIME, Trouble.STOPPED, Trouble.SERVICE, Trouble.ENDED,
 )  # fmt: skip
 NAMED = 8
-KILLED = 128 + 9
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from checks.exchange import secret_key
-from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Plan
+from tasks.launchers.base import ApiCall, JobSpec, Plan
 from tasks.launchers.job_rules import (
     require_end,
     require_files,
@@ -48,8 +48,6 @@ RESERVED_NAMES = ("BASH_ENV", "ENV")
 KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 ARCHIVE = "prelaunch.tar.gz"
 OWN_FILES = (ARCHIVE, START, secret_key.FILE)
-# The API server takes no larger ConfigMap or Secret (k8s.io/api, core/v1, MaxSecretSize).
-OBJECT_BYTES = 1 << 20
 # The pods end what is late; the Job's own limit also counts the time in which it waits for nodes, and is behind it.
 BACKSTOP_S = 3600.0
 # How long ended pods stay, so that people can look at them.
@@ -64,7 +62,6 @@ def make_plan(job: JobSpec, options: KubernetesOptions, template: Mapping[str, A
         files[f"configmap/{job.name}{CODE_SUFFIX}/{ARCHIVE}"] = code_archive()
         files[f"configmap/{job.name}{CODE_SUFFIX}/{START}"] = start_script()
     secrets = {f"secret/{job.name}/{name}": value.encode() for name, value in job.environment.items()}
-    _require_small(job.name, files)
     objects = (service(job), *workloads(job, options, template))
     calls = (ApiCall("kubernetes", f"create {made['kind']}", job.name, made) for made in objects)
     return Plan(job, tuple(calls), {**files, **secrets})
@@ -190,19 +187,6 @@ def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:
         "activeDeadlineSeconds": seconds,
         "ttlSecondsAfterFinished": KEPT_S,
     }
-
-
-def _require_small(name: str, files: Mapping[str, bytes]) -> None:
-    sizes: dict[str, int] = {}
-    for address, data in files.items():
-        of = address.split("/")[1]
-        sizes[of] = sizes.get(of, 0) + len(data)
-    for of, size in sizes.items():
-        if size > OBJECT_BYTES:
-            raise LaunchRejected(
-                f"{name}: ConfigMap {of} would have {size} bytes, and the API server takes at most {OBJECT_BYTES}. "
-                "Test fewer nodes in one gate."
-            )
 
 
 def _require_possible(job: JobSpec) -> None:

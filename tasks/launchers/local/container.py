@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -57,51 +56,9 @@ class Submitter:
     state: Path | None
 
 
-@dataclass(frozen=True)
-class NodeContainer:
-    """One node's container: its name, the job's label, its folders, variables and GPUs.
-
-    `namespace` is the network namespace that it joins, and `hosts` that network's file of names. Without one it has the machine's
-    network.
-    """
-
-    name: str
-    label: str
-    node: str
-    folder: Path
-    working_directory: Path
-    variables: tuple[str, ...]
-    gpus: int
-    namespace: str = ""
-    hosts: Path | None = None
-
-
 def label_of(folder_name: str) -> str:
     """The value of the label that the containers of a job bear."""
     return f"{LABEL}={folder_name}"
-
-
-def command(
-    settings: ContainerSettings,
-    submitter: Submitter,
-    packages: Path,
-    node: NodeContainer,
-    inside: Sequence[str],
-) -> tuple[str, ...]:
-    """The command that runs `inside` in the node's container, in the foreground. Pure."""
-    words = [
-        *run_words(settings, submitter, node.gpus),
-        *("--name", node.name, "--label", label_of(node.label)),
-        *_network(node),
-        *_mounted(node.folder),
-        *_mounted(packages / "checks", "ro"),
-        *(() if submitter.state is None else _mounted(submitter.state)),
-        *("--workdir", str(node.working_directory)),
-    ]
-    # The client takes the values from its own environment, so that no list of processes shows them.
-    for name in node.variables:
-        words += ["--env", name]
-    return (*words, *operator_words(settings), settings.image, *inside)
 
 
 def run_words(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tuple[str, ...]:
@@ -184,12 +141,20 @@ def _asked(engine: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _network(node: NodeContainer) -> tuple[str, ...]:
-    if not node.namespace or node.hosts is None:
+def network_words(namespace: str, node: str, hosts: Path) -> tuple[str, ...]:
+    """The network of a node's container: a namespace with a file of its own for names, or the machine's where that is ""."""
+    if not namespace:
         return ("--network", "host")
-    named = ("--network", f"ns:/run/netns/{node.namespace}", "--hostname", node.node)
-    return (*named, "--volume", f"{node.hosts}:/etc/hosts:ro")
+    return (
+        "--network",
+        f"ns:/run/netns/{namespace}",
+        "--hostname",
+        node,
+        "--volume",
+        f"{hosts}:/etc/hosts:ro",
+    )
 
 
-def _mounted(path: Path, mode: str = "rw") -> tuple[str, str]:
+def mounted(path: Path, mode: str = "rw") -> tuple[str, str]:
+    """A path that is the same in the container."""
     return "--volume", f"{path}:{path}:{mode}"

@@ -17,7 +17,7 @@ from checks.value_types import DecodeError, Range, Text
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
 from tasks.launchers.job_rules import require_end, require_files, require_name
 from tasks.launchers.local import container
-from tasks.launchers.local.container import ContainerEngine, ContainerSettings, NodeContainer, Submitter
+from tasks.launchers.local.container import ContainerEngine, ContainerSettings, Submitter
 
 # A script by itself, which needs nothing of this package: the nodes' interpreter may be another one.
 PACKAGES = Path(__file__).parents[3]
@@ -179,22 +179,23 @@ def _container_command(
             f"{folder}: docker and podman mount no path with a colon. Choose another [store] path or work."
         )
     node, network = node_names(index + 1)[index], network_name(folder, options)
-    label = label_value(folder, options)
-    own = NodeContainer(
-        name=f"{label}-{index}",
-        label=label,
-        node=node,
-        folder=folder,
-        working_directory=folder / "nodes" / node,
-        variables=variables,
-        gpus=declared_gpus(job),
-        namespace=f"{network}-{index}" if network else "",
-        hosts=folder / "hosts" if network else None,
-    )
+    label, settings = label_value(folder, options), options.settings_for(job)
+    words = [
+        *container.run_words(settings, submitter, declared_gpus(job)),
+        *("--name", f"{label}-{index}", "--label", container.label_of(label)),
+        *container.network_words(f"{network}-{index}" if network else "", node, folder / "hosts"),
+        *container.mounted(folder),
+        *container.mounted(PACKAGES / "checks", "ro"),
+        *(() if submitter.state is None else container.mounted(submitter.state)),
+        *("--workdir", str(folder / "nodes" / node)),
+    ]
+    # The client takes the values from its own environment, so that no list of processes shows them.
+    for name in variables:
+        words += ["--env", name]
     start = (
         () if job.work is Work.COMMAND else (options.interpreter, "-c", container.ENTER, str(folder / "code"))
     )
-    return container.command(options.settings_for(job), submitter, PACKAGES, own, (*start, *command))
+    return (*words, *container.operator_words(settings), settings.image, *start, *command)
 
 
 def declared_gpus(job: JobSpec) -> int:

@@ -260,7 +260,7 @@ def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[
     if said := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
     checked = image.checked_in(job, image.image_of(body))
-    unverified = tuple(image.unlabelled(one, "the image was not inspected") for one in checked)
+    unverified = tuple(map(image.unknown_tools, checked))
     return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unverified)
 
 

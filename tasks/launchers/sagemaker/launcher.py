@@ -157,7 +157,7 @@ class SageMakerLauncher:
             str(described.get("FailureReason") or ""),
             job_states.trained(described),
         )
-        history = (*job_states.history_of(described), *output.said())
+        history = job_states.history_of(described)
         status = JobStatus(state, detail, seen.attempt, seen.exit_codes, trouble, seen.earlier, history)
         if not state.final:
             return status

@@ -9,7 +9,7 @@ import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-from tests.fakes.sagemaker import control, faults, permissions, quotas, registry
+from tests.fakes.sagemaker import control, faults, permissions, quotas
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.faults import Broken, Faults
 from tests.fakes.sagemaker.plane import OPERATIONS, Plane
@@ -64,14 +64,6 @@ class Handler(BaseHTTPRequestHandler):
             plane = self.server.plane
             answer = quotas.answer({machine.type for machine in plane.fleet.machines})
             self._answer(200, json.dumps(answer).encode(), JSON)
-        elif registry.knows(service, operation):
-            answer = registry.answer(
-                self.server.plane.images.values(), f"http://{self.headers['Host']}", json.loads(body)
-            )
-            self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
-        elif path.startswith(registry.FOLDER):
-            data = registry.download(self.server.plane.images.values(), path)
-            self._answer(404 if data is None else 200, data or b"", {})
         elif permissions.knows(body):
             said = permissions.answer(body)
             self._answer(200, said, {"Content-Type": "text/xml"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ class Image:
     environment: dict[str, str] = field(default_factory=lambda: {"PYTHONPATH": str(ROOT)})
     entrypoint: tuple[str, ...] = ("python3", "-m", "container.agent")
     working_directory: str = str(ROOT)
-    labels: dict[str, str] = field(default_factory=dict)
 
     def command(self, algorithm: dict[str, Any]) -> list[str]:
         """What runs. API reference, AlgorithmSpecification: ContainerEntrypoint and ContainerArguments override the image's;
@@ -40,16 +38,9 @@ class Image:
         return os.pathsep.join((*self.path, SYSTEM))
 
 
-def ours() -> dict[str, str]:
-    """The label that container/Dockerfile gives its image, with the value that stands there."""
-    found = re.search(r'^LABEL ([a-z.]+)="([^"]+)"$', (ROOT / "container/Dockerfile").read_text(), re.M)
-    assert found, "container/Dockerfile has no label"
-    return {found[1]: found[2]}
-
-
 def images(given: dict[str, dict[str, Any]]) -> dict[str, Image]:
     """URI prefix -> image; ours is always there."""
-    rows: dict[str, dict[str, Any]] = {OURS: {"labels": ours()}, **given}
+    rows: dict[str, dict[str, Any]] = {OURS: {}, **given}
     return {prefix: Image(**row) for prefix, row in rows.items()}
 
 

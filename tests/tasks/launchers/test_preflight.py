@@ -25,10 +25,13 @@ class Engine:
         return self.said
 
 
-def lines(script: str, *said: PreflightCheck, work: Work = Work.CONFIRM) -> tuple[PreflightCheck, ...]:
+def lines(
+    script: str, *said: PreflightCheck, work: Work = Work.CONFIRM, unverified: tuple[PreflightCheck, ...] = ()
+) -> tuple[PreflightCheck, ...]:
     """The preflight of one job with this script."""
-    plan = cast("Plan", SimpleNamespace(job=SimpleNamespace(script=script, work=work)))
-    return preflight(cast("Launcher", Engine(said or (SEEN,))), (plan,))
+    job = SimpleNamespace(script=script, work=work)
+    plan = cast("Plan", SimpleNamespace(job=job, unverified=unverified))
+    return preflight(cast("Launcher", Engine(said or (SEEN,))), (plan, plan))
 
 
 @pytest.mark.parametrize("script", ["train.py", "src/train.py", "./run", "../train.py"])
@@ -53,3 +56,10 @@ def test_what_the_engine_has_said_is_not_said_again() -> None:
 
     assert (known,) == lines("train.py", known)
     assert (SEEN,) == lines("train.py", work=Work.CHECK)
+
+
+def test_what_nobody_can_find_out_about_a_plan_is_said_once() -> None:
+    """Such as what an image contains."""
+    unknown = PreflightCheck("tools in the image", PreflightResult.UNSEEN, "it may lack them")
+
+    assert (SEEN, unknown) == lines("", unverified=(unknown,))

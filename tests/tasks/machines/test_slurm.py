@@ -113,12 +113,6 @@ def test_gpus_are_reset_by_a_job_in_the_reservation() -> None:
     ]  # fmt: skip
 
 
-def test_slurm_replaces_nothing() -> None:
-    """It has no command for it."""
-    with pytest.raises(ActRefused, match="no replace"):
-        machines(fenced()).act(Rung.REPLACE, "n1", MARK)
-
-
 def test_without_a_reboot_program_nothing_is_requested() -> None:
     """Slurm would only wait for the time-out."""
     answers = fenced(program="(null)")

@@ -14,12 +14,6 @@ from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 MARK = Mark("gate-7f3a", "gpu.ecc")
 
 
-@pytest.mark.parametrize("name", ["slurm", "log"])
-def test_a_back_end_is_found_by_its_name(name: str) -> None:
-    """Its options have defaults."""
-    assert machines_for(name, {}).name == name
-
-
 def test_hyperpod_stands_on_slurm() -> None:
     """It has Slurm's options."""
     made = machines_for("hyperpod", {"user": "gates"})

@@ -154,11 +154,6 @@ def test_the_cluster_is_ready_for_a_gate() -> None:
     ]  # fmt: skip
 
 
-def test_the_file_says_that_a_drained_node_is_replaced() -> None:
-    """Whoever drains a node reads this file, or nothing."""
-    assert "drained and idle" in configuration().partition("\nRegion:")[0]
-
-
 def test_the_cluster_is_created_from_the_file() -> None:
     """First as a dry run; each word is one for a shell, and a name that begins with a hyphen is no option."""
     script = cluster_commands("ml-cluster", Path("a b.yaml"), VARIABLES)

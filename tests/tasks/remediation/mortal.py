@@ -1,11 +1,11 @@
-"""A process of remediation to which something happens at a chosen moment: mortal.py FOLDER MOMENT CLOCK [HOW]. Run by tests.
+"""A process of remediation to which something happens at a chosen moment. Run by tests.
 
-HOW is "kill" (SIGKILL), the default, or "away": the folder of its store is moved to FOLDER/away, and a file is in its place.
+It is killed (as a program: mortal.py FOLDER MOMENT CLOCK), or the folder of its store is moved to FOLDER/away, and a file is in its
+place.
 
 The store is a real folder. The engine is a file (FOLDER/engine.json), which is a simulation: each request is appended to
 FOLDER/requests when it takes effect, and a repair is done 60 s later. Moments are counted: before and after each change of the store,
-and before and after each request takes effect. At MOMENT 0 nothing happens. It prints how many moments there were, and ends with exit
-code 3 if its store could not be reached.
+and before and after each request takes effect. At moment 0 nothing happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service, Se
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Case, Identity, Limits, Mode, Proof, Settings
 from tasks.remediation.records import Records, with_cases
-from tasks.store.base import StoreError
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import SimulatedPeople, World
 
@@ -158,9 +157,9 @@ def take_away(folder: Path) -> None:
     (folder / "store").touch()
 
 
-def main(folder: Path, chosen: int, begin: float, how: str = "kill") -> int:
-    """Take steps until no case is open."""
-    moment = Moments(chosen, kill if how == "kill" else lambda: take_away(folder))
+def main(folder: Path, chosen: int, begin: float, happen: Callable[[], object]) -> int:
+    """Take steps until no case is open; how many moments there were."""
+    moment = Moments(chosen, happen)
     now = [begin]
     store = MortalStore(folder / "store")
     store.moment = moment
@@ -168,14 +167,13 @@ def main(folder: Path, chosen: int, begin: float, how: str = "kill") -> int:
     records = Records(store, "sim")
     (case,) = World(1, size=NODES).condemn("n1")
     records.change(lambda journal: with_cases(journal, (case,)), now[0])
-    drive = drive_of(records, engine, now, f"process-{os.getpid()}")
+    drive = drive_of(records, engine, now, f"process-{begin}")
     for _ in range(ROUNDS):
         drive.round()
         if not records.journal().cases:
             break
         now[0] += STEP_S
-    print(moment.now)
-    return 0
+    return moment.now
 
 
 def drive_of(records: Records, engine: FileEngine, now: list[float], writer: str) -> Remediation:
@@ -193,8 +191,4 @@ def drive_of(records: Records, engine: FileEngine, now: list[float], writer: str
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]))
-    except StoreError as error:
-        print(error, file=sys.stderr)
-        sys.exit(3)
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), kill)

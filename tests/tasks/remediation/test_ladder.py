@@ -8,10 +8,10 @@ import pytest
 
 from checks.model import Action
 from tasks.machines.base import Rung
-from tasks.remediation.ladder import next_repair, shows
-from tasks.remediation.model import ActState, Identity, Journal, Proof, Why
-from tasks.remediation.steps import LOST_RECHECKS, RECHECK_AFTER_S, Kind, Step
-from tests.tasks.remediation.test_steps import ACT, ALL, FENCED, FOUND, NOW, a_case, an_act, machines, step
+from tasks.remediation.ladder import shows
+from tasks.remediation.model import ActState, Identity, Proof, Why
+from tasks.remediation.steps import Kind, Step
+from tests.tasks.remediation.test_steps import FENCED, FOUND, NOW, a_case, an_act, machines, step
 
 
 def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
@@ -148,31 +148,6 @@ def test_a_proof_that_does_not_count_any_more_is_made_again_once(
     assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
 
 
-def test_a_finding_that_asks_for_nothing_has_no_repair() -> None:
-    """A person has to look at it."""
-    case = a_case(Action.NONE)
-    kept = Journal(1, "sim", (case,))
-    assert Rung.PAGE is next_repair(case, (), kept, ALL, ACT, NOW)
-
-
 def test_a_replacement_without_gpus_shows_by_its_instance() -> None:
     """A node that never had a GPU."""
     assert shows(Rung.REPLACE, Identity("a", "i-1"), Identity("b", "i-2"))
-
-
-@pytest.mark.parametrize(
-    ("ended", "lost", "expected"),
-    [
-        (2, 0, Rung.RECHECK),
-        (2, LOST_RECHECKS - 1, Rung.RECHECK),
-        (3, 1, Rung.PAGE),
-        (0, LOST_RECHECKS, Rung.PAGE),
-    ],
-)
-def test_a_re_test_that_was_lost_with_its_process_is_no_try(ended: int, lost: int, expected: Rung) -> None:
-    """A `remedy` that was killed says nothing about the node. One that ends its own process each time is left to a person."""
-    unknown = [an_act(Rung.RECHECK, number=at, proof=Proof.CANNOT_TELL) for at in range(ended)]
-    killed = [an_act(Rung.RECHECK, ActState.FAILED, number=ended + at) for at in range(lost)]
-    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), *killed[:-1], *unknown, *killed[-1:])
-
-    assert expected is step(a_case(), *acts, now=NOW + RECHECK_AFTER_S).rung

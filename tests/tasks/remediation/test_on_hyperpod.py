@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -146,29 +146,3 @@ def test_a_reason_that_hyperpod_ignores_is_left_to_a_person(site: Site, obeys_af
     assert ["fence done", "replace failed", "page done"] == site.follow(100)
     assert ([REPLACE], [Why.ACT_FAILED]) == (site.asked, site.pages)
     assert site.service is (Service.TESTING if obeys_after else Service.OUT)
-
-
-def test_a_node_that_hyperpod_itself_repairs_is_left_alone(site: Site) -> None:
-    """Two systems never act on one node."""
-    site.slurm.nodes[NODE] = FakeNode(["IDLE", "FAIL"], REPLACE)
-    site.condemned(Action.REPLACE)
-
-    assert [] == site.follow(1)
-    assert () == site.records.journal().cases
-    assert [] == site.slurm.argvs
-
-
-def test_a_clock_that_jumps_stops_everything_or_nothing(site: Site) -> None:
-    """Backwards the evidence is void; forwards it is too old; an act that is under way is not requested again."""
-    for jump in (-3600.0, 7200.0):
-        site.condemned(Action.REPLACE)
-        site.now += jump
-        site.follow(3)
-        assert [] == site.asked
-        site.now = BEGIN
-        site.records.change(lambda journal: replace(journal, cases=(), acts=(), written_at=0.0), 0.0)
-    site.condemned(Action.REPLACE)
-    site.follow(2)
-    site.now += 7200.0
-    site.follow(5)
-    assert [REPLACE] == site.asked

@@ -10,7 +10,6 @@ import pytest
 from checks.model import Action, Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.machines.base import Mark, Rung
-from tasks.machines.registry import UnknownMachines
 from tasks.remediation.model import Blame, Case, Identity, Mode
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned
@@ -104,12 +103,3 @@ def test_a_wrong_key_is_refused(tmp_path: Path, more: str, options: str, said: s
     """Before anything starts."""
     with pytest.raises(GateFileError, match=said):
         read_gate_file(changed(tmp_path, f"[remediation]\n{more}\n", options))
-
-
-def test_a_back_end_that_is_none_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    """So is an option that it does not have."""
-    with pytest.raises(UnknownMachines, match="Did you mean 'slurm'"):
-        machines_of(read_gate_file(changed(tmp_path, '[remediation]\nmachines = "slrum"\n')))
-    with pytest.raises(UnknownMachines, match="sudo"):
-        more = '[remediation]\nmachines = "slurm"\noptions = { sudo_usr = "root" }\n'
-        machines_of(read_gate_file(changed(tmp_path, more)))

@@ -38,7 +38,6 @@ CHILD = "tasks.launchers.sagemaker.model_trainer.child"
 CHILD_S = 180  # the import takes 1.5 to 3 s; the rest is for reading the source folder from a slow disk
 ANSWER_BYTES = 64 << 20
 SAID_LAST = 600
-VARIABLE = re.compile(r"\w*", re.ASCII)
 # Credentials stay with the gate: a request can be built without any, and what is not there cannot be used.
 WITHHELD = re.compile(
     r"AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|SECURITY_TOKEN|(DEFAULT_)?PROFILE|CONTAINER_\w+|WEB_IDENTITY_\w+)"
@@ -66,27 +65,7 @@ def request_of(reference: str, places: Places, options: SageMakerOptions) -> Tra
         asked |= {"role_arn": options.role_arn, "region": options.region}
         (work / "asked.json").write_text(json.dumps({**asked, "seconds": CHILD_S}))
         said = _run(reference, work, options.region)
-        taken = _answer(reference, work, said)
-    if broken := breaks_shell(taken.body):
-        raise LaunchRejected(
-            f"model_trainer {reference}: the SDK's driver makes shell variables of {', '.join(broken)}, and cannot. Use letters,"
-            " digits and _ in the names, and no single quote."
-        )
-    return taken
-
-
-def breaks_shell(body: Mapping[str, Any]) -> list[str]:
-    """The hyperparameters and channels that would break the driver's shell before the training starts, or be run by it.
-
-    It writes `export NAME='value'` without escaping (sagemaker-train 1.27.0, container_drivers/scripts/environment.py).
-    """
-    exports = {
-        f"hyperparameter {k!r:.80}": (k.replace("-", "_"), v)
-        for k, v in body.get("HyperParameters", {}).items()
-    }
-    for row in body.get("InputDataConfig", ()):
-        exports[f"input channel {row['ChannelName']!r:.80}"] = (row["ChannelName"], json.dumps(row))
-    return [what for what, (name, value) in exports.items() if not VARIABLE.fullmatch(name) or "'" in value]
+        return _answer(reference, work, said)
 
 
 def words_of(body: Mapping[str, object]) -> tuple[str, ...]:

@@ -75,7 +75,6 @@ class ChannelFiles:
     `dated` says whether the times tell one start from another: an archive has its hosts' clocks.
     """
 
-    channel: str
     files: dict[str, tuple[Written, bytes]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     dated: bool = False
@@ -106,7 +105,7 @@ def others(
     )
     for channel, way in ways:
         in_s3 = way is not ways[-1][1]
-        brought = ChannelFiles(channel, dated=not in_s3)
+        brought = ChannelFiles(dated=not in_s3)
         try:
             if silent and in_s3:
                 raise LaunchError(silent)

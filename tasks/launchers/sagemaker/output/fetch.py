@@ -49,7 +49,6 @@ class Output:
         self._records: dict[str, tuple[str, bytes]] = {}
         self._fetched: dict[Path, str] = {}
         self._others: tuple[ChannelFiles, ...] | None = None
-        self._came: dict[str, str] = {}
         self.last = SeenOutput()
         self._lock = threading.RLock()
 
@@ -86,11 +85,6 @@ class Output:
         if problems and lacks:
             raise LaunchError(problems[0])
 
-    def said(self) -> tuple[str, ...]:
-        """Which channel brought which files, and which channel failed: evidence for people."""
-        with self._lock:
-            return tuple(self._came.values())
-
     def _look(self, described: Described) -> SeenOutput:
         listing, final = channels.written(self._clients, self._places), job_states.state_of(described).final
         brought: tuple[ChannelFiles, ...] = ()
@@ -104,7 +98,6 @@ class Output:
 
     def _store(self, listing: Listing, into: Path) -> list[str]:
         """Write the objects that are new; returns what could not be read."""
-        self._came["objects"] = f"{len(listing)} files came as objects"
         new = {path: item for path, item in listing.items() if self._is_new(into / path, item)}
         problems = []
         for path, (item, data) in self._read(new):
@@ -147,14 +140,11 @@ class Output:
         found: list[ChannelFiles] = []
         for brought in channels.others(self._clients, self._places, ended, silent):
             found.append(brought)
-            count = f"{len(brought.files)} files came by {brought.channel}" if brought.files else ""
-            self._came[brought.channel] = "; ".join((count, *brought.problems)).strip("; ")
             for problem in brought.problems:
                 logger.warning("%s: %s", self._places.job, problem)
             files = {path: data for one in found for path, (_, data) in one.files.items()}
             if _complete(files, _tokens({}, found), ended):
                 break
-        self._came = {channel: said for channel, said in self._came.items() if said}
         if not any(brought.problems for brought in found):
             self._others = tuple(found)
         return tuple(found)

@@ -10,24 +10,21 @@ from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials, quotas
 from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
-from tasks.launchers.sagemaker.preflight.image import images, tools
-from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
+from tasks.launchers.sagemaker.preflight.image import images
+from tasks.launchers.sagemaker.preflight.network import groups, subnets
 from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, prefix, sources
-from tasks.launchers.sagemaker.request.image import WHAT
 
 PROBES = (
     Probe(CREDENTIALS, credentials),
     Probe("image", images, lambda asked: bool(asked.images)),
-    Probe(WHAT, tools, lambda asked: bool(asked.checked)),
     Probe("S3 prefix", prefix),
     Probe("input channel", channels, lambda asked: bool(sources(asked))),
     Probe("permission to start jobs", starts_jobs),
     Probe("permissions of the role", inside),
     Probe("security groups", groups, lambda asked: bool(asked.options.subnets) or asked.efa),
     Probe("subnets", subnets, lambda asked: bool(asked.options.subnets)),
-    Probe("route to S3", ways, lambda asked: bool(asked.options.subnets)),
     Probe("quota", quotas),
 )
 

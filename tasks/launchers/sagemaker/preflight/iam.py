@@ -147,7 +147,7 @@ def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
 
 def _repositories(asked: Requirements) -> list[str]:
     found = (ecr.parse(uri, asked) for uri in asked.images)
-    return [f"{_arn('ecr', asked)}:repository/{one.repository}" for one in found if one]
+    return [f"{_arn('ecr', asked)}:repository/{one['repositoryName']}" for one in found if one]
 
 
 def _denied(

@@ -9,8 +9,7 @@ from typing import Any
 from checks.facts.builtin import builtin
 from tasks.launchers.base import Placement, Plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.request import image as images
-from tasks.launchers.sagemaker.request.image import Checked
+from tasks.launchers.sagemaker.request.image import image_of
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 
 
@@ -18,14 +17,13 @@ from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 class Requirements:
     """All requests are for one role, one network and as many machines of one type: those of the options.
 
-    `bodies` are the requests, in their order; `checked` are the images in which checks run. `kind` is the type as SageMaker
-    names it, and `run_s` the longest time that one job may run.
+    `bodies` are the requests, in their order. `kind` is the type as SageMaker names it, and `run_s` the longest time that one job
+    may run.
     """
 
     options: SageMakerOptions
     bodies: tuple[Mapping[str, Any], ...]
     images: tuple[str, ...]
-    checked: tuple[Checked, ...]
     kind: str
     nodes: int
     run_s: int
@@ -79,14 +77,11 @@ class Requirements:
 
 def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requirements:
     """The requirements of all plans together, of which there is one."""
-    calls: list[tuple[Plan, Mapping[str, Any]]] = [(plan, call.body) for plan in plans for call in plan.calls]
-    checked = (one for plan, body in calls for one in images.checked_in(plan.job, images.image_of(body)))
-    bodies = tuple(body for _, body in calls)
+    bodies: tuple[Mapping[str, Any], ...] = tuple(call.body for plan in plans for call in plan.calls)
     return Requirements(
         options=options,
         bodies=bodies,
-        images=tuple(dict.fromkeys(image for body in bodies if (image := images.image_of(body)))),
-        checked=tuple({one.image: one for one in checked}.values()),
+        images=tuple(dict.fromkeys(image for body in bodies if (image := image_of(body)))),
         kind=bodies[0]["ResourceConfig"]["InstanceType"],
         nodes=bodies[0]["ResourceConfig"]["InstanceCount"],
         run_s=max(body["StoppingCondition"]["MaxRuntimeInSeconds"] for body in bodies),

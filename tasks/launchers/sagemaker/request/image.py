@@ -1,8 +1,4 @@
-"""What the image of a job must contain for its checks, and what its label says that it contains. Pure.
-
-An image that container/Dockerfile built, or that was built FROM it, carries the label LABEL: the programs and modules that its
-build has seen. Without that label nobody knows what an image contains before the job runs.
-"""
+"""What the image of a job must contain for its checks. Pure. Nobody knows what an image contains before the job runs."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from checks.check import CatalogError
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 
-LABEL = "dev.prelaunch.image"
 WHAT = "tools in the image"
 EXAMPLE = "deployments/examples/training.Dockerfile"
 REMEDY = f"Build it FROM the prelaunch image ({EXAMPLE}), or see to it that it has them: docs/sagemaker.md, An image of your own."
@@ -66,32 +61,15 @@ def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
     return dict(sorted(required.items())), dict(sorted(optional.items()))
 
 
-def unlabelled(checked: Checked, why: str) -> PreflightCheck:
-    """The line for an image without a label: what the policy requires, and what follows from not knowing."""
-    return _unknown(checked, f"{checked.image}: {why}", checked.required, checked.optional)
-
-
-def labelled(checked: Checked, label: str) -> PreflightCheck:
-    """What the image's label says, against what the checks need."""
-    held = set(label.split())
-    required = {tool: names for tool, names in checked.required.items() if tool not in held}
-    optional = {tool: names for tool, names in checked.optional.items() if tool not in held}
-    if required or optional:
-        said = f"{checked.image}: its label {LABEL} does not name all that the checks need"
-        return _unknown(checked, said, required, optional)
-    return PreflightCheck(
-        WHAT, PreflightResult.OK, f"{checked.image}: its label {LABEL} names all that the checks need"
-    )
-
-
-def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> PreflightCheck:
-    parts = [said]
+def unknown_tools(checked: Checked) -> PreflightCheck:
+    """The line for an image in which checks run: what they need of it, and what follows where it lacks that."""
+    parts, required, optional = [checked.image], checked.required, checked.optional
     if required:
         parts.append(
-            f"each of these that is missing is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"
+            f"each of these that it lacks is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"
         )
     if optional:
-        parts.append(f"each of these that is missing skips a check, which is a WARN: {_listed(optional)}")
+        parts.append(f"each of these that it lacks skips a check, which is a WARN: {_listed(optional)}")
     return PreflightCheck(WHAT, PreflightResult.UNSEEN, "; ".join(parts), REMEDY)
 
 

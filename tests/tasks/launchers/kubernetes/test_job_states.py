@@ -186,14 +186,6 @@ def test_why_a_job_failed(pods: list[dict[str, Any]], reason: str, trouble: Trou
     assert says in found.detail
 
 
-def test_the_exit_codes_are_those_of_the_containers() -> None:
-    """By the names of the gate's nodes."""
-    assert verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)]).exit_codes == {
-        "node-0": 0,
-        "node-1": 7,
-    }
-
-
 def test_a_replaced_pod_does_not_count() -> None:
     """The newest of each node does."""
     old, new = pod(0, "Failed"), pod(0, made="2026-11-26T10:05:00Z")
@@ -335,10 +327,3 @@ def test_what_the_runtime_said_is_shown_with_its_node_and_is_no_mistake_of_the_g
 
     assert Trouble.ENDED is views[1].trouble
     assert "worker-1" in verdict.detail and "GPU-1f3a: unknown device" in verdict.detail
-
-
-def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:
-    """Its termination message may be any file."""
-    state = {"terminated": {"reason": "Error", "exitCode": 1, "message": "the last line of a training"}}
-    view = pod_view(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
-    assert view is not None and "last line" not in view.text

@@ -21,38 +21,29 @@ from tasks.launchers.base import (
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.kubernetes import submit as submission
 from tests.fakes.kubernetes.cluster import Cluster
-from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
-from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
+from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final
+from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, job, started
 
 
 def test_nothing_of_a_cancelled_job_is_left_but_its_record(
     cluster: Cluster, make: Make, tmp_path: Path
 ) -> None:
-    """The record says how it ended, so that a second gate does not start it again."""
+    """The record says how it ended, so that a second gate does not start it again. An answer reached the pods under their token."""
     launcher, spec = make(), job(tmp_path, WAIT)
+    with pytest.raises(LaunchError, match="is gone"):
+        launcher.answer(spec.name, "a" * 32, b"{}")
     started(launcher, spec)
+    launcher.answer(spec.name, "a" * 32, b"{}")
+    found = cluster.server.objects["configmaps"][f"{spec.name}-answers"]
     launcher.cancel(spec.name)
 
+    assert found["binaryData"] == {f"{'a' * 32}.json": "e30="}
+    with pytest.raises(LaunchRejected, match="no attempt"):
+        launcher.answer(spec.name, "../x", b"")
     assert cluster.server.names("configmaps") == [spec.name]
     assert [cluster.server.names(kind) for kind in ("pods", "jobs", "secrets", "services")] == [[]] * 4
     assert make().submit(launcher.plan(spec)).adopted
     assert make().state(spec.name).state is JobState.CANCELLED
-
-
-def test_the_key_is_gone_once_the_job_has_ended(cluster: Cluster, make: Make, tmp_path: Path) -> None:
-    """Its pods stay for a while, and what was read of their logs for ever: a pod that somebody deletes takes its log with it."""
-    launcher, spec = make(), job(tmp_path, SAY)
-    launcher.submit(launcher.plan(spec))
-    assert cluster.server.names("secrets") == [spec.name]
-    status = until_final(launcher, spec.name, SECONDS)
-
-    assert (status.state, cluster.server.names("secrets")) == (JobState.SUCCEEDED, [])
-    pods = cluster.server.names("pods")
-    assert len(pods) == 2
-    for pod in pods:
-        cluster.lose(pod)
-    until_gone(cluster, "pods")
-    assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
 
 
 def until_gone(cluster: Cluster, plural: str) -> None:
@@ -63,8 +54,10 @@ def until_gone(cluster: Cluster, plural: str) -> None:
         time.sleep(0.02)
 
 
-def test_two_gates_at_once_start_one_job(cluster: Cluster, make: Make, tmp_path: Path) -> None:
-    """Every object is made by one of them."""
+def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """Every object is made by one of them, and the key goes with the job. A pod that somebody deletes takes its log with it."""
     spec = job(tmp_path, SAY)
     launchers = [make() for _ in range(4)]
     plan, handles = launchers[0].plan(spec), []
@@ -73,10 +66,16 @@ def test_two_gates_at_once_start_one_job(cluster: Cluster, make: Make, tmp_path:
         thread.start()
     for thread in threads:
         thread.join()
-    until_final(launchers[0], spec.name, SECONDS)
+    secrets, jobs = cluster.server.names("secrets"), cluster.server.names("jobs")
+    status = until_final(launchers[0], spec.name, SECONDS)
 
     assert [handle.adopted for handle in handles].count(False) == 1
-    assert cluster.server.names("jobs") == [f"{spec.name}-0", f"{spec.name}-1"]
+    assert (secrets, jobs) == ([spec.name], [f"{spec.name}-0", f"{spec.name}-1"])
+    assert (status.state, cluster.server.names("secrets")) == (JobState.SUCCEEDED, [])
+    for pod in cluster.server.names("pods"):
+        cluster.lose(pod)
+    until_gone(cluster, "pods")
+    assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
 
 
 def test_what_a_dead_gate_left_can_be_cancelled(cluster: Cluster, make: Make, tmp_path: Path) -> None:
@@ -152,25 +151,6 @@ def test_cancel_never_says_that_pods_of_a_silent_node_are_gone(
     cluster.nodes[1].frozen = False
     make().cancel(spec.name)
     assert (make().state(spec.name).state, cluster.server.names("pods")) == (JobState.CANCELLED, [])
-
-
-def test_an_api_server_that_is_silent_is_no_end_of_a_job(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither that it stopped nor that it is absent; the token of its start stays known."""
-    monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 0.3)
-    launcher, spec = make(), job(tmp_path, WAIT)
-    started(launcher, spec)
-    until_told(bench(tmp_path), launcher, spec.name, 2)
-    before = until(launcher, spec.name, SECONDS, lambda one: bool(one.attempt))
-    cluster.server.silent.set()
-    silent = launcher.state(spec.name)
-    cluster.server.silent.clear()
-    after = launcher.state(spec.name)
-    launcher.cancel(spec.name)
-
-    assert (silent.state, silent.absent, silent.attempt) == (JobState.UNKNOWN, False, before.attempt)
-    assert (after.state, after.attempt) == (JobState.RUNNING, before.attempt)
 
 
 def test_a_gate_that_is_to_end_waits_for_no_answer(
@@ -249,34 +229,8 @@ def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Mak
     assert [pod["spec"]["nodeName"] for pod in pods] == ["worker-1", "worker-0"]
 
 
-def test_an_answer_reaches_the_config_map_that_pods_mount(
-    cluster: Cluster, make: Make, tmp_path: Path
-) -> None:
-    """Under the token of the start that waits; a job without one cannot be answered."""
-    launcher, spec = make(), job(tmp_path, WAIT)
-    with pytest.raises(LaunchError, match="is gone"):
-        launcher.answer(spec.name, "a" * 32, b"{}")
-    started(launcher, spec)
-    launcher.answer(spec.name, "a" * 32, b"{}")
-    found = cluster.server.objects["configmaps"][f"{spec.name}-answers"]
-    launcher.cancel(spec.name)
-
-    assert found["binaryData"] == {f"{'a' * 32}.json": "e30="}
-    with pytest.raises(LaunchRejected, match="no attempt"):
-        launcher.answer(spec.name, "../x", b"")
-
-
-def test_a_cluster_that_cannot_be_found_is_a_wrong_request(make: Make, tmp_path: Path) -> None:
-    """With what to correct."""
-    launcher = make(kubeconfig_file=str(tmp_path / "none"))
-    with pytest.raises(LaunchRejected, match="kubeconfig_file"):
-        launcher.submit(launcher.plan(job(tmp_path, SAY)))
-    assert launcher.state("gate-1").state is JobState.UNKNOWN
-
-
-@pytest.mark.parametrize("call", ["preflight", "submit"])
 def test_without_its_package_the_launcher_names_the_command(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra was not installed: this is no error in Prelaunch."""
     launcher = make()
@@ -284,12 +238,8 @@ def test_without_its_package_the_launcher_names_the_command(
     for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-
-    if call == "preflight":
-        said = " ".join(line.text for line in launcher.preflight((plan,)))
-    else:
-        with pytest.raises(LaunchRejected) as raised:
-            launcher.submit(plan)
-        said = str(raised.value)
+    said = " ".join(line.text for line in launcher.preflight((plan,)))
 
     assert "pip install 'prelaunch[kubernetes]'" in said
+    with pytest.raises(LaunchRejected, match=r"prelaunch\[kubernetes\]"):
+        launcher.submit(plan)

@@ -25,6 +25,7 @@ from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOpt
 from tasks.launchers.local.plan import PACKAGES, make_plan
 from tests.checks.local_policy import local_policy
 from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
+from tests.tasks.launchers.contract import Bench, every_node_runs_and_reports, until_final
 from tests.tasks.launchers.local.test_plan import JOB, golden
 
 NAME = "contained-1"
@@ -158,14 +159,6 @@ def launched(engine: Engine, folder: Path, code: str, *words: str, **more: objec
     return made
 
 
-def until_final(launcher: LocalLauncher) -> JobState:
-    deadline = time.monotonic() + SECONDS
-    while not (status := launcher.state(NAME)).state.final:
-        assert time.monotonic() < deadline, (status, launcher.logs(NAME, "node-0"))
-        time.sleep(0.05)
-    return status.state
-
-
 def folder_of(launcher: LocalLauncher) -> JobFolder:
     return JobFolder(launcher.root / "jobs" / NAME)
 
@@ -188,7 +181,7 @@ def test_a_container_gets_what_the_checks_need_and_nothing_of_the_submitter(
     monkeypatch.setenv(machine_state.VARIABLE, str(state))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of the submitter")
     launcher = launched(engine, tmp_path, TELL, str(state))
-    ended = until_final(launcher)
+    ended = until_final(launcher, NAME, SECONDS).state
     seen = json.loads((folder_of(launcher).out / "seen.json").read_bytes())
 
     assert (ended, seen["findings"]) == (JobState.SUCCEEDED, [machine_state.FINDINGS])
@@ -211,6 +204,18 @@ def test_a_container_that_ignores_sigterm_is_cancelled(engine: Engine, tmp_path:
     assert launcher.state(NAME).state is JobState.CANCELLED
 
 
+@pytest.mark.root
+def test_the_contract_in_containers(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can differ, with podman in network namespaces; afterwards no container is left."""
+    monkeypatch.setenv("PREFECT_API_KEY", "not for nodes")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    network = LocalNetwork.NAMESPACES if engine.kind is ContainerEngine.PODMAN else LocalNetwork.LOOPBACK
+    options = LocalOptions(network, grace_s=0.5, **engine.options)  # type: ignore[arg-type]
+    every_node_runs_and_reports(Bench(lambda: LocalLauncher(tmp_path / "work", options), tmp_path))
+
+    assert engine.containers() == []
+
+
 # Each engine, and each way in which nobody is left who removes a container.
 KEEPERS = [
     pytest.param(ContainerEngine.PODMAN, ("shepherd",), id="podman-shepherd"),
@@ -231,7 +236,7 @@ def test_no_container_outlives_killed_keepers(
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for victim in victims:
             os.kill(getattr(keepers, victim)[0], number)
-    ended = until_final(launcher)
+    ended = until_final(launcher, NAME, SECONDS).state
 
     assert (ended, engine.containers()) == (JobState.FAILED, [])
 

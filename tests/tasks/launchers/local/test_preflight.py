@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from checks import bundle as bundles
 from checks.catalog import CATALOG
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Scope
-from flows.cli.main import main
 from tasks.gate.jobs import BEHIND
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.local import preflight
@@ -22,7 +20,6 @@ from tests.checks.local_policy import local_policy
 
 RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)
 NOTHING: Mapping[str, str] = {}
-LOCAL = Path(__file__).parents[4] / "deployments" / "gates" / "local.toml"
 
 
 def interpreter(folder: Path, lines: str) -> str:
@@ -69,17 +66,6 @@ def test_a_missing_torch_is_wrong_before_anything_starts(tmp_path: Path, work: W
     assert not (tmp_path / "jobs").exists()
 
 
-def test_the_command_for_this_very_interpreter_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where Prelaunch and the nodes share an interpreter its extra brings the version that was tested."""
-    python = without_packages(tmp_path)
-    monkeypatch.setattr(sys, "executable", python)
-    ((_, text),) = look(tmp_path, "")
-
-    assert text.endswith("Install it: pip install 'prelaunch[torch]'")
-
-
 def test_without_rank_checks_torch_is_not_needed(tmp_path: Path) -> None:
     """Nor for a job that checks nothing."""
     python = without_packages(tmp_path)
@@ -88,10 +74,9 @@ def test_without_rank_checks_torch_is_not_needed(tmp_path: Path) -> None:
     assert () == look(tmp_path, python, work=Work.CONFIRM)
 
 
-@pytest.mark.parametrize("work", [Work.CONFIRM, Work.GATE])
-def test_torchrun_needs_torch_even_without_rank_checks(tmp_path: Path, work: Work) -> None:
+def test_torchrun_needs_torch_even_without_rank_checks(tmp_path: Path) -> None:
     """The training would fail at its start, after the checks; mpirun and a command by itself need no torch."""
-    python = without_packages(tmp_path)
+    python, work = without_packages(tmp_path), Work.GATE
     ((result, text),) = look(tmp_path, python, RANK_CHECKS, work, "torchrun")
 
     assert PreflightResult.WRONG.value == result
@@ -148,16 +133,3 @@ def test_an_interpreter_that_cannot_say_is_unknown_and_not_wrong(
 
     assert PreflightResult.UNSEEN.value == result
     assert says in text
-
-
-def test_plan_rejects_and_offline_does_not_look(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`prelaunch plan` ends with 2 and prints the line."""
-    gate = LOCAL.read_text().replace(
-        "[cluster.options]", f"[cluster.options]\npython = {json.dumps(without_packages(tmp_path))}"
-    )
-    gate = gate.replace("../", f"{LOCAL.parents[1]}/")
-    (tmp_path / "gate.toml").write_text(gate)
-
-    assert 2 == main(["plan", str(tmp_path / "gate.toml")])
-    assert "This gate would not start: PyTorch for the rank checks: " in capfd.readouterr().out
-    assert 0 == main(["plan", str(tmp_path / "gate.toml"), "--offline"])

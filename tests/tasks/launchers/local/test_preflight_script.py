@@ -30,48 +30,6 @@ def gate(folder: Path, command: list[str], distributed: str = "none") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("command", "distributed", "said"),
-    [
-        (["/nowhere/train.py"], "torchrun", "'/nowhere/train.py': there is no such file"),
-        (["{python}", "/nowhere/train.py"], "none", "'/nowhere/train.py': there is no such file"),
-        (["train.py"], "torchrun", "a relative path begins in the folder of the job"),
-        (["no-such-program", "--x"], "none", "no folder of PATH has it"),
-    ],
-)
-def test_a_missing_script_is_wrong(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], distributed: str, said: str
-) -> None:
-    """Exit code 2, the file, and what to write; offline nothing is looked at."""
-    path = gate(tmp_path, command, distributed)
-
-    assert 2 == main(["plan", path, "--format", "shell"])
-    err = capfd.readouterr().err
-    assert "prelaunch: training script: '" in err
-    assert said in err and "Write its path into command of [training]" in err
-    assert 0 == main(["plan", path, "--offline"])
-
-
-@pytest.mark.parametrize(
-    ("command", "distributed"),
-    [
-        ([str(THERE)], "torchrun"),
-        (["{python}", str(THERE)], "none"),
-        (["{here}/train.py"], "torchrun"),
-        (["sh", "-c", "true"], "none"),
-        (["-m", "package.train"], "torchrun"),
-    ],
-)
-def test_a_script_that_is_there_is_all_right(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], distributed: str
-) -> None:
-    """Also one below the gate file's folder, a program of PATH, and a module, which is not looked for."""
-    (tmp_path / "train.py").touch()
-
-    assert 0 == main(["plan", gate(tmp_path, command, distributed), "--format", "shell"])
-    assert "training script" not in capfd.readouterr().err
-
-
 @dataclass
 class Opened:
     """A session of a gate, as far as its preflight asks for it."""
@@ -93,15 +51,46 @@ def test_a_script_of_the_current_folder_is_not_that_of_the_job(
     assert 2 == main(["plan", path, "--format", "shell"])
     err = capfd.readouterr().err
     assert "begins in the folder of the job, which has no such file" in err and "{here}/../train.py" in err
-    assert ".prelaunch" not in err
+    assert ".prelaunch" not in err and "prelaunch: training script: '" in err
+    assert 0 == main(["plan", path, "--offline"])
 
 
-def test_a_gate_that_only_checks_needs_no_script(tmp_path: Path) -> None:
-    """A cluster is commissioned before anybody has written a training; a gate that would launch it is refused."""
-    setting = open_gate_context(GateRequest(gate_file=gate(tmp_path, ["/nowhere/train.py"])))
+def look(path: str, launches: bool = True) -> None:
+    """A gate's preflight."""
+    setting = open_gate_context(GateRequest(gate_file=path))
+    run_preflight(cast(Session, Opened(setting, launches)))
 
-    run_preflight(cast(Session, Opened(setting, launches=False)))
-    with pytest.raises(
-        PreflightFailed, match=r"^'/nowhere/train.py': there is no such file\. Write its path"
-    ):
-        run_preflight(cast(Session, Opened(setting, launches=True)))
+
+@pytest.mark.parametrize(
+    ("command", "distributed", "said"),
+    [
+        (["/nowhere/train.py"], "torchrun", "'/nowhere/train.py': there is no such file"),
+        (["{python}", "/nowhere/train.py"], "none", "'/nowhere/train.py': there is no such file"),
+        (["train.py"], "torchrun", "a relative path begins in the folder of the job"),
+        (["no-such-program", "--x"], "none", "no folder of PATH has it"),
+    ],
+)
+def test_a_missing_script_is_wrong(tmp_path: Path, command: list[str], distributed: str, said: str) -> None:
+    """With the file, and what to write. A gate that only checks a cluster needs none."""
+    path = gate(tmp_path, command, distributed)
+
+    look(path, launches=False)
+    with pytest.raises(PreflightFailed, match=rf"{said}.*Write its path into command of \[training\]"):
+        look(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "distributed"),
+    [
+        ([str(THERE)], "torchrun"),
+        (["{python}", str(THERE)], "none"),
+        (["{here}/train.py"], "torchrun"),
+        (["sh", "-c", "true"], "none"),
+        (["-m", "package.train"], "torchrun"),
+    ],
+)
+def test_a_script_that_is_there_is_all_right(tmp_path: Path, command: list[str], distributed: str) -> None:
+    """Also one below the gate file's folder, a program of PATH, and a module, which is not looked for."""
+    (tmp_path / "train.py").touch()
+
+    look(gate(tmp_path, command, distributed))

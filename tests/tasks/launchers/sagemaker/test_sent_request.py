@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected, UnseenJob
-from tests.tasks.launchers.sagemaker.stubbed import JOB, QUICK, a_plan, described, ended, stubbed
+from tasks.launchers.base import LaunchRejected
+from tests.tasks.launchers.sagemaker.stubbed import JOB, a_plan, described, ended, stubbed
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
@@ -46,23 +45,3 @@ def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[st
     with stubbed() as aws:
         aws.describes(job)
         assert aws.launcher.submit(a_plan()).adopted
-
-
-def test_a_created_job_that_is_not_described_at_once_is_asked_for_again() -> None:
-    """SageMaker may forget it for a moment."""
-    with stubbed(replace(QUICK, visible_s=60.0)) as aws:
-        aws.knows_none()
-        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
-        aws.knows_none(3)
-        aws.describes(described(steps=()))
-        assert not aws.launcher.submit(a_plan()).adopted
-
-
-def test_a_created_job_that_is_never_described_is_no_refusal() -> None:
-    """It may run unattended, so that it is named with the command that stops it."""
-    with stubbed(replace(QUICK, visible_s=0.0)) as aws:
-        aws.knows_none()
-        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
-        aws.knows_none()
-        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it, so that it may run"):
-            aws.launcher.submit(a_plan())

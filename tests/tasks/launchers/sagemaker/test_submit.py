@@ -71,15 +71,6 @@ def test_a_job_that_bears_the_name_is_adopted() -> None:
             assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
 
 
-def test_another_submit_that_was_quicker_is_adopted() -> None:
-    """ResourceInUse: two gates, one job."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
-        aws.describes(described())
-        assert aws.launcher.submit(a_plan()).adopted
-
-
 def test_another_job_of_that_name_is_not_adopted() -> None:
     """Other machines, another image or another role would answer for ours."""
     with stubbed() as aws:

@@ -177,27 +177,6 @@ def test_a_refused_job_that_another_gate_got_through_is_adopted(
     assert slurm._folder(NAME).job_id() == 4003
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        Said(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"),
-        Said(1, "", "sbatch: error: Unable to contact slurm controller (connect failure)"),
-        Said(-15, "", ""),
-    ],
-)
-def test_a_lost_answer_of_sbatch_is_no_refusal(answers: Answers, slurm: SlurmLauncher, said: Said) -> None:
-    """The job may have been taken: its folder is kept, and the next submit finds the job."""
-    answers.sbatch = said
-    with pytest.raises(EngineUnavailable, match="not known"):
-        slurm.submit(slurm.plan(JOB))
-    assert folder(slurm).exists()
-
-    answers.squeue = "5|PENDING||None\n"
-    assert slurm.submit(slurm.plan(JOB)).adopted
-    assert slurm._folder(NAME).job_id() == 5
-    assert [argv[0] for argv in answers.asked].count("sbatch") == 1
-
-
 @pytest.mark.parametrize("listed", ["", "7|PENDING||None\n"])
 def test_a_controller_that_is_silent_while_a_job_is_submitted_is_asked_again(
     answers: Answers, slurm: SlurmLauncher, listed: str

@@ -10,7 +10,6 @@ import pytest
 
 from tasks.launchers.base import LaunchRejected, Work
 from tasks.launchers.sagemaker.model_trainer.overlay import MACHINES, overlay
-from tasks.launchers.sagemaker.model_trainer.request import breaks_shell
 from tests.fakes.sagemaker.pools import key
 
 OURS: dict[str, Any] = {
@@ -133,18 +132,3 @@ def test_with_isolation_the_output_is_where_reports_are_looked_for() -> None:
         **OURS["OutputDataConfig"],
         "CompressionType": "GZIP",
     }
-
-
-@pytest.mark.parametrize(
-    ("body", "broken"),
-    [
-        ({"HyperParameters": {"title": "it's"}}, "hyperparameter 'title'"),
-        ({"HyperParameters": {"optim.lr": "1"}}, "hyperparameter 'optim.lr'"),
-        ({"InputDataConfig": [{"ChannelName": "my-data"}]}, "input channel 'my-data'"),
-        ({"InputDataConfig": [{"ChannelName": "a", "ContentType": "x'y"}]}, "input channel 'a'"),
-        ({"HyperParameters": {"learning-rate": "0.1", "title": '"quoted" $HOME `id`'}}, None),
-    ],
-)
-def test_what_breaks_the_sdks_shell_is_named(body: dict[str, Any], broken: str | None) -> None:
-    """Its driver writes names and values between single quotes, without escaping."""
-    assert breaks_shell(body) == ([broken] if broken else [])

@@ -7,9 +7,7 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -163,15 +161,6 @@ def test_only_a_known_sdk_is_used(monkeypatch: pytest.MonkeyPatch, version: str 
         asked("model_trainer:trainer")
 
 
-@pytest.mark.usefixtures("warm")
-def test_a_request_for_other_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With both values: a training on other machines than those that were checked proves nothing."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-
-    with pytest.raises(LaunchRejected, match="InstanceCount is 2 there and 4 here"):
-        make_plan(replace(GATED, nodes=4), IN_JOB)
-
-
 OWN = """
 from sagemaker.core.training.configs import SourceCode
 from sagemaker.train import ModelTrainer
@@ -206,22 +195,3 @@ def test_a_trainer_gets_the_packages_of_its_own_team(
     taken = asked("own:make")
 
     assert any(b"python of-the-team.py" in data for data in taken.uploads.values()), taken.uploads.keys()
-
-
-@pytest.mark.usefixtures("warm")
-def test_a_module_of_the_teams_folder_goes_before_an_installed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with `python -c 'import own'` in that folder; the SDK itself is imported before."""
-    installed, folder = tmp_path / "installed", tmp_path / "team"
-    for place, command in ((installed, "installed"), (folder, "of-the-team")):
-        place.mkdir()
-        (place / "helpers_of_ours.py").write_text(f"COMMAND = 'python {command}.py'\n")
-    own = OWN.replace("import checks, tasks, tasks.words", "import helpers_of_ours").split("def make")[0]
-    make = "def make():\n    return ModelTrainer(training_image='1.dkr.ecr.us-east-1.amazonaws.com/x:1', "
-    (folder / "own.py").write_text(f"{own}{make}source_code=SourceCode(command=helpers_of_ours.COMMAND))\n")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(installed)])
-    monkeypatch.chdir(folder)
-    taken = asked("own:make")
-
-    assert any(b"python of-the-team.py" in data for data in taken.uploads.values())

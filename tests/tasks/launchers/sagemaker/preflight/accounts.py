@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,29 +14,11 @@ from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.store.aws import Limits
+from tests.fakes.sagemaker.account import MANIFEST, TRUST
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
-TRUST: Mapping[str, Any] = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    ],
-}
-# ECR, "Docker image manifest V2 schema 2".
-MANIFEST = json.dumps(
-    {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-        "config": {
-            "mediaType": "application/vnd.docker.container.image.v1+json",
-            "size": 7023,
-            "digest": "sha256:" + "a" * 64,
-        },
-        "layers": [],
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -48,7 +29,6 @@ class Account:
     vpc: str
     subnet: str
     group: str
-    table: str
 
 
 def clients() -> Clients:
@@ -57,7 +37,7 @@ def clients() -> Clients:
 
 
 def furnished(made: Clients) -> Account:
-    """A bucket, a role, an image, and a VPC of one subnet with an endpoint for S3 and a group open to itself."""
+    """A bucket, a role, an image, and a VPC of one subnet and a group."""
     made.client("s3").create_bucket(Bucket="ml-bucket")
     made.client("iam").create_role(RoleName="prelaunch-execution", AssumeRolePolicyDocument=json.dumps(TRUST))
     made.client("ecr").create_repository(repositoryName="prelaunch")
@@ -65,10 +45,7 @@ def furnished(made: Clients) -> Account:
     vpc = made.client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = made.client("ec2").create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
     group = made.client("ec2").create_security_group(GroupName="efa", Description="efa", VpcId=vpc)["GroupId"]
-    tables = made.client("ec2").describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])[
-        "RouteTables"
-    ]
-    return Account(made, vpc, subnet, group, tables[0]["RouteTableId"])
+    return Account(made, vpc, subnet, group)
 
 
 def options(**changed: object) -> SageMakerOptions:

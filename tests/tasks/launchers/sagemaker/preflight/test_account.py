@@ -13,12 +13,11 @@ from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight import PROBES, look
 from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.image import images
-from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
+from tasks.launchers.sagemaker.preflight.network import groups, subnets
 from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, prefix, sources
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
-    REGION,
     REGISTRY,
     Account,
     asked,
@@ -147,44 +146,6 @@ def test_a_subnet_that_is_too_small(account: Account) -> None:
     ]
 
     assert [OK, WRONG, OK, WRONG] == found
-
-
-def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
-    """The remedy's command, done, makes it ok."""
-    wanted = asked(**_vpc(account))
-    before = ways(wanted, account.clients)
-    account.clients.client("ec2").create_vpc_endpoint(
-        VpcId=account.vpc,
-        ServiceName=f"com.amazonaws.{REGION}.s3",
-        VpcEndpointType="Gateway",
-        RouteTableIds=[account.table],
-    )
-
-    after = ways(wanted, account.clients)
-
-    assert [("route to S3", WRONG), ("route to S3", OK)] == looks((*before, *after))
-    assert f"--route-table-ids {account.table}" in before[0].remedy
-
-
-def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
-    """SageMaker's interfaces have no public address; a NAT gateway is one."""
-    ec2 = account.clients.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
-    table = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]
-    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
-    route = {"RouteTableId": table["RouteTableId"], "DestinationCidrBlock": "0.0.0.0/0"}
-    wanted = asked(**_vpc(account, subnets=(subnet,)))
-
-    ec2.create_route(**route, GatewayId=gateway)
-    before = ways(wanted, account.clients)
-    nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
-    ec2.delete_route(**route)
-    ec2.create_route(**route, NatGatewayId=nat)
-    after = ways(wanted, account.clients)
-
-    assert [("route to S3", WRONG), ("route to S3", OK)] == looks((*before, *after))
 
 
 def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
