@@ -7,7 +7,6 @@ nobody is left out.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 import time
@@ -15,12 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tasks.gate_file.people import AppriseTable
-from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, Severity, Status
+from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.log import body_text
-from tasks.text.redact import REMOVED, redact
 from tasks.text.tables import excerpt
 
 if TYPE_CHECKING:
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
 TOTAL_S = 20.0
 # What these write may repeat a URL's path, which is where webhooks have their secrets.
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests")
-PARTS = re.compile(r"[\s,/:@?&=#]+")
-LEAST_CHARACTERS = 4
-HOST = r"(localhost|[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z0-9]+)(:\d{1,5})?"
 
 
 @dataclass(frozen=True)
@@ -42,7 +36,7 @@ class Address:
     said: str
 
 
-class AppriseNotifier:
+class AppriseNotifier(Notifier):
     """Sends the notification's text."""
 
     name = "apprise"
@@ -68,13 +62,6 @@ class AppriseNotifier:
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
         return ", ".join(sent)
 
-    def settle(self, page: Notification) -> str:
-        """Nothing to do: what was sent cannot be updated."""
-        return ""
-
-    def show(self, status: Status) -> None:
-        """Nothing to do: progress notifies nobody."""
-
     def _references(self, audience: Audience) -> tuple[str, ...]:
         found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
         if not found:
@@ -94,16 +81,14 @@ class AppriseNotifier:
 
 
 def _send(address: Address, page: Notification) -> str:
-    """Send it; returns why it failed, "" for success, without any part of the URL."""
-    with _overheard() as heard:
-        try:
-            done = _notify(address.url, page)
-        except Exception as error:  # noqa: BLE001 - a hundred services raise what they like; it is said, by its type
-            return hidden(f"{type(error).__name__}: {error}", address.url)
-    if done:
-        return ""
-    said = "; ".join(dict.fromkeys(heard)) or "the service did not accept it"
-    return hidden(excerpt(said.rstrip("."), 400), address.url)
+    """Send it; returns why it failed, "" for success. Nothing is repeated of what the service or its library says."""
+    try:
+        with _silence():
+            return "" if _notify(address.url, page) else "the service did not accept it"
+    except NotifyError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a hundred services raise what they like
+        return type(error).__name__
 
 
 def _notify(url: str, page: Notification) -> bool:
@@ -150,40 +135,21 @@ def _type(severity: Severity) -> NotifyType:
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
-    """Collects what the libraries log in this thread: it is used as the reason of a failure, and kept out of all logs."""
-    heard: list[str] = []
+def _silence() -> Iterator[None]:
+    """Keeps what the libraries log in this thread out of all logs."""
     thread = threading.get_ident()
-
-    def take(record: logging.LogRecord) -> bool:
-        if record.thread != thread:
-            return True
-        if record.name == "apprise" and record.levelno >= logging.WARNING:
-            heard.append(" ".join(record.getMessage().split()))
-        return False
-
     loggers = [logging.getLogger(name) for name in TALKATIVE]
+
+    def is_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
     for logger in loggers:
-        logger.addFilter(take)
+        logger.addFilter(is_another)
     try:
-        yield heard
+        yield
     finally:
         for logger in loggers:
-            logger.removeFilter(take)
-
-
-def hidden(text: str, url: str) -> str:
-    """The text without the URL and without any part of it except the scheme, and the host and port behind an "@".
-
-    Without an "@" the place of a host may hold a token, so that a name alone is shown of it.
-    """
-    parts = {part for part in PARTS.split(url) if len(part) >= LEAST_CHARACTERS}
-    before, at, host = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")
-    named = set(PARTS.split(host)) if at or re.fullmatch(HOST, host) else set()
-    shown = {_scheme(url), *(named - set(PARTS.split(before)))}
-    for part in sorted({url, *(parts - shown), *map(unquote, parts - shown)}, key=len, reverse=True):
-        text = text.replace(part, REMOVED)
-    return redact(text, os.environ)
+            logger.removeFilter(is_another)
 
 
 def _scheme(url: str) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from tasks.gate.progress import Progress, report_progress
-from tasks.notifiers.base import AnswerLine, Notification, NotifyError, Status
+from tasks.notifiers.base import AnswerLine, Notifier, NotifyError, Status
 from tasks.paging.live import STOPPED, LiveMessages
 
 FIRST = Status("g-1", "c", "gate", "preflight", "", 0, 0, 0.0)
 
 
-class Shown:
+class Shown(Notifier):
     """A notifier that remembers what it showed. `trouble` is raised instead; `gate` holds it up."""
 
     name = "shown"
@@ -27,14 +27,6 @@ class Shown:
         self.trouble = trouble
         self.go = threading.Event()
         self.go.set()
-
-    def send(self, page: Notification) -> str:
-        """Not asked here."""
-        return ""
-
-    def settle(self, page: Notification) -> str:
-        """Not asked here."""
-        return ""
 
     def show(self, status: Status) -> None:
         """Remember it."""

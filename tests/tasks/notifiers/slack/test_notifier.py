@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -33,9 +34,9 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def setup(slack: SlackServer) -> NotifierSetup:
+def setup(slack: SlackServer, tmp_path: Path) -> NotifierSetup:
     """A notifier for #gates that calls a user and a group."""
-    return notifier_setup(slack, mention=("U123", "S456"), owner_mention=("U789",))
+    return notifier_setup(slack, tmp_path, mention=("U123", "S456"), owner_mention=("U789",))
 
 
 def test_progress_moves_one_message(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -172,9 +173,11 @@ def test_an_end_takes_the_buttons_away(slack: SlackServer, setup: NotifierSetup)
     assert "nobody answered by the deadline" in [reply.text for reply in slack.thread(slack.only())]
 
 
-def test_the_owner_has_a_channel(slack: SlackServer) -> None:
+def test_the_owner_has_a_channel(slack: SlackServer, tmp_path: Path) -> None:
     """A page for the owner is a message there; the run's own message says the same, and calls nobody."""
-    setup = notifier_setup(slack, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",))
+    setup = notifier_setup(
+        slack, tmp_path, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",)
+    )
     owners = slack.channel("ml-platform")
     setup.notifier.show(STATUS)
 
@@ -186,9 +189,9 @@ def test_the_owner_has_a_channel(slack: SlackServer) -> None:
     assert slack.thread(own)[0].text.startswith("<@U789> ")
 
 
-def test_a_question_is_asked_in_one_channel(slack: SlackServer) -> None:
+def test_a_question_is_asked_in_one_channel(slack: SlackServer, tmp_path: Path) -> None:
     """Buttons in the owner's channel alone; the end takes them away there as well."""
-    setup = notifier_setup(slack, owner_channel="#ml-platform")
+    setup = notifier_setup(slack, tmp_path, owner_channel="#ml-platform")
     owners = slack.channel("ml-platform")
     setup.notifier.show(STATUS)
     setup.notifier.send(QUESTION)

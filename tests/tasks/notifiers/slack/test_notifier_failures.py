@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.slack import client
 from tasks.notifiers.slack import notifier as notifier_module
+from tasks.store.base import StoreFull
 from tests.fakes.slack.methods import METHODS
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.fakes.slack.workspace import Refusal, Workspace
@@ -26,9 +28,9 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def setup(slack: SlackServer) -> NotifierSetup:
+def setup(slack: SlackServer, tmp_path: Path) -> NotifierSetup:
     """A notifier for #gates."""
-    return notifier_setup(slack)
+    return notifier_setup(slack, tmp_path)
 
 
 def test_a_rate_limit_is_waited_out(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -153,7 +155,8 @@ def test_the_token_is_kept_nowhere(
     notifier.show(STATUS)
     said = notifier.send(REFUSED)
 
-    everything = f"{setup.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
+    kept = [setup.store.get(key) for key in setup.store.list("")]
+    everything = f"{kept}{caplog.text}{said}{notifier!r}{vars(notifier)}"
     assert slack.token not in everything
 
 
@@ -206,9 +209,15 @@ def test_a_call_that_fails_is_a_failure(slack: SlackServer, setup: NotifierSetup
     assert slack.only().text.startswith("NO-GO p5-prod")
 
 
-def test_a_store_that_fails_loses_no_page(slack: SlackServer, setup: NotifierSetup) -> None:
+def test_a_store_that_fails_loses_no_page(
+    slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was sent may be sent again, and that is said."""
-    setup.broken = True
+
+    def full(key: str, data: bytes) -> None:
+        raise StoreFull("the store is full")
+
+    monkeypatch.setattr(setup.store, "put", full)
 
     said = setup.notifier.send(REFUSED)
 
@@ -220,7 +229,7 @@ def test_a_store_that_fails_loses_no_page(slack: SlackServer, setup: NotifierSet
 
 def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, setup: NotifierSetup) -> None:
     """Somebody else's bytes are no reason to be silent."""
-    setup.store["gates/p5-1/slack.json"] = b"{"
+    setup.store.put("gates/p5-1/slack.json", b"{")
 
     setup.notifier.send(REFUSED)
 
