@@ -33,9 +33,9 @@ def section(text: str) -> dict[str, Any]:
     ("blocks", "said"),
     [
         ([section("x")] * 51, "no more than 50 items"),
-        ([section("x" * 3001)], "less than 3001"),
+        ([section("x" * 3001)], "exceed 3000"),
         ([section("")], "more than 0"),
-        ([{"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}], "less than 151"),
+        ([{"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}], "exceed 150"),
         ([{"type": "header", "text": {"type": "mrkdwn", "text": "x"}}], "plain_text"),
         ([{"type": "made_up"}], "unsupported type"),
         ([{"type": "actions", "elements": []}], "at least 1 item"),
