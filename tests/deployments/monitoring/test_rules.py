@@ -89,7 +89,7 @@ def bare(*names: str) -> str:
 
 
 def tried(
-    folder: Path, rules: str, tests: Sequence[dict[str, object]], every: str = "15s"
+    folder: Path, rules: str, tests: Sequence[Mapping[str, object]], every: str = "15s"
 ) -> subprocess.CompletedProcess[str]:
     """promtool's tests of these rules."""
     (folder / "rules.yml").write_text(rules)
