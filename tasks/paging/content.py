@@ -44,11 +44,8 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at."""
-    judged, kind = outcome.judged, kind_of(outcome)
-    page = _about_end(
-        session.setting, outcome, kind, audience_of(outcome, kind), severity_of(outcome, kind), links
-    )
-    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(kind))
+    judged, page = outcome.judged, _about_end(session.setting, outcome, links)
+    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
     facts = (
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
@@ -60,7 +57,7 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     page = replace(
         page,
         facts=(*page.facts, *facts),
-        about=about_of(outcome, kind),
+        about=about_of(outcome, page.kind),
         trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
         answered=outcome.answer.parts if outcome.answer is not None else None,
     )
@@ -69,23 +66,17 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
 
 def cancelled_page(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
-    page = _about_end(setting, outcome, Kind.CANCELLED, Audience.OWNER, Severity.WARNING, links)
+    page = _about_end(setting, outcome, links)
     facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file)))
     return finish_page(replace(page, facts=facts), outcome.reason)
 
 
-def _about_end(
-    setting: GateContext,
-    outcome: Outcome,
-    kind: Kind,
-    audience: Audience,
-    severity: Severity,
-    links: tuple[Link, ...],
-) -> Notification:
-    gate = setting.gate
+def _about_end(setting: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
+    gate, kind = setting.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
-        gate=gate.name, kind=kind, audience=audience, severity=severity, links=(*links, *_kept(setting.store, outcome)),
+        gate=gate.name, kind=kind, audience=audience_of(outcome, kind), severity=severity_of(outcome, kind),
+        links=(*links, *_kept(setting.store, outcome)),
     )  # fmt: skip
 
 
@@ -200,6 +191,8 @@ def severity_of(outcome: Outcome, kind: Kind) -> Severity:
         return Severity.INFO
     if kind is Kind.OVERRIDDEN:
         return Severity.CRITICAL
+    if kind is Kind.CANCELLED:
+        return Severity.WARNING
     verdict = outcome.judged.verdict if outcome.judged else None
     if kind not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
         return Severity.ERROR

@@ -14,7 +14,7 @@ from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
-from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
@@ -203,17 +203,6 @@ def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:
     """What to type for the group's first subjects, each command once."""
-    evidence = dict(item.evidence)
-    found = [
-        command
-        for subject in item.subjects[:TYPED_SUBJECTS]
-        for command in commands(
-            Finding(
-                item.level, item.cause, item.check, subject, item.message,
-                evidence.get(subject, ""), item.remedy, item.action, elements=item.elements,
-            ),
-            verdict,
-            place,
-        )
-    ]  # fmt: skip
+    subjects = item.subjects[:TYPED_SUBJECTS]
+    found = [command for subject in subjects for command in commands(item, subject, verdict, place)]
     return tuple(dict.fromkeys(found))

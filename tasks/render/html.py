@@ -23,7 +23,7 @@ from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import answer_word, counts_of, explanation_before, headline, run_lines
-from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text, telling
+from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
 from tasks.render.views.maps import maps_of
@@ -195,8 +195,7 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
         "schedule": schedule_text(report),
-        "bandwidth": bandwidth_table(telling(rates.rates)),
-        "all_sizes": bandwidth_table(rates.rates),
+        "bandwidth": bandwidth_table(rates.rates),
         "expected": rates,
         "held_from": size_text(LEAST_BYTES),
     }

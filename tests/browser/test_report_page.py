@@ -175,19 +175,6 @@ def test_every_text_can_be_read(reader: Reader, tmp_path: Path, name: str) -> No
         assert [] == [(text, round(ratio, 2)) for ratio, text in texts if ratio < 4.5]
 
 
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [("go", "GO"), ("no-go", "NO-GO"), ("cannot-tell", "CANNOT TELL"), ("unreadable", "CANNOT TELL")],
-)
-def test_the_answer_comes_first(reader: Reader, tmp_path: Path, name: str, answer: str) -> None:
-    """Above everything else, in words."""
-    page = reader.open(tmp_path, name, 400)
-    box = page.locator("h1").bounding_box()
-
-    assert answer == page.locator("h1").inner_text()
-    assert box is not None and box["y"] < 100
-
-
 def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) -> None:
     """Scrolling boxes take the focus and bear a name; states are words; folds open by key."""
     page = reader.open(tmp_path, "no-go", 400)

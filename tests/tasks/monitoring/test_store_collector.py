@@ -15,10 +15,9 @@ from checks.model import Report
 from checks.watch.families import FAMILIES, Source
 from tasks.monitoring.store_collector import StoreCollector
 from tasks.store import records
-from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.index import FILE, Index
-from tasks.store.layout import nodes_key, record_key, report_key
+from tasks.store.layout import nodes_key, record_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
 from tests.tasks.monitoring.expositions import samples
@@ -168,15 +167,6 @@ def test_each_scrape_says_when_it_read_the_store(kept: Scraped, monkeypatch: pyt
     assert [1000.0, 2000.0] == read
 
 
-def test_removed_gates_are_gone_at_the_next_scrape(kept: Scraped) -> None:
-    """Nothing is remembered: a cluster without gates has no series."""
-    kept.series()
-    kept.store.delete(record_key(gate_id(2)))
-    kept.store.delete(report_key(gate_id(2)))
-
-    assert not [key for key in kept.series() if "other" in key[1]]
-
-
 ONLY = {("prelaunch_store_readable", ""): 0.0}
 
 
@@ -235,18 +225,6 @@ def test_a_store_that_hangs_holds_no_scrape(slow: Scraped) -> None:
     while (found := slow.series()) == ONLY:
         assert time.monotonic() < ends
     assert 1.0 == found["prelaunch_store_readable", ""]
-
-
-def test_a_store_that_refuses_is_no_error_of_ours(kept: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As S3 without a network."""
-
-    def refuse(self: FolderStore, prefix: str) -> tuple[str, ...]:
-        raise StoreUnreachable("s3://b/p does not answer")
-
-    monkeypatch.setattr(FolderStore, "list", refuse)
-
-    assert ONLY == kept.series()
-    assert ["the store cannot be read: s3://b/p does not answer"] == kept.log
 
 
 def test_nodes_that_are_not_kept_count_as_left_out(kept: Scraped) -> None:

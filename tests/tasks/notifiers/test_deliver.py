@@ -135,13 +135,6 @@ def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     ) == told.told
 
 
-def test_what_the_owner_has_to_do_does_not_call_the_hardware(town: Town) -> None:
-    """PagerDuty's key of the on-call is not used."""
-    deliver(town.setting(owner='["pagerduty"]'), page(Kind.CANNOT_TELL, audience=Audience.OWNER))
-
-    assert (0, 1) == (len(town.pagerduty.open(town.key)), len(town.pagerduty.open(town.owners)))
-
-
 def test_a_go_calls_nobody_and_resolves(town: Town) -> None:
     """What was open is resolved, and that is kept."""
     setting = town.setting()

@@ -218,23 +218,6 @@ def test_a_redirect_is_not_followed(bench: Bench) -> None:
         bench.send(page())
 
 
-def test_a_missing_variable_is_named(bench: Bench) -> None:
-    """And nothing is noted for a call that could not be made."""
-    bench.patch.delenv("PD_HARDWARE")
-    with pytest.raises(NotifyError, match="PD_HARDWARE is not set"):
-        bench.send(page())
-
-    assert {} == opened(bench.means.store, "p5")
-
-
-def test_a_long_title_is_cut_where_the_service_cuts(bench: Bench) -> None:
-    """1,024 characters, and the cut is stated."""
-    bench.send(page(title="x" * 5000))
-    summary = bench.pagerduty.open(bench.hardware)[0].payload["summary"]
-
-    assert (1024, True) == (len(summary), summary.endswith("[cut: all of it is in the details]"))
-
-
 def test_many_culprits_are_one_incident() -> None:
     """In any order; too many for a key are their digest, and others are another."""
     many = [f"ip-10-0-{number}-7" for number in range(60)]
@@ -321,14 +304,3 @@ def test_another_fault_is_another_incident(bench: Bench) -> None:
         "prelaunch/p5/training-failed/node-1",
     ] == bench.keys()
     assert "5 incidents resolved" == bench.notifier().settle(page(Kind.GO, trained=True))
-
-
-def test_the_report_is_the_first_of_the_details_also_where_no_browser_opens_it(bench: Bench) -> None:
-    """A path is no link of PagerDuty; the incident's button opens the report where there is no run."""
-    bench.send(page(url="/srv/store/gates/g-1/report.html", links=()))
-    bench.send(page(Kind.CANNOT_TELL, links=()))
-    path, url = (one.events[0] for one in bench.pagerduty.open(bench.hardware))
-    details = [next(iter(event["payload"]["custom_details"].items())) for event in (path, url)]
-
-    assert [("report", "/srv/store/gates/g-1/report.html"), ("report", "https://x.test/r.html")] == details
-    assert (None, "https://x.test/r.html") == (path.get("client_url"), url.get("client_url"))

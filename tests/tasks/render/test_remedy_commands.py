@@ -64,7 +64,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
     """The node, the GPU, the reason and the job are filled in; without a launcher nothing is guessed."""
     finding = _finding(action=action)
     place = Place(launcher, "p5.48xlarge", "gate-1-check-1")
-    assert tuple(filter(None, (expected,))) == commands(finding, _verdict(finding), place)
+    assert tuple(filter(None, (expected,))) == commands(finding, finding.subject, _verdict(finding), place)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
 def test_nobody_is_drained_for_what_is_no_machines_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
     finding = _finding(subject, cause=cause)
-    assert () == commands(finding, _verdict(finding), Place("slurm"))
+    assert () == commands(finding, finding.subject, _verdict(finding), Place("slurm"))
 
 
 def test_what_nobody_can_mean_is_not_typed() -> None:
@@ -87,10 +87,10 @@ def test_what_nobody_can_mean_is_not_typed() -> None:
     replaced, unnamed = _finding(), _finding(action=Action.RESET_GPU, elements=())
     listed = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
 
-    assert () == commands(replaced, _verdict(replaced, suspect=True), Place("slurm"))
-    assert () == commands(unnamed, _verdict(unnamed), Place("local"))
-    assert () == commands(listed, _verdict(listed), Place("local"))
-    assert () == commands(replaced, _verdict(replaced), Place("sagemaker", "p5.48xlarge"))
+    assert () == commands(replaced, replaced.subject, _verdict(replaced, suspect=True), Place("slurm"))
+    assert () == commands(unnamed, unnamed.subject, _verdict(unnamed), Place("local"))
+    assert () == commands(listed, listed.subject, _verdict(listed), Place("local"))
+    assert () == commands(replaced, replaced.subject, _verdict(replaced), Place("sagemaker", "p5.48xlarge"))
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,15 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
     finding = replace(
         _finding(action=Action.RESET_GPU, elements=elements), evidence="GPU 0: well\nGPU 3: remap pending"
     )
-    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(finding, _verdict(finding), Place("local"))
+    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(
+        finding, finding.subject, _verdict(finding), Place("local")
+    )
 
 
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
     finding = _finding("node; rm -rf ~")
-    (said,) = commands(finding, _verdict(finding), Place("slurm"))
+    (said,) = commands(finding, finding.subject, _verdict(finding), Place("slurm"))
     assert "nodename='node; rm -rf ~'" in said
 
 
@@ -161,7 +163,7 @@ def test_a_command_names_the_machine_as_its_engine_does() -> None:
     finding = replace(_finding(), subject="node-1", action=Action.REBOOT)
     place = Place("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
 
-    assert commands(finding, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
+    assert commands(finding, finding.subject, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
 
 
 def test_every_command_can_be_filled_in() -> None:
@@ -169,7 +171,9 @@ def test_every_command_can_be_filled_in() -> None:
     for launcher, rows in COMMANDS.items():
         for action in rows:
             finding = _finding(action=action)
-            found = commands(finding, _verdict(finding), Place(launcher, "p5.48xlarge", "job"))
+            found = commands(
+                finding, finding.subject, _verdict(finding), Place(launcher, "p5.48xlarge", "job")
+            )
             assert found and not any("{" in line for line in found), (launcher, action)
 
 
@@ -195,7 +199,7 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
     place = Place(launcher, declared.instance_type, machine=short_text(declared))
     finding = _finding(action=Action.INSPECT)
     *_, writes, checks = sorted(
-        commands(finding, _verdict(finding), place),
+        commands(finding, finding.subject, _verdict(finding), place),
         key=lambda line: ("prelaunch check" in line, "echo" in line),
     )
     subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True)

@@ -140,7 +140,7 @@ def test_status_and_why_say_what_waits_and_what_was_found(
 
     world.store.put(verdict_key(NO_GO), b'{"level": "FAIL"}')
     said = told(world, EVE, "why")
-    assert "NO-GO test: FAIL node-1, rank 3 computes wrong sums" in said and "Another version" in said
+    assert f"The verdict of {NO_GO} cannot be read" in said
 
     def gone(*_: Any) -> Any:
         raise PrefectError("Prefect's server does not answer (ConnectError).")

@@ -219,14 +219,3 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: No
     said = "MACHINES MAY STILL BE BILLED p5-prod: job x"
     assert f"<@U789> {said}" in [reply.text for reply in slack.thread(run)]
     assert alone.text == said
-
-
-def test_who_answered_is_shown_by_name(slack: SlackServer, setup: NotifierSetup) -> None:
-    """Slack shows the name of a user whom it proved; what a person typed stays text."""
-    setup.notifier.send(QUESTION)
-    setup.notifier.answered(
-        "p5-1", AnswerLine("answered launch-anyway: <!channel> *now*", "U789 (Slack)", "U789")
-    )
-
-    reply = slack.thread(slack.only())[-1].shown
-    assert reply.startswith("<@U789> (Slack) answered launch-anyway: &lt;!channel&gt; ")
