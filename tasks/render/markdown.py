@@ -9,7 +9,7 @@ from checks.model import Report, Verdict
 from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.nodes import State, check_lines, left_out, node_lines, schedule_text
+from tasks.render.views.nodes import State, check_lines, left_out, node_lines
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import Table, table
@@ -145,12 +145,10 @@ def _checks(report: Report, verdict: Verdict) -> list[str]:
         if line.planned.skip is None or line.state is not State.SKIPPED
     ]
     parts = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), rows))]
-    parts += [
+    return parts + [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)
     ]
-    took = schedule_text(report)
-    return [*parts, *([f"{escape(took)}."] if took else [])]
 
 
 def _table(made: Table) -> str:

@@ -10,7 +10,7 @@ from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out, schedule_text
+from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import few
 
@@ -72,7 +72,6 @@ def terminal(
         console.print(_checks(checks))
         for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
-        console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
         for line in (f"{told}, measured {report.measured_at}", *run_lines(report, context.images)):
             console.print(Text(one_line(line, 4000), style="dim"))

@@ -144,27 +144,20 @@ def test_no_other_end_resolves_anything(bench: Bench, kind: Kind) -> None:
     assert ("", ["prelaunch/p5/node-1"]) == (bench.settle(kind), bench.keys())
 
 
-def test_machines_that_are_paid_for_are_no_verdicts_to_resolve(bench: Bench) -> None:
-    """A go shows nothing of another job's machines; each gate's call is one of its own."""
-    for gate_id in ("g-1-machines", "g-2-machines"):
-        bench.send(page(Kind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
-
-    expected = [f"prelaunch/p5/machines-still-billed/{gate}-machines" for gate in ("g-1", "g-2")]
-    assert ("", expected) == (bench.settle(), bench.keys())
-
-
-def test_a_question_and_an_override_call_by_themselves(bench: Bench) -> None:
-    """They must not drown in an incident that somebody has acknowledged."""
+def test_what_calls_by_itself_drowns_in_no_other_incident(bench: Bench) -> None:
+    """A question, an override, and each job's machines, which no GO resolves: it shows nothing of them."""
     asked = PendingQuestion("run", "gate-1-x", 0.0, True, "")
     bench.send(page())
     bench.send(page(Kind.QUESTION, culprits=("node-1",), question=asked))
     bench.send(page(Kind.OVERRIDDEN, culprits=("node-1",)))
+    opened_here = bench.keys()
+    for gate_id in ("g-1-machines", "g-2-machines"):
+        bench.send(page(Kind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
+    machines = [f"prelaunch/p5/machines-still-billed/{gate}-machines" for gate in ("g-1", "g-2")]
 
-    assert [
-        "prelaunch/p5/node-1",
-        "prelaunch/p5/question/g-1/gate-1-x",
-        "prelaunch/p5/overridden/g-1",
-    ] == bench.keys()
+    one, other = "prelaunch/p5/question/g-1/gate-1-x", "prelaunch/p5/overridden/g-1"
+    assert ["prelaunch/p5/node-1", one, other] == opened_here
+    assert ("3 incidents resolved", machines) == (bench.settle(), bench.keys())
 
 
 @pytest.mark.parametrize("failure", [f for f in Failure if f is not Failure.REDIRECT])

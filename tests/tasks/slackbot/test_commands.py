@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_said(world: Stage) -> None:
         ("", "/prelaunch gate NAME"),
         ("help", "/prelaunch why"),
         ("why", "The store has no refusal of p5"),
-        ("why nothing", "`nothing` is not in the list of gates"),
+        ("why nothing", "No gate of this app has a verdict of nothing"),
         ("why test-20261122-000000-ffff", "No gate of this app has a verdict of"),
         ("status p7", "`p7` is not in the list of gates"),
         ("`<!here>` <@U1>", "`'&lt;!here&gt;'` is not a command"),
