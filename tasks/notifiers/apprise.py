@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasks.gate_file.people import AppriseTable
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
 TOTAL_S = 20.0
 # What these write may repeat a URL's path, which is where webhooks have their secrets.
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests")
-
-
-@dataclass(frozen=True)
-class Address:
-    """One URL of a reference: `said` names it for people, "2nd of env:NAME (mailtos)"."""
-
-    url: str
-    said: str
 
 
 class AppriseNotifier(Notifier):
@@ -51,12 +42,12 @@ class AppriseNotifier(Notifier):
             found for reference in self._references(page.audience) for found in self._found(reference)
         ]
         sent, failed = [], []
-        for address in addresses:
-            why = _send(address, page) if time.monotonic() < until else "there was no time left to send it"
+        for url, name in addresses:
+            why = _send(url, page) if time.monotonic() < until else "there was no time left to send it"
             if why:
-                failed.append(f"{address.said}: {why}")
+                failed.append(f"{name}: {why}")
             else:
-                sent.append(address.said)
+                sent.append(name)
         if failed:
             rest = f" It was delivered to {', '.join(sent)}." if sent else ""
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
@@ -68,23 +59,26 @@ class AppriseNotifier(Notifier):
             raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
         return found
 
-    def _found(self, reference: str) -> list[Address]:
-        """The URLs of a reference. They are separated by white space, because a URL may contain a comma."""
+    def _found(self, reference: str) -> list[tuple[str, str]]:
+        """The URLs of a reference, and what people call each: "URL 2 of env:NAME (mailtos)".
+
+        They are separated by white space, because a URL may contain a comma.
+        """
         urls = self.means.secret(reference).split()
         if not urls:
             raise NotifyError(f"{reference} holds no URL.")
         many = len(urls) > 1
         return [
-            Address(url, f"{f'URL {number} of ' if many else ''}{reference} ({_scheme(url)})")
+            (url, f"{f'URL {number} of ' if many else ''}{reference} ({_scheme(url)})")
             for number, url in enumerate(urls, 1)
         ]
 
 
-def _send(address: Address, page: Notification) -> str:
+def _send(url: str, page: Notification) -> str:
     """Send it; returns why it failed, "" for success. Nothing is repeated of what the service or its library says."""
     try:
         with _silence():
-            return "" if _notify(address.url, page) else "the service did not accept it"
+            return "" if _notify(url, page) else "the service did not accept it"
     except NotifyError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - a hundred services raise what they like

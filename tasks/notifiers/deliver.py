@@ -156,11 +156,9 @@ def _safely(
 
 def _without_secrets(value: Any) -> Any:
     """The same value; secrets are removed from every text in it."""
-    if isinstance(value, Enum) or value is None:
-        return value
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, Enum):
         return redacted(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part.name: _without_secrets(getattr(value, part.name)) for part in fields(value)}
         return replace(value, **parts)
-    return tuple(map(_without_secrets, value))
+    return tuple(map(_without_secrets, value)) if isinstance(value, tuple) else value

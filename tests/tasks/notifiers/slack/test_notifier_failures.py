@@ -76,26 +76,14 @@ def test_silence_ends_in_time(
         setup.notifier.send(REFUSED)
 
 
-def _revoke(slack: SlackServer) -> None:
-    slack.revoked = True
-
-
-def _narrow(slack: SlackServer) -> None:
-    slack.scopes.remove("chat:write")
-
-
-def _other_token(slack: SlackServer) -> None:
-    slack.token = "xoxb-another"
-
-
 @pytest.mark.parametrize(
     ("harm", "channel", "remedy"),
     [
-        (_revoke, "#gates", r"token_revoked\. Put the app's token where env:SLACK_BOT_TOKEN is"),
-        (_narrow, "#gates", r"missing_scope\. Give the app the scope chat:write"),
-        (None, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
-        (None, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),
-        (None, "#old", r"is_archived\. The channel #old is archived"),
+        ({"revoked": True}, "#gates", r"token_revoked\. Put the app's token where env:SLACK_BOT_TOKEN is"),
+        ({"scopes": set()}, "#gates", r"missing_scope\. Give the app the scope chat:write"),
+        ({}, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
+        ({}, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),
+        ({}, "#old", r"is_archived\. The channel #old is archived"),
     ],
 )
 def test_a_refusal_says_the_remedy(
@@ -105,8 +93,7 @@ def test_a_refusal_says_the_remedy(
     slack.channel("away", member=False)
     slack.channel("old", archived=True)
     setup.options["channel"] = channel
-    if harm is not None:
-        harm(slack)
+    vars(slack).update(harm)
 
     with pytest.raises(NotifyError, match=remedy):
         setup.notifier.send(REFUSED)
@@ -118,7 +105,7 @@ def test_a_wrong_token_is_not_repeated(
     """Neither in the error nor in a log, at any level."""
     caplog.set_level(logging.DEBUG)
     means, true = setup.means, slack.token
-    _other_token(slack)
+    slack.token = "xoxb-another"
     wrong = replace(means, secret=lambda reference: true)
 
     with pytest.raises(NotifyError, match="invalid_auth") as caught:
