@@ -118,14 +118,6 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2: synchronised is false")
 
 
-def test_an_override_is_no_usual_button(slack: SlackServer, setup: NotifierSetup) -> None:
-    """It says so and is red; the dialog behind it says what it means and asks why."""
-    setup.notifier.send(replace(QUESTION, question=replace(ASKED, override=True)))
-
-    button = slack.only().actions["prelaunch_approve"]
-    assert (button["text"]["text"], button["style"]) == ("OVERRIDE: launch anyway", "danger")
-
-
 def test_nobody_may_answer_in_slack(slack: SlackServer, setup: NotifierSetup) -> None:
     """No approvers in the gate file: no buttons that would answer nobody, and the way that there is."""
     setup.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
