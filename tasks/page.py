@@ -46,7 +46,7 @@ from tasks.paging.content import (
 from tasks.paging.preflight import check_secrets
 from tasks.store.base import Store
 from tasks.store.layout import run_notification_key
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 LOG = logging.getLogger("prelaunch")
 # A notification takes a minute at most: three notifiers of 20 s. A claim that is older was left by a process that died.
@@ -147,13 +147,11 @@ def _made(session: Session, outcome: Outcome) -> Notification:
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
     gate = session.setting.gate
-    why = redact(
-        f"the rest of this notification could not be made: {type(error).__name__}: {error}", os.environ
-    )
+    why = redacted(f"the rest of this notification could not be made: {type(error).__name__}: {error}")
     LOG.error("%s", why)
     text = f"{why}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
     return Notification(
-        gate_id, gate.cluster.name, redact(title, os.environ), text, "",
+        gate_id, gate.cluster.name, title, text, "",
         gate=gate.name, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
 

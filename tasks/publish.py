@@ -31,7 +31,7 @@ from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
 from tasks.orchestration import artifacts
-from tasks.render.context import Past, VerdictContext, typed
+from tasks.render.context import Past, VerdictContext, advice
 from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
@@ -144,7 +144,7 @@ def verdict_page(judged: JudgedReport, name: str, places: tuple[str, str], gate_
     # Prefect shows the description above it, and a heading in letters that leave no room for more.
     parts = [f"**{first.removeprefix('# ')}**"]
     commands = next(
-        filter(None, (typed(item, verdict, shown.place) for item in gathered(verdict.findings))), ()
+        filter(None, (advice(item, verdict, shown.place)[1] for item in gathered(verdict.findings))), ()
     )
     parts += [fenced("\n".join(commands))] if commands else []
     report, nodes = (_linked(place, host) for place in places)

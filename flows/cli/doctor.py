@@ -32,7 +32,7 @@ from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.preflight import preflight
 from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
-from tasks.notifiers.registry import guarded, notifier_for
+from tasks.notifiers.registry import LOG, guarded, notifier_for
 from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.server import ServerError, embedded_server
@@ -40,6 +40,7 @@ from tasks.orchestration.server.settings import configured_api_url
 from tasks.paging.preflight import BLOCK, notifier_reach
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
+from tasks.store.folder import FolderStore
 from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
 
@@ -203,7 +204,9 @@ def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[
             to = f", to {one.to}" if one.to else ""
             name = f"notifier {one.notifier} ({SIDES[side]})"
             yield (
-                _sent(notify, one.notifier, side, name, setting) if send_test else ok(name, f"configured{to}")
+                _sent(notify, one.notifier, side, name, setting)
+                if send_test and one.notifier != LOG
+                else ok(name, f"configured{to}")
             )
     kinds = [{one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)]
     if kinds[1] == {"log"} != kinds[0]:
@@ -233,16 +236,14 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: Gate
         f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
         gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
     )  # fmt: skip
-    access = NotifierAccess(
-        lambda key, text: "", lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
-    )
     try:
-        where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
+        # What a notifier keeps of a test belongs to no gate.
+        with tempfile.TemporaryDirectory() as folder:
+            access = NotifierAccess(FolderStore(Path(folder)), secret)
+            where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
     except NotifyError as error:
         return missing(subject, f"the test notification was not delivered: {error}")
-    return ok(
-        subject, f"a test notification was delivered to {where or ('stderr' if name == 'log' else name)}"
-    )
+    return ok(subject, f"a test notification was delivered to {where}")
 
 
 def quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from checks.judge.clocks import seconds_of
 from checks.model import Answer
@@ -33,28 +32,7 @@ PROOFS = 10
 REMEMBERED = 2000
 
 
-@dataclass
-class NodeNames:
-    """The nodes of gates by their ids: those that a gate declared or named, and those of which it had evidence."""
-
-    store: Store
-    _known: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
-
-    def of(self, record: Record) -> tuple[list[str], list[str]] | None:
-        """The nodes of a gate; None if they are not kept, or another version kept them. Raises StoreError."""
-        gate_id = record.reused or record.gate_id
-        if gate_id not in self._known:
-            try:
-                rows = node_rows.read(self.store, gate_id)
-            except DecodeError:
-                rows = None
-            if rows is None:
-                return None
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
-            self._known[gate_id] = [row.node for row in rows.nodes], measured
-        return self._known[gate_id]
+Names = tuple[list[str], list[str]]
 
 
 class StoreCollector:
@@ -70,7 +48,7 @@ class StoreCollector:
         self._store = PatientStore(store, seconds)
         self._log, self._seconds, self._most = log, seconds, most_series
         self._records: dict[str, Record] = {}
-        self._names = NodeNames(self._store)
+        self._known: dict[str, Names] = {}
         self._reading = threading.Lock()
         self._problem = ""
 
@@ -112,6 +90,24 @@ class StoreCollector:
         except StoreError as error:
             return [], 0, one_line(str(error), 500)
 
+    def _names(self, record: Record) -> Names | None:
+        """The nodes that a gate declared or named, and those of which it had evidence; None if they are not kept, or another version
+        kept them. Raises StoreError.
+        """
+        gate_id = record.reused or record.gate_id
+        if gate_id not in self._known:
+            try:
+                rows = node_rows.read(self._store, gate_id)
+            except DecodeError:
+                rows = None
+            if rows is None:
+                return None
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
+            self._known[gate_id] = [row.node for row in rows.nodes], measured
+        return self._known[gate_id]
+
     def _read(self) -> tuple[list[Row], int]:
         """Raises StoreError."""
         found = listed(self._store, self._records)
@@ -132,7 +128,7 @@ class StoreCollector:
 
 
 def _of_cluster(
-    cluster: str, records: Sequence[Record], names: NodeNames
+    cluster: str, records: Sequence[Record], names: Callable[[Record], Names | None]
 ) -> tuple[list[Row], list[Row], int]:
     """The rows about the cluster's gates, those about its nodes, and the number of nodes of which nothing is kept, or which another
     version kept. Raises StoreError.
@@ -140,7 +136,7 @@ def _of_cluster(
     last = records[-1]
     declaring = {record.gate: record for record in records}.values()
     proofs = [record for record in records if record.answer is Answer.GO][-PROOFS:]
-    found = {record.gate_id: (record, names.of(record)) for record in (*proofs, *declaring)}
+    found = {record.gate_id: (record, names(record)) for record in (*proofs, *declaring)}
     known = {gate_id: nodes for gate_id, (_, nodes) in found.items() if nodes is not None}
     proven: dict[str, float] = {}
     for record in proofs:

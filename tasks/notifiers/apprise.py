@@ -7,20 +7,16 @@ nobody is left out.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tasks.gate_file.people import AppriseTable
-from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, Severity, Status
+from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.log import body_text
-from tasks.text.redact import REMOVED, redact
 from tasks.text.tables import excerpt
 
 if TYPE_CHECKING:
@@ -29,20 +25,9 @@ if TYPE_CHECKING:
 TOTAL_S = 20.0
 # What these write may repeat a URL's path, which is where webhooks have their secrets.
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests")
-PARTS = re.compile(r"[\s,/:@?&=#]+")
-LEAST_CHARACTERS = 4
-HOST = r"(localhost|[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z0-9]+)(:\d{1,5})?"
 
 
-@dataclass(frozen=True)
-class Address:
-    """One URL of a reference: `said` names it for people, "2nd of env:NAME (mailtos)"."""
-
-    url: str
-    said: str
-
-
-class AppriseNotifier:
+class AppriseNotifier(Notifier):
     """Sends the notification's text."""
 
     name = "apprise"
@@ -57,23 +42,16 @@ class AppriseNotifier:
             found for reference in self._references(page.audience) for found in self._found(reference)
         ]
         sent, failed = [], []
-        for address in addresses:
-            why = _send(address, page) if time.monotonic() < until else "there was no time left to send it"
+        for url, name in addresses:
+            why = _send(url, page) if time.monotonic() < until else "there was no time left to send it"
             if why:
-                failed.append(f"{address.said}: {why}")
+                failed.append(f"{name}: {why}")
             else:
-                sent.append(address.said)
+                sent.append(name)
         if failed:
             rest = f" It was delivered to {', '.join(sent)}." if sent else ""
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
         return ", ".join(sent)
-
-    def settle(self, page: Notification) -> str:
-        """Nothing to do: what was sent cannot be updated."""
-        return ""
-
-    def show(self, status: Status) -> None:
-        """Nothing to do: progress notifies nobody."""
 
     def _references(self, audience: Audience) -> tuple[str, ...]:
         found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
@@ -81,29 +59,30 @@ class AppriseNotifier:
             raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
         return found
 
-    def _found(self, reference: str) -> list[Address]:
-        """The URLs of a reference. They are separated by white space, because a URL may contain a comma."""
+    def _found(self, reference: str) -> list[tuple[str, str]]:
+        """The URLs of a reference, and what people call each: "URL 2 of env:NAME (mailtos)".
+
+        They are separated by white space, because a URL may contain a comma.
+        """
         urls = self.means.secret(reference).split()
         if not urls:
             raise NotifyError(f"{reference} holds no URL.")
         many = len(urls) > 1
         return [
-            Address(url, f"{f'URL {number} of ' if many else ''}{reference} ({_scheme(url)})")
+            (url, f"{f'URL {number} of ' if many else ''}{reference} ({_scheme(url)})")
             for number, url in enumerate(urls, 1)
         ]
 
 
-def _send(address: Address, page: Notification) -> str:
-    """Send it; returns why it failed, "" for success, without any part of the URL."""
-    with _overheard() as heard:
-        try:
-            done = _notify(address.url, page)
-        except Exception as error:  # noqa: BLE001 - a hundred services raise what they like; it is said, by its type
-            return hidden(f"{type(error).__name__}: {error}", address.url)
-    if done:
-        return ""
-    said = "; ".join(dict.fromkeys(heard)) or "the service did not accept it"
-    return hidden(excerpt(said.rstrip("."), 400), address.url)
+def _send(url: str, page: Notification) -> str:
+    """Send it; returns why it failed, "" for success. Nothing is repeated of what the service or its library says."""
+    try:
+        with _silence():
+            return "" if _notify(url, page) else "the service did not accept it"
+    except NotifyError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a hundred services raise what they like
+        return type(error).__name__
 
 
 def _notify(url: str, page: Notification) -> bool:
@@ -150,40 +129,21 @@ def _type(severity: Severity) -> NotifyType:
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
-    """Collects what the libraries log in this thread: it is used as the reason of a failure, and kept out of all logs."""
-    heard: list[str] = []
+def _silence() -> Iterator[None]:
+    """Keeps what the libraries log in this thread out of all logs."""
     thread = threading.get_ident()
-
-    def take(record: logging.LogRecord) -> bool:
-        if record.thread != thread:
-            return True
-        if record.name == "apprise" and record.levelno >= logging.WARNING:
-            heard.append(" ".join(record.getMessage().split()))
-        return False
-
     loggers = [logging.getLogger(name) for name in TALKATIVE]
+
+    def is_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
     for logger in loggers:
-        logger.addFilter(take)
+        logger.addFilter(is_another)
     try:
-        yield heard
+        yield
     finally:
         for logger in loggers:
-            logger.removeFilter(take)
-
-
-def hidden(text: str, url: str) -> str:
-    """The text without the URL and without any part of it except the scheme, and the host and port behind an "@".
-
-    Without an "@" the place of a host may hold a token, so that a name alone is shown of it.
-    """
-    parts = {part for part in PARTS.split(url) if len(part) >= LEAST_CHARACTERS}
-    before, at, host = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")
-    named = set(PARTS.split(host)) if at or re.fullmatch(HOST, host) else set()
-    shown = {_scheme(url), *(named - set(PARTS.split(before)))}
-    for part in sorted({url, *(parts - shown), *map(unquote, parts - shown)}, key=len, reverse=True):
-        text = text.replace(part, REMOVED)
-    return redact(text, os.environ)
+            logger.removeFilter(is_another)
 
 
 def _scheme(url: str) -> str:

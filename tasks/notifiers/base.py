@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from checks.model import ANSWER_WORDS, Answer
+from tasks.store.base import Store
 
 CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
 # How a message begins whose machines may still cost money.
@@ -171,45 +171,31 @@ class Status:
     answered: AnswerLine | None = None
 
 
-Keep = Callable[[str, str], str]
-"""Keeps text under a key of the store; returns where it is. Raises NotifyError."""
-
-
-def _no_replace(key: str, old: bytes | None, new: bytes) -> bool:
-    raise NotifyError(f"{key} cannot be changed here: no replace function was given")
-
-
 @dataclass(frozen=True)
 class NotifierAccess:
-    """What a notifier may use. `read`, `write` and `replace` are the store (raise NotifyError); `secret` resolves a reference of the
-    gate file ("env:NAME", "block:secret/NAME"; raises NotifyError that names the reference, never the value).
-
-    `replace(key, old, new)` is atomic: it sets the value if it is `old` now (None: if there is none), and says whether it was set.
+    """What a notifier may use: the gate's store, and `secret`, which resolves a reference of the gate file ("env:NAME",
+    "block:secret/NAME"; raises NotifyError that names the reference, never the value).
     """
 
-    keep: Keep
-    read: Callable[[str], bytes | None]
-    write: Callable[[str, bytes], None]
+    store: Store
     secret: Callable[[str], str]
-    replace: Callable[[str, bytes | None, bytes], bool] = _no_replace
 
 
-class Notifier(Protocol):
-    """A service that delivers messages. A call blocks for 20 s at most, works from any thread, and raises only NotifyError."""
+class Notifier:
+    """A service that delivers messages. A call blocks for 20 s at most, works from any thread, and raises NotifyError, StoreError."""
 
-    name: str
+    name = ""
 
     def send(self, page: Notification) -> str:
         """Notify people; returns where the message went, for people. The same notification again has no second effect."""
-        ...
+        raise NotImplementedError
 
     def settle(self, page: Notification) -> str:
         """Record an end without notifying anybody: update a message, resolve what a GO resolves.
 
         Returns what was done, "" for nothing.
         """
-        ...
+        return ""
 
     def show(self, status: Status) -> None:
         """Update the run's message, if there is one."""
-        ...

@@ -6,8 +6,8 @@ harm. An incident about machines that may still be billing does not depend on a 
 Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>", or what happened and
 to whom ("prelaunch/<cluster>/cannot-tell/node-1"): the same again is the same incident, whichever gate saw it.
 
-incidents/<cluster>.json in the store has the open incidents. A routing key is kept there as the gate file's reference, never as its
-value. Several gates, the reaper and a hook may write at the same time: a change is written only if nobody changed it meanwhile.
+Each file in the folder incidents/<cluster> of the store is an open incident. A routing key is kept there as the gate file's reference,
+never as its value.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
 from tasks.gate_file.people import PagerDutyTable
-from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
-from tasks.store.layout import incidents_key
+from tasks.notifiers.base import Audience, Item, Kind, Notification, Notifier, NotifierAccess, NotifyError
+from tasks.store.base import Store, StoreError
+from tasks.store.layout import incident_key
 from tasks.text.redact import REMOVED, redact
 from tasks.text.tables import counted, excerpt
 
@@ -36,9 +37,6 @@ EVENT_BYTES = 256 << 10
 FIELD = 4000
 LINKS = 10
 FILE_BYTES = 1 << 20
-TRIES = 10
-# Of one kind so many incidents of a cluster are open at once that say to whom it happened; what comes after shares one.
-MOST_NAMED = 16
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
 ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES, Kind.TEST)
 Event = Mapping[str, object]
@@ -154,7 +152,7 @@ class Later(Exception):
         self.after_s = after_s
 
 
-class PagerDutyNotifier:
+class PagerDutyNotifier(Notifier):
     """Opens incidents, and resolves them."""
 
     name = "pagerduty"
@@ -170,8 +168,7 @@ class PagerDutyNotifier:
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
-        page = self._bounded(page)
-        made = Incident(dedup_key(page), reference, page.gate_id, page.kind.value)
+        made = Incident(SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value)
         untold = ""
         if page.kind is Kind.TEST:
             self._post(trigger(page, routing_key), routing_key, until)
@@ -179,8 +176,8 @@ class PagerDutyNotifier:
             return f"incident {made.dedup_key}, which was resolved at once"
         if page.kind is not Kind.MACHINES:
             try:
-                remember(self.means, page.cluster, made)
-            except NotifyError as error:  # the call matters more than its bookkeeping
+                remember(self.means.store, page.cluster, made)
+            except StoreError as error:  # the call matters more than its bookkeeping
                 untold = f" (it could not be recorded, so no GO will resolve it: {error})"
         self._post(trigger(page, routing_key), routing_key, until)
         return f"incident {made.dedup_key}{untold}"
@@ -193,17 +190,20 @@ class PagerDutyNotifier:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
-        found = opened(self.means, page.cluster)
-        stay = [one for one in found if one.kind == Kind.TRAINING_FAILED.value and not page.trained]
-        for incident in (one for one in found if one.routing_key in ours and one not in stay):
+        found = opened(self.means.store, page.cluster)
+        stay = [one for one in found.values() if one.kind == Kind.TRAINING_FAILED.value and not page.trained]
+        ended = {key: one for key, one in found.items() if one not in stay}
+        for key, incident in ended.items():
+            if incident.routing_key not in ours:
+                continue
             try:
                 routing_key = self.means.secret(incident.routing_key)
                 self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
-                forget(self.means, page.cluster, incident)
+                self.means.store.delete(key)
                 done += 1
-            except NotifyError as error:
+            except (NotifyError, StoreError) as error:
                 failed.append(f"{incident.dedup_key}: {error}")
-        others = len([one for one in found if one.routing_key not in ours and one not in stay])
+        others = len([one for one in ended.values() if one.routing_key not in ours])
         if failed:
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
@@ -212,20 +212,6 @@ class PagerDutyNotifier:
         said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         said += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
         return ", ".join(said)
-
-    def show(self, status: Status) -> None:
-        """Nothing to do: progress notifies nobody."""
-
-    def _bounded(self, page: Notification) -> Notification:
-        """The notification without names that would open one more of too many incidents of its kind."""
-        if page.culprits or not page.about or page.kind in ALONE:
-            return page
-        try:
-            alike = [one for one in opened(self.means, page.cluster) if one.kind == page.kind.value]
-        except NotifyError:  # reported where it is recorded
-            return page
-        known = dedup_key(page) in {one.dedup_key for one in alike}
-        return page if known or len(alike) < MOST_NAMED else replace(page, about=())
 
     def _routing(self, audience: Audience) -> str:
         reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
@@ -287,66 +273,30 @@ def _hidden(text: str, routing_key: str) -> str:
 class Incident:
     """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it."""
 
+    schema_version: Version
     dedup_key: str
     routing_key: str
     gate_id: str
     kind: str
 
 
-Open = tuple[Incident, ...]
+def opened(store: Store, cluster: str) -> dict[str, Incident]:
+    """The open incidents of a cluster by their keys in the store. Raises NotifyError, StoreError."""
+    found = {}
+    for key in store.list(incident_key(cluster)):
+        data = store.get(key)
+        if data is None:  # resolved just now
+            continue
+        try:
+            found[key] = decode(Incident, parse_json(data, FILE_BYTES))
+        except DecodeError as error:
+            raise NotifyError(
+                f"{key} cannot be read: {error}. Resolve the cluster's incidents by hand and remove the file."
+            ) from error
+    return found
 
 
-@dataclass(frozen=True)
-class Incidents:
-    """The open incidents of a cluster, as the file has them."""
-
-    schema_version: Version
-    cluster: str
-    open: Open
-
-
-def opened(means: NotifierAccess, cluster: str) -> Open:
-    """The open incidents of the store. Raises NotifyError."""
-    return _read(means.read(incidents_key(cluster)), cluster)
-
-
-def remember(means: NotifierAccess, cluster: str, incident: Incident) -> None:
-    """Record an incident before it is opened; one that is recorded stays as it is. Raises NotifyError."""
-    _change(means, cluster, lambda found: found if _among(incident, found) else (*found, incident))
-
-
-def forget(means: NotifierAccess, cluster: str, incident: Incident) -> None:
-    """Remove an incident that was resolved. Raises NotifyError."""
-    _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
-
-
-def _change(means: NotifierAccess, cluster: str, edit: Callable[[Open], Open]) -> None:
-    key = incidents_key(cluster)
-    for _ in range(TRIES):
-        data = means.read(key)
-        found = _read(data, cluster)
-        wanted = edit(found)
-        if wanted == found:
-            return
-        if means.replace(key, data, dump_plain(Incidents(SCHEMA_VERSION, cluster, wanted))):
-            return
-    raise NotifyError(f"{key} changed {TRIES} times while it was written. Resolve the incident by hand.")
-
-
-def _read(data: bytes | None, cluster: str) -> Open:
-    if data is None:
-        return ()
-    try:
-        return decode(Incidents, parse_json(data, FILE_BYTES)).open
-    except DecodeError as error:
-        raise NotifyError(
-            f"{incidents_key(cluster)} cannot be read: {error}. Resolve the cluster's incidents by hand and remove the file."
-        ) from error
-
-
-def _among(incident: Incident, found: Open) -> bool:
-    return any(_same(one, incident) for one in found)
-
-
-def _same(one: Incident, other: Incident) -> bool:
-    return (one.dedup_key, one.routing_key) == (other.dedup_key, other.routing_key)
+def remember(store: Store, cluster: str, incident: Incident) -> None:
+    """Record an incident before it is opened; one that is recorded stays as it is. Raises StoreError."""
+    name = hashlib.sha256(f"{incident.dedup_key}\n{incident.routing_key}".encode()).hexdigest()[:32]
+    store.put_if_absent(incident_key(cluster, name), dump_plain(incident))

@@ -6,17 +6,17 @@ A notifier cannot harm the gate: one that hangs, or raises an exception that it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from typing import TypeVar
 
 from checks.runner.deadline import NotInTime, limited
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError
+from tasks.notifiers.base import Audience, Notifier, NotifierAccess, NotifyError
+from tasks.store.base import StoreError
 from tasks.text.redact import redact
 
 R = TypeVar("R")
+LOG = "log"
 
 
 def guarded(function: Callable[[], R], limit_s: float) -> R:
@@ -29,24 +29,14 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
     except NotInTime:
         raise NotifyError(f"no answer within {limit_s:g} s. It may still arrive.") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the next notifier is tried and this is logged
-        raise NotifyError(_said(error)) from None
-
-
-def _said(error: BaseException) -> str:
-    """The error as a sentence. An exception that no notifier may raise is a defect, and is named by its type."""
-    text = " ".join(str(error).split())[:500]
-    return redact(text if isinstance(error, NotifyError) else f"{type(error).__name__}: {text}", os.environ)
-
-
-Make = Callable[[str], Notifier]
+        text = " ".join(str(error).split())[:500]
+        # Any other exception is a defect, and is named by its type.
+        known = isinstance(error, (NotifyError, StoreError))
+        raise NotifyError(redact(text if known else f"{type(error).__name__}: {text}", os.environ)) from None
 
 
 def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:
     """The notifier for a gate file's tables. It makes no call yet. Raises NotifyError."""
-    if name == "log":
-        from tasks.notifiers.log import LogNotifier
-
-        return LogNotifier(means.keep)
     if name == "slack" and notify.slack is not None:
         from tasks.notifiers.slack.notifier import SlackNotifier
 
@@ -64,30 +54,9 @@ def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:
 
 def notifiers_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
     """The notifiers to try for an audience, in order; the log is always the last."""
-    return tuple(dict.fromkeys((*named_for(notify, audience), "log")))
+    return (*(name for name in named_for(notify, audience) if name != LOG), LOG)
 
 
 def named_for(notify: Notify, audience: Audience) -> tuple[str, ...]:
     """The notifiers that the gate file itself names for an audience."""
-    return notify.owner if audience is Audience.OWNER and notify.owner else notify.order
-
-
-def send_first(
-    names: Sequence[str], make: Make, page: Notification, limit_s: float
-) -> tuple[str, str, dict[str, str]]:
-    """Try one after the other. Returns which notifier delivered and where ("", "" for none), and why others failed.
-
-    A later notifier gets the failures of the earlier ones. Nothing is raised.
-    """
-    failures: dict[str, str] = {}
-    for name in names:
-        told = replace(page, said=(*page.said, *(f"{name}: {why}" for name, why in failures.items())))
-        try:
-            return name, guarded(partial(_send, make, name, told), limit_s), failures
-        except NotifyError as error:
-            failures[name] = str(error)
-    return "", "", failures
-
-
-def _send(make: Make, name: str, page: Notification) -> str:
-    return make(name).send(page)
+    return tuple(dict.fromkeys(notify.owner if audience is Audience.OWNER and notify.owner else notify.order))

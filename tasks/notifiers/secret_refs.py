@@ -44,10 +44,6 @@ def _block(name: str) -> str:
         if isinstance(found, str) and found.strip():
             return found
         why = "it contains no text"
-    if why == "ObjectNotFound":
-        raise NotifyError(
-            f"the block secret/{name} does not exist. Create it in Prefect's UI: Blocks, Secret, a text."
-        )
     raise NotifyError(
         f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."
     )

@@ -16,7 +16,6 @@ from tasks.gate.session import Session
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import (
     PAID,
-    AnswerLine,
     Audience,
     Item,
     Kind,
@@ -25,14 +24,14 @@ from tasks.notifiers.base import (
     PendingQuestion,
     Severity,
 )
-from tasks.render.context import VerdictContext, advice
-from tasks.render.findings import Group, followed, gathered, independent
+from tasks.render.context import Advised, VerdictContext, advised
+from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.base import Store
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 from tasks.text.tables import excerpt
 
 ITEMS = 20
@@ -44,12 +43,9 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
-    """The notification about a gate's end; `links` are more places to look at. It contains no secret."""
-    judged, kind = outcome.judged, kind_of(outcome)
-    page = _about_end(
-        session.setting, outcome, kind, audience_of(outcome, kind), severity_of(outcome, kind), links
-    )
-    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(kind))
+    """The notification about a gate's end; `links` are more places to look at."""
+    judged, page = outcome.judged, _about_end(session.setting, outcome, links)
+    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
     facts = (
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
@@ -61,32 +57,26 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     page = replace(
         page,
         facts=(*page.facts, *facts),
-        about=about_of(outcome, kind),
+        about=about_of(outcome, page.kind),
         trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
-        answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
+        answered=outcome.answer.parts if outcome.answer is not None else None,
     )
     return finish_page(page, outcome.reason)
 
 
 def cancelled_page(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
-    page = _about_end(setting, outcome, Kind.CANCELLED, Audience.OWNER, Severity.WARNING, links)
+    page = _about_end(setting, outcome, links)
     facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file)))
     return finish_page(replace(page, facts=facts), outcome.reason)
 
 
-def _about_end(
-    setting: GateContext,
-    outcome: Outcome,
-    kind: Kind,
-    audience: Audience,
-    severity: Severity,
-    links: tuple[Link, ...],
-) -> Notification:
-    gate = setting.gate
+def _about_end(setting: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
+    gate, kind = setting.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
-        gate=gate.name, kind=kind, audience=audience, severity=severity, links=(*links, *_kept(setting.store, outcome)),
+        gate=gate.name, kind=kind, audience=audience_of(outcome, kind), severity=severity_of(outcome, kind),
+        links=(*links, *_kept(setting.store, outcome)),
     )  # fmt: skip
 
 
@@ -120,7 +110,7 @@ def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
     title = f"{PAID}: {said[0]} (verdict of the gate: {page.title})"
     return replace(
         page,
-        title=_hidden(title),
+        title=title,
         kind=Kind.MACHINES,
         audience=Audience.OWNER,
         severity=Severity.ERROR,
@@ -129,7 +119,7 @@ def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
 
 
 def finish_page(page: Notification, reason: str) -> Notification:
-    """The notification with its plain text, and with all secrets removed."""
+    """The notification with its plain text."""
     lines = [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
     for item in page.items:
@@ -142,36 +132,18 @@ def finish_page(page: Notification, reason: str) -> Notification:
     lines += [f"Report: {page.url or 'there is none'}"]
     lines += [f"{link.text[:1].upper()}{link.text[1:]}: {link.url}" for link in page.links]
     lines += [f"Gate: {page.gate_id}"]
-    return replace(
-        page,
-        title=_hidden(page.title),
-        text=_hidden("\n".join(lines).strip("\n")),
-        items=tuple(_item_hidden(item) for item in page.items),
-        facts=tuple((key, _hidden(value)) for key, value in page.facts),
-        costs=tuple(map(_hidden, page.costs)),
-    )
-
-
-def _item_hidden(item: Item) -> Item:
-    said, evidence, remedy = map(_hidden, (item.said, item.evidence, item.remedy))
-    return replace(
-        item, said=said, evidence=evidence, remedy=remedy, commands=tuple(map(_hidden, item.commands))
-    )
-
-
-def _hidden(text: str) -> str:
-    return redact(text, os.environ)
+    return replace(page, text="\n".join(lines).strip("\n"))
 
 
 def title_of(outcome: Outcome, name: str) -> str:
     """The title: one line, without secrets."""
-    return _hidden(first_line(outcome, name))
+    return redacted(first_line(outcome, name))
 
 
 def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     """The findings that a page names, the worst first."""
     own, _ = independent(gathered(verdict.findings))
-    return tuple(_item(group, verdict, context) for group in own[:ITEMS])
+    return tuple(_item(one) for one in advised(own[:ITEMS], verdict, context))
 
 
 def kind_of(outcome: Outcome) -> Kind:
@@ -219,6 +191,8 @@ def severity_of(outcome: Outcome, kind: Kind) -> Severity:
         return Severity.INFO
     if kind is Kind.OVERRIDDEN:
         return Severity.CRITICAL
+    if kind is Kind.CANCELLED:
+        return Severity.WARNING
     verdict = outcome.judged.verdict if outcome.judged else None
     if kind not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
         return Severity.ERROR
@@ -241,10 +215,6 @@ def training_of(outcome: Outcome) -> str:
     if outcome.decision is Decision.PASSED:
         return "was not to be started"
     return "was not started"
-
-
-def _answer_hidden(answer: AnswerLine) -> AnswerLine:
-    return replace(answer, said=_hidden(answer.said), by=_hidden(answer.by))
 
 
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
@@ -277,18 +247,18 @@ def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
     return ((MEANING, said[kind]),) if kind in said else ()
 
 
-def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
-    remedy, commands = advice(group, verdict, context.place)
+def _item(one: Advised) -> Item:
+    item = one.item
     # A secret that a cut went through would not be known any more.
-    evidence = excerpt(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
+    evidence = excerpt(redacted(clean(item.evidence[0][1])), EVIDENCE) if item.evidence else ""
     return Item(
-        group.word,
-        group.cause.value,
-        group.names,
-        group.where,
-        one_line(sentence(group, names=True), 900),
-        one_line(remedy, 600),
-        commands,
+        item.word,
+        item.cause.value,
+        item.names,
+        item.where,
+        one_line(sentence(item, names=True), 900),
+        one_line(one.remedy, 600),
+        one.commands,
         evidence,
     )
 

@@ -21,6 +21,7 @@ from tasks.gate.session import Session
 from tasks.notifiers.base import Notifier, NotifyError, Status
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
+from tasks.store.base import StoreError
 
 LOG = logging.getLogger("prelaunch")
 EVERY_S, QUIET_S, LONGEST_S = 5.0, 30.0, 300.0
@@ -91,7 +92,7 @@ class LiveMessages:
         for notifier in self._notifiers:
             try:
                 notifier.show(status)
-            except NotifyError as error:
+            except (NotifyError, StoreError) as error:
                 failures.append(f"{notifier.name}: {error}")
             except Exception as error:  # noqa: BLE001 - whatever a notifier does, the gate goes on
                 failures.append(f"{notifier.name}: {type(error).__name__}")

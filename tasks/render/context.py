@@ -14,7 +14,7 @@ from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
-from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
@@ -154,9 +154,10 @@ def verdict_context(
 
 def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str, ...]]:
     """The remedy, with what its commands do where that is not plain, and the commands."""
-    commands_typed = typed(item, verdict, place)
-    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if commands_typed else "")
-    return " ".join(part for part in parts if part), commands_typed
+    subjects = item.subjects[:TYPED_SUBJECTS]
+    found = [command for subject in subjects for command in commands(item, subject, verdict, place)]
+    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if found else "")
+    return " ".join(part for part in parts if part), tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -199,21 +200,3 @@ def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
     """The failure of the same check on all these subjects."""
     alike = (one for one in failed if item.checks == one.checks and set(item.subjects) <= set(one.subjects))
     return next(alike, None)
-
-
-def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:
-    """What to type for the group's first subjects, each command once."""
-    evidence = dict(item.evidence)
-    found = [
-        command
-        for subject in item.subjects[:TYPED_SUBJECTS]
-        for command in commands(
-            Finding(
-                item.level, item.cause, item.check, subject, item.message,
-                evidence.get(subject, ""), item.remedy, item.action, elements=item.elements,
-            ),
-            verdict,
-            place,
-        )
-    ]  # fmt: skip
-    return tuple(dict.fromkeys(found))

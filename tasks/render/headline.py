@@ -41,18 +41,9 @@ def headline(verdict: Verdict, name: str) -> str:
     `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on. Of
     its warnings it names the first one's check and subject.
     """
-    if verdict.answer is not Answer.GO:
-        return without_coverage(verdict, name)
-    what, observed = _what(verdict), coverage_text(verdict.coverage)
-    return (
-        f"{opening(verdict, name)}: {observed}; {what}" if what else f"{opening(verdict, name)}: {observed}"
-    )
-
-
-def without_coverage(verdict: Verdict, name: str) -> str:
-    """The headline where the coverage is shown apart from it."""
-    what = _what(verdict)
-    return f"{opening(verdict, name)}: {what}" if what else opening(verdict, name)
+    observed = coverage_text(verdict.coverage) if verdict.answer is Answer.GO else ""
+    said = "; ".join(filter(None, (observed, _what(verdict))))
+    return f"{opening(verdict, name)}: {said}" if said else opening(verdict, name)
 
 
 def _what(verdict: Verdict) -> str:

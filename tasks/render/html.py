@@ -23,13 +23,13 @@ from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import answer_word, counts_of, explanation_before, headline, run_lines
-from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text, telling
+from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
 from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
-from tasks.render.views.nodes import Line, State, check_lines, finding_state, left_out, places, schedule_text
+from tasks.render.views.nodes import Line, State, check_lines, finding_state, left_out, places
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted
@@ -49,15 +49,7 @@ ALIKE, FEW = 3, 12
 GRID_ROWS, MEASURED = 200, 60
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
 _SIGNS = {Answer.GO: "✓", Answer.NO_GO: "✕", Answer.CANNOT_TELL: "?", Answer.ASK: "!"}
-# Nothing is said against a machine by a gate that was cancelled or got no machines.
-_END_TONES = {
-    EndMark.TRAINING_FAILED: "fail",
-    EndMark.NOT_LAUNCHED: "skipped",
-    EndMark.NO_CAPACITY: "skipped",
-    EndMark.CANCELLED: "skipped",
-    EndMark.REJECTED: "skipped",
-}
-_END_SIGNS = {mark: "✕" if tone == "fail" else "–" for mark, tone in _END_TONES.items()}
+_END_SIGNS = {"fail": "✕", "skipped": "–"}
 _CLASSES = {
     State.SKIPPED: "skipped",
     State.PASS: "pass",
@@ -116,8 +108,8 @@ def _template() -> Template:
         anchor=finding_anchor,
         ranged=ranged,
         plural=counted,
-        past_tone=lambda gate: _TONES[gate.answer] if gate.end is None else _END_TONES[gate.end],
-        past_sign=lambda gate: _SIGNS[gate.answer] if gate.end is None else _END_SIGNS[gate.end],
+        past_tone=lambda gate: _TONES[gate.answer] if gate.end is None else _end_tone(gate.end),
+        past_sign=lambda gate: _SIGNS[gate.answer] if gate.end is None else _END_SIGNS[_end_tone(gate.end)],
     )
 
 
@@ -157,10 +149,15 @@ def _leaves_doubt(item: Group) -> bool:
     return item.cause is Cause.CONFIGURATION and item.level is not Level.PASS
 
 
+def _end_tone(end: EndMark) -> str:
+    """Nothing is said against a machine by a gate that was cancelled or got no machines."""
+    return "fail" if end is EndMark.TRAINING_FAILED else "skipped"
+
+
 def _tone(verdict: Verdict, context: VerdictContext) -> str:
     """Whatever failed is not green, whatever the verdict was; what says nothing against a machine is not red either."""
     if context.end is not None:
-        return _END_TONES[context.end]
+        return _end_tone(context.end)
     return "fail" if context.failed else _TONES[verdict.answer]
 
 
@@ -194,9 +191,7 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
         "measured_hidden": len(report.nodes) - len(values),
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
-        "schedule": schedule_text(report),
-        "bandwidth": bandwidth_table(telling(rates.rates)),
-        "all_sizes": bandwidth_table(rates.rates),
+        "bandwidth": bandwidth_table(rates.rates),
         "expected": rates,
         "held_from": size_text(LEAST_BYTES),
     }

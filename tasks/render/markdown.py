@@ -9,13 +9,12 @@ from checks.model import Report, Verdict
 from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.bandwidth import bandwidth, bandwidth_table, telling
-from tasks.render.views.nodes import State, check_lines, left_out, node_lines, schedule_text
+from tasks.render.views.nodes import State, check_lines, left_out, node_lines
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import Table, table
 
-FINDINGS, NODES, SUSPECTS, EVIDENCE, PAST = 30, 50, 6, 1200, 8
+FINDINGS, NODES, SUSPECTS, EVIDENCE = 30, 50, 6, 1200
 HEAD = ("Level", "Cause", "Subject", "Check", "Message")
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
@@ -41,8 +40,8 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts += _culprit(context)
     if report is not None:
         parts += [*_nodes(report, verdict), *_checks(report, verdict)]
-        parts += _bandwidth(report, context)
-    parts += _past(context)
+    past = context.past
+    parts += [escape(f"Gets worse: {line}", 1200) for line in past.worse] if past is not None else []
     if report is not None:
         parts.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
@@ -113,15 +112,6 @@ def _detail(one: Advised) -> Iterator[str]:
         yield f"Evidence of {escape(subject)}{cut}:\n\n{fenced(text[:EVIDENCE])}"
 
 
-def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
-    """Each collective's largest size, and the size furthest below what is expected of it."""
-    found = bandwidth(report, context.facts)
-    if not found.rates:
-        return []
-    words = [escape(line) for line in (*found.unknown, *found.sources)]
-    return ["## Bandwidth", _table(bandwidth_table(telling(found.rates))), *words]
-
-
 def _culprit(context: VerdictContext) -> list[str]:
     """The suspects and the result of each matrix; one line if no part is worse in any of them."""
     if not context.shown:
@@ -135,16 +125,6 @@ def _culprit(context: VerdictContext) -> list[str]:
     parts += [_table(suspects)] if suspects.rows else []
     parts += [f"{suspects.hidden} more suspects are in the report."] if suspects.hidden else []
     return [*parts, _table(matrices_table(context.shown))]
-
-
-def _past(context: VerdictContext) -> list[str]:
-    if context.past is None:
-        return []
-    past = context.past
-    strip = ", ".join(f"{gate.when} {gate.word}" for gate in past.gates[-PAST:])
-    worse = [f"Gets worse: {line}" for line in past.worse]
-    said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
-    return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]
 
 
 def _nodes(report: Report, verdict: Verdict) -> list[str]:
@@ -165,12 +145,10 @@ def _checks(report: Report, verdict: Verdict) -> list[str]:
         if line.planned.skip is None or line.state is not State.SKIPPED
     ]
     parts = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), rows))]
-    parts += [
+    return parts + [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)
     ]
-    took = schedule_text(report)
-    return [*parts, *([f"{escape(took)}."] if took else [])]
 
 
 def _table(made: Table) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from checks.facts.own_machine import SUFFIX
 from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, node_of
+from tasks.render.findings import Group
 
 _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={state} --overwrite"
 _DRAIN = "scontrol update nodename={node} state=drain reason={reason}"
@@ -107,9 +108,9 @@ def engine_of(launcher: str, options: Mapping[str, object]) -> str:
     return hyperpod.get(launcher, launcher) if options.get("auto_resume") is True else launcher
 
 
-def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...]:
-    """What to type for one finding. Nothing for a link or the whole cluster, and nothing while the image is suspect."""
-    node = node_of(finding.subject)
+def commands(finding: Finding | Group, subject: str, verdict: Verdict, place: Place) -> tuple[str, ...]:
+    """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect."""
+    node = node_of(subject)
     blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS
     if not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
         return ()

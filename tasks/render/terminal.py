@@ -10,18 +10,17 @@ from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out, schedule_text
+from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out
 from tasks.text.inert import clean, one_line
-from tasks.text.tables import counted, few
+from tasks.text.tables import few
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 FINDINGS, EVIDENCE_LINES = 40, 8
-# So many causes of missing evidence are shown like other findings, and so many of the others have a line; so many checks without
-# evidence have a row of their own.
-MOST_WHOLE, MOST_LINES, MOST_ROWS = 3, 12, 8
+# So many causes of missing evidence are shown like other findings, and so many of the others have a line.
+MOST_WHOLE, MOST_LINES = 3, 12
 _COLOURS = {
     State.SKIPPED: "dim",
     State.PASS: "green",
@@ -70,13 +69,9 @@ def terminal(
     if report is not None:
         console.print()
         checks = check_lines(report, verdict)
-        gathered_rows = missing_rows(checks)
-        console.print(_checks(checks, not gathered_rows))
-        for row in gathered_rows:
-            console.print(Text(one_line(row, 4000), style=_COLOURS[State.UNKNOWN]))
+        console.print(_checks(checks))
         for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
-        console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
         for line in (f"{told}, measured {report.measured_at}", *run_lines(report, context.images)):
             console.print(Text(one_line(line, 4000), style="dim"))
@@ -140,8 +135,7 @@ def _show_detail(console: Console, one: Advised) -> None:
         console.print(Padding(text, (0, 0, 0, 2)))
 
 
-def _checks(lines: Sequence[CheckLine], unknown: bool) -> Table:
-    """The table of checks; those without evidence are rows of it where `unknown` is set."""
+def _checks(lines: Sequence[CheckLine]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -151,8 +145,6 @@ def _checks(lines: Sequence[CheckLine], unknown: bool) -> Table:
         table.add_column(title, overflow="fold")
     for line in lines:
         if line.planned.skip is not None and line.state is State.SKIPPED:
-            continue
-        if line.state is State.UNKNOWN and not unknown:
             continue
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
@@ -180,26 +172,5 @@ def missing_lines(groups: Sequence[Group]) -> list[str]:
 
 
 def _brief(groups: Sequence[Group]) -> list[str]:
-    return [f"  {one_line(line, 240)}" for line in few([_cause_line(item) for item in groups], MOST_LINES)]
-
-
-def _cause_line(item: Group) -> str:
-    """Such as "41 checks on node-1 were not measured: its process exited 7"."""
-    if item.unmeasured and item.also:
-        reasons = "; ".join(dict.fromkeys(each.reason for each in item.unmeasured))
-        return f"{counted(len(item.checks), 'check')} on {item.who} were not measured: {reasons}"
-    return sentence(item, names=True)
-
-
-def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
-    """The checks that lack evidence, gathered by how much of each was observed; () where they are few."""
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        if line.state is State.UNKNOWN:
-            found.setdefault(line.seen, []).append(line.planned.check)
-    if sum(map(len, found.values())) <= MOST_ROWS:
-        return ()
-    return tuple(
-        f"cannot tell, {seen} observed, {counted(len(names), 'check')}: {', '.join(names)}"
-        for seen, names in found.items()
-    )
+    lines = few([sentence(item, names=True) for item in groups], MOST_LINES)
+    return [f"  {one_line(line, 240)}" for line in lines]

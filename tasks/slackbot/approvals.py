@@ -30,8 +30,7 @@ from tasks.gate.question import (
 )
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
-from tasks.notifiers.base import AnswerLine, NotifyError
-from tasks.notifiers.deliver import means_on
+from tasks.notifiers.base import AnswerLine, NotifierAccess, NotifyError
 from tasks.notifiers.slack.blocks import escape, when
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
@@ -153,9 +152,9 @@ class ApprovalHandler:
         if table is None:
             return
         try:
-            notifier = SlackNotifier(table, means_on(found.store, lambda reference: self._token))
+            notifier = SlackNotifier(table, NotifierAccess(found.store, lambda reference: self._token))
             notifier.answered(answer.gate_id, AnswerLine(without_markup(answered(answer))))
-        except NotifyError as error:
+        except (NotifyError, StoreError) as error:
             LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
 
 

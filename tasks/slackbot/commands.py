@@ -104,8 +104,6 @@ class Commands:
     def _why(self, name: str) -> Reply:
         try:
             if name and self._config.named(name) is None:
-                if not any(name.startswith(f"{_gate_name(allowed)}-") for allowed in self._config.gates):
-                    return told(self._unknown(name))
                 return replies.why(of_id(self._config.gates, name))
             return replies.why(self._newest_refusal(name))
         except HistoryError as error:
@@ -148,10 +146,3 @@ def _state(allowed: Allowed, going: tuple[Run, ...]) -> replies.State:
         return replies.State(allowed.name, cluster, runs, last(allowed), "")
     except HistoryError as error:
         return replies.State(allowed.name, cluster, runs, None, str(error))
-
-
-def _gate_name(allowed: Allowed) -> str:
-    try:
-        return allowed.gate().name
-    except GateFileError:
-        return allowed.name

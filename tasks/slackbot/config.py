@@ -79,13 +79,7 @@ def read_config(path: Path) -> Config:
         app = SlackApp.model_validate_json(json.dumps(parse_toml(path), default=str))
     except ValidationError as error:
         raise plain_error(str(path), error, SlackApp) from None
-    gates = tuple(_allowed(path, name, table) for name, table in app.gates.items())
-    seen: dict[Path, str] = {}
-    for gate in gates:
-        other = seen.setdefault(gate.file, gate.name)
-        if other != gate.name:
-            raise GateFileError(str(path), f"gates.{gate.name}.gate_file", f"is that of {other} as well")
-    return Config(app, gates)
+    return Config(app, tuple(_allowed(path, name, table) for name, table in app.gates.items()))
 
 
 def _allowed(path: Path, name: str, table: AllowedGate) -> Allowed:

@@ -68,6 +68,7 @@ def deliver_answers(runs: Runs, gates: Sequence[Allowed]) -> set[str]:
         for allowed in gates:
             if run.gate_file == allowed.file and run.question is not None:
                 problems |= _deliver(runs, run, allowed, *run.question)
+                break  # two gates of the list may have one file
     return problems
 
 

@@ -33,12 +33,12 @@ class HistoryError(Exception):
 
 @dataclass(frozen=True)
 class Past:
-    """An earlier verdict; `verdict` is None if another version wrote it, so that only the record can be read."""
+    """An earlier verdict."""
 
     gate: Gate
     store: Store
     record: Record
-    verdict: Verdict | None
+    verdict: Verdict
 
 
 def last(allowed: Allowed) -> Record | None:
@@ -83,12 +83,11 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
 def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
     try:
         data = store.get(verdict_key(record.gate_id))
-        verdict = None if data is None else load(data)
-    except DecodeError:
-        verdict = None
-    except StoreError as error:
-        raise HistoryError(f"The store of {allowed.name} cannot be read: {error}") from error
-    return Past(gate, store, record, verdict)
+        if data is not None:
+            return Past(gate, store, record, load(data))
+    except (StoreError, DecodeError) as error:
+        raise HistoryError(f"The verdict of {record.gate_id} cannot be read: {error}") from error
+    raise HistoryError(f"The store of {allowed.name} has no verdict of {record.gate_id}.")
 
 
 def _opened(allowed: Allowed) -> tuple[Gate, Store]:

@@ -84,7 +84,9 @@ class Process:
                 f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
             )
             raise SlackAppError(said) from error
-        web, handing = SlackWeb(app.api_url, bot, app.bot_token), AnswerDelivery(runs, self._config.gates)
+        # Whoever clicked waits for seconds alone, and clicks again where Slack limits the rate.
+        web = SlackWeb(app.api_url, bot, app.bot_token, patient=False)
+        handing = AnswerDelivery(runs, self._config.gates)
         try:
             web.call("auth.test")
             self._stack.callback(handing.stop, STOP_S / 3)

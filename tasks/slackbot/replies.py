@@ -101,11 +101,6 @@ def why(past: Past) -> Reply:
         link("the whole report", report),
     ]
     age = measured_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
-    if verdict is None:
-        line = f"{ANSWER_WORDS[record.answer]} {record.gate}: {record.finding or 'no finding'}"
-        note = "Another version of Prelaunch wrote this verdict: the report says more."
-        said = plain(" ".join(filter(None, (note, age))))
-        return Reply(line, (marked(f"*{escape(line, 600)}*"), said, small_marked(" | ".join(seen))))
     line = headline(verdict, past.gate.name)
     seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
     cluster = past.gate.cluster

@@ -200,9 +200,9 @@ def commission_key(cluster: str) -> str:
     return f"{COMMISSIONS}/{cluster}.json"
 
 
-def incidents_key(cluster: str) -> str:
-    """The key of a cluster's open incidents."""
-    return f"{INCIDENTS}/{cluster}.json"
+def incident_key(cluster: str, name: str = "") -> str:
+    """The key of one open incident of a cluster; without a name the folder of all of them."""
+    return f"{INCIDENTS}/{cluster}/{name}.json" if name else f"{INCIDENTS}/{cluster}"
 
 
 def run_notification_key(flow_run_id: str, kind: str) -> str:

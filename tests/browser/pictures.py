@@ -31,8 +31,8 @@ from tasks.render.html import html
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.store.node_rows import GateNodes, Standing
+from tests.browser.reader import FLAGS
 from tests.browser.slack_page import slack_page
-from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, unable, with_metrics
 from tests.tasks.reports.fleet import test_states as states
 

@@ -34,26 +34,5 @@ def test_what_is_sent_to_slack_is_drawn_whole(path: object) -> None:
     assert len(messages) == page.count('class="by"')
     for message in messages:
         for block in message["blocks"]:
-            for button in block.get("elements", []) if block["type"] == "actions" else []:
-                button.pop("confirm", None)  # a dialog, which opens when the button is pressed
             for text in re.findall(r'"type": "plain_text", "text": "([^"\\&<\']{10,})"', json.dumps(block)):
                 assert text in page
-
-
-def test_markup_in_a_message_is_text() -> None:
-    """HTML is never more than text, in each kind of block."""
-    attack = "<img src=x onerror=alert(1)> &lt;b&gt;*<script>*"
-    plain, marked = (
-        {"type": "plain_text", "text": attack},
-        {"type": "mrkdwn", "text": f"{attack} <https://x.example|{attack[:20]}>"},
-    )
-    rich = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": attack}]}
-    blocks = [
-        {"type": "header", "text": plain}, {"type": "section", "text": marked}, {"type": "context", "elements": [marked, plain]},
-        {"type": "rich_text", "elements": [rich]}, {"type": "actions", "elements": [{"type": "button", "text": plain}]},
-    ]  # fmt: skip
-    page = slack_page([{"blocks": blocks}])
-
-    assert not re.search("<(img|script|b)\\b", page)
-    with pytest.raises(KeyError):
-        slack_page([{"blocks": [{"type": "video"}]}])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import Past, PastGate
 from tasks.render.html import HERE, html
+from tests.browser.reader import ATTACK, Reader, browser, reader
 from tests.sample_reports import (
     FACTS,
     POLICY,
@@ -29,32 +28,9 @@ from tests.sample_reports import (
 from tests.tasks.render.decoded import between, inside
 from tests.tasks.render.fleets import cut_off, fleet, judged
 
+__all__ = ["browser", "reader"]
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-)  # fmt: skip
 SCRIPT = (HERE / "report.js").read_text("utf-8")
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-ATTACK = (
-    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-    "<a href=https://e.example>"
-)
-# Luminance and contrast as WCAG 2.2 defines them, of every text seen, against its first opaque background.
-CONTRASTS = """() => {
-  const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
-  const lum = ([r, g, b]) => [r, g, b]
-    .map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const behind = e => { for (; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
-    return [255, 255, 255]; };
-  const seen = [...document.body.querySelectorAll('*')].filter(e => e.checkVisibility()
-    && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()));
-  return seen.map(e => { const style = getComputedStyle(e), svg = e instanceof SVGElement;
-    const [a, b] = [lum(rgb(svg ? style.fill : style.color)), lum(behind(e))].sort((x, y) => y - x);
-    return [(a + .05) / (b + .05), e.tagName + ' ' + e.textContent.slice(0, 40)]; });
-}"""
 
 
 def _cut_off() -> Report:
@@ -100,97 +76,24 @@ def _page(name: str) -> str:
     return PAGES[name]()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium."""
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        yield opened
-        opened.close()
-
-
-@dataclass
-class Reader:
-    """One page for the whole file, because a new one costs more than what is seen of it; `said` is what it asked and complained."""
-
-    page: Page
-    said: list[str] = field(default_factory=list)
-
-    def open(self, folder: Path, name: str, width: int) -> Page:
-        """The page of that name, on a light screen. `said` grows while it is looked at."""
-        file = folder / f"{name}.html"
-        file.write_text(_page(name), encoding="utf-8")
-        self.page.set_viewport_size({"width": width, "height": 800})
-        self.page.emulate_media(media="screen", color_scheme="light")
-        self.said.clear()
-        self.page.goto(file.as_uri())
-        assert file.as_uri() == self.said.pop(0)
-        return self.page
-
-
-@pytest.fixture(scope="module")
-def reader(browser: Browser) -> Iterator[Reader]:
-    """A reader of pages."""
-    made = Reader(browser.new_page())
-    made.page.on("request", lambda request: made.said.append(request.url))
-    made.page.on("console", lambda message: made.said.append(f"console {message.text}"))
-    made.page.on("pageerror", lambda error: made.said.append(f"error {error}"))
-    yield made
-    made.page.close()
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_it_asks_for_nothing_and_does_not_scroll_sideways(reader: Reader, tmp_path: Path, name: str) -> None:
-    """No request but for the file itself, no console message, a hostile title or node included.
+def test_it_asks_for_nothing_fits_and_can_be_read(reader: Reader, tmp_path: Path, name: str) -> None:
+    """No request but for the file itself, no console message, a hostile title or node included; a contrast of 4.5 to 1 at least.
 
     Wide tables scroll in their own box; all details unfolded.
     """
-    page = reader.open(tmp_path, name, 1200)
+    page = reader.show(tmp_path, _page(name))
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
-    widths = []
-    for width in (400, 1200):
-        page.set_viewport_size({"width": width, "height": 800})
-        widths.append((width, page.evaluate("document.documentElement.scrollWidth")))
 
-    assert [] == [(width, took) for width, took in widths if took > width]
-    assert [] == reader.said
+    assert ([], [], []) == (reader.too_wide(), reader.illegible(), reader.said)
     assert "owned" not in page.title()
     assert 0 == page.locator("img, a[href^=http], a[href^=javascript], iframe, object, form").count()
     assert [SCRIPT] == page.locator("script").all_text_contents()
 
 
-@pytest.mark.parametrize("name", ["go", "no-go", "cannot-tell", "fleet"])
-def test_every_text_can_be_read(reader: Reader, tmp_path: Path, name: str) -> None:
-    """A contrast of at least 4.5 to 1 (WCAG AA) in light and dark; the scheme is the reader's."""
-    page = reader.open(tmp_path, name, 1200)
-    colours, seen = [], []
-    for scheme in SCHEMES:
-        page.emulate_media(color_scheme=scheme)
-        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        seen.append(page.evaluate(CONTRASTS))
-
-    assert ["rgb(255, 255, 255)", "rgb(20, 23, 26)"] == colours
-    for texts in seen:
-        assert len(texts) > 40
-        assert [] == [(text, round(ratio, 2)) for ratio, text in texts if ratio < 4.5]
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [("go", "GO"), ("no-go", "NO-GO"), ("cannot-tell", "CANNOT TELL"), ("unreadable", "CANNOT TELL")],
-)
-def test_the_answer_comes_first(reader: Reader, tmp_path: Path, name: str, answer: str) -> None:
-    """Above everything else, in words."""
-    page = reader.open(tmp_path, name, 400)
-    box = page.locator("h1").bounding_box()
-
-    assert answer == page.locator("h1").inner_text()
-    assert box is not None and box["y"] < 100
-
-
 def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) -> None:
     """Scrolling boxes take the focus and bear a name; states are words; folds open by key."""
-    page = reader.open(tmp_path, "no-go", 400)
+    page = reader.show(tmp_path, _page("no-go"), 400)
     for region in page.get_by_role("region").all():
         assert "0" == region.get_attribute("tabindex") or region.get_attribute("aria-labelledby")
     page.keyboard.press("Tab")
@@ -205,7 +108,7 @@ def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) 
 
 def test_a_reader_of_screens_finds_its_way(reader: Reader, tmp_path: Path) -> None:
     """Landmarks, headings in order, tables with captions and scopes, links that lead somewhere."""
-    page = reader.open(tmp_path, "fleet", 1200)
+    page = reader.show(tmp_path, _page("fleet"), 1200)
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
     lost = page.evaluate(
         """() => ({
@@ -226,7 +129,7 @@ def test_a_reader_of_screens_finds_its_way(reader: Reader, tmp_path: Path) -> No
 
 def test_paper_has_what_is_unfolded(reader: Reader, tmp_path: Path) -> None:
     """Printed, nothing scrolls or sticks or is cut off at the edge; what is folded is left out, and the paper says so."""
-    page = reader.open(tmp_path, "fleet", 720)
+    page = reader.show(tmp_path, _page("fleet"), 720)
     closed = page.locator("details:not([open])").count()
     page.emulate_media(media="print")
     hidden = page.evaluate(
@@ -247,7 +150,7 @@ def test_paper_has_what_is_unfolded(reader: Reader, tmp_path: Path) -> None:
 
 def test_the_trend_is_a_strip_of_words(reader: Reader, tmp_path: Path) -> None:
     """Oldest first, this one marked; what could not be read is said below it."""
-    page = reader.open(tmp_path, "fleet", 1200)
+    page = reader.show(tmp_path, _page("fleet"), 1200)
     strip = page.locator(".strip li")
 
     assert ["GO", "NO-GO", "CANNOT TELL", "NO-GO"] == strip.locator("strong").all_inner_texts()

@@ -165,6 +165,7 @@ def test_a_block_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) ->
     """With what to do."""
     caplog.set_level(logging.CRITICAL)
     with pytest.raises(
-        NotifyError, match=r"block secret/nobody-made-it does not exist. Create it in Prefect's UI"
+        NotifyError,
+        match=r"block secret/nobody-made-it cannot be read \(ObjectNotFound\). Create it in Prefect's UI",
     ):
         secret("block:secret/nobody-made-it")

@@ -20,16 +20,11 @@ from slack_sdk.http_retry.builtin_handlers import (
     ServerErrorRetryHandler,
 )
 from slack_sdk.http_retry.handler import RetryHandler
-from slack_sdk.http_retry.request import HttpRequest
-from slack_sdk.http_retry.response import HttpResponse
-from slack_sdk.http_retry.state import RetryState
 
 from tasks.notifiers.base import NotifyError
 
 R = TypeVar("R")
 TRY_S = 5
-# Where Slack asks to wait for longer, the next notifier has its turn.
-WAIT_S = 10
 TRANSIENT = (OSError, http.client.HTTPException)
 TOKEN_ERRORS = (
     "invalid_auth",
@@ -70,23 +65,6 @@ class SlackRefused(NotifyError):
         self.error = error
 
 
-class BriefRateLimit(RateLimitErrorRetryHandler):
-    """Waits as long as Slack asks for, unless that is long."""
-
-    def _can_retry(
-        self,
-        *,
-        state: RetryState,
-        request: HttpRequest,
-        response: HttpResponse | None = None,
-        error: Exception | None = None,
-    ) -> bool:
-        if response is None or response.status_code != 429:
-            return False
-        asked = [value[0] for name, value in response.headers.items() if name.lower() == "retry-after"]
-        return not asked or int(asked[0]) <= WAIT_S
-
-
 class SlackWeb:
     """The app in one workspace. `reference` is where its token is, for people. Without `patient` no rate limit is waited for."""
 
@@ -98,7 +76,7 @@ class SlackWeb:
             base_url=api_url,
             timeout=TRY_S,
             logger=SDK_LOG,
-            retry_handlers=[*handlers, BriefRateLimit()] if patient else handlers,
+            retry_handlers=[*handlers, RateLimitErrorRetryHandler()] if patient else handlers,
         )
         if self.is_direct:
             self.client.proxy = None

@@ -40,15 +40,6 @@ from tasks.text.tables import counted, excerpt
 APPROVE, REFUSE, RECHECK = "prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"
 ACTIONS = (APPROVE, REFUSE, RECHECK)
 BLOCK_ID = "prelaunch_question"
-_CONFIRM = {
-    "title": {"type": "plain_text", "text": "Launch on machines that failed?"},
-    "text": {
-        "type": "plain_text",
-        "text": "At least one check failed. Your name and your reason are recorded, and everybody is notified.",
-    },
-    "confirm": {"type": "plain_text", "text": "Continue to the reason"},
-    "deny": {"type": "plain_text", "text": "Back"},
-}
 LINE = 300
 ITEMS_SHOWN = 3
 EVIDENCE = 1500
@@ -98,7 +89,7 @@ def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
         return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": both}
     approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
     if asked.override:
-        approve |= {"style": "danger", "confirm": _CONFIRM}
+        approve |= {"style": "danger"}
     refuse = _button(REFUSE, "Do not launch", value)
     elements = [refuse, approve, _button(RECHECK, "Check again", value)]
     return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": elements}

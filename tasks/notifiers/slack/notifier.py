@@ -9,7 +9,16 @@ from dataclasses import replace
 from functools import partial
 
 from tasks.gate_file.people import SlackTable
-from tasks.notifiers.base import AnswerLine, Audience, Kind, Notification, NotifierAccess, NotifyError, Status
+from tasks.notifiers.base import (
+    AnswerLine,
+    Audience,
+    Kind,
+    Notification,
+    Notifier,
+    NotifierAccess,
+    NotifyError,
+    Status,
+)
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import (
     answer_message,
@@ -30,7 +39,7 @@ BELOW = (Kind.MACHINES, Kind.REPAIR)
 _TURNS = tuple(threading.Lock() for _ in range(64))
 
 
-class SlackNotifier:
+class SlackNotifier(Notifier):
     """The app's messages for one gate file. The token is read when it is needed, and kept nowhere."""
 
     name = "slack"
@@ -49,7 +58,7 @@ class SlackNotifier:
     def show(self, status: Status) -> None:
         """Show the progress. An open question and an end are not overwritten."""
         with self._turn(status.gate_id, SHOW_S, patient=False) as web:
-            run = SlackRun(web, self._means, status.gate_id)
+            run = SlackRun(web, self._means.store, status.gate_id)
             if run.record.state is State.ASKING and status.answered:
                 if digest_of(str(status.answered)) == run.record.heard:
                     return  # the answer to an earlier question
@@ -58,9 +67,9 @@ class SlackNotifier:
                 run.bring(self._table.channel, status_message(status))
 
     def answered(self, gate_id: str, answer: AnswerLine) -> None:
-        """Remove the buttons of a question that was answered, and post who answered and why to the thread. Raises NotifyError."""
+        """Remove the buttons of a question that was answered; the thread says who answered and why. Raises NotifyError, StoreError."""
         with self._turn(gate_id, END_S) as web:
-            run = SlackRun(web, self._means, gate_id)
+            run = SlackRun(web, self._means.store, gate_id)
             if run.record.state is State.ASKING:
                 run.answer(answer)
 
@@ -89,10 +98,10 @@ class SlackNotifier:
     def _run(self, web: SlackWeb, page: Notification, channel: str) -> SlackRun:
         """The run's messages, or those of the run to which the notification belongs, if that has one in this channel."""
         if page.gate_id.endswith(BESIDE):
-            run = SlackRun(web, self._means, page.gate_id.removesuffix(BESIDE))
+            run = SlackRun(web, self._means.store, page.gate_id.removesuffix(BESIDE))
             if channel in run.record.messages:
                 return run
-        return SlackRun(web, self._means, page.gate_id)
+        return SlackRun(web, self._means.store, page.gate_id)
 
     def _bring(self, run: SlackRun, channel: str, page: Notification) -> None:
         """Make every message of the run show the notification; the one with the question is in `channel`. Raises NotifyError."""

@@ -17,9 +17,10 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
-from tasks.notifiers.base import AnswerLine, NotifierAccess, NotifyError
+from tasks.notifiers.base import AnswerLine, NotifyError
 from tasks.notifiers.slack.client import FORM_ERRORS, SlackRefused, SlackWeb
 from tasks.notifiers.slack.messages import Message, answer_message, without_question
+from tasks.store.base import Store, StoreError
 from tasks.store.layout import slack_key
 
 FILE_BYTES = 1 << 20
@@ -69,9 +70,9 @@ class Record:
         return replace(self, messages={**self.messages, name: posted})
 
 
-def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | None]:
-    """The kept record and its bytes; an empty record if there is none or it cannot be read. Raises NotifyError."""
-    data = means.read(slack_key(gate_id))
+def read_record(store: Store, gate_id: str) -> tuple[Record, bytes | None]:
+    """The kept record and its bytes; an empty record if there is none or it cannot be read. Raises StoreError."""
+    data = store.get(slack_key(gate_id))
     if data is None:
         return Record(), None
     try:
@@ -83,9 +84,9 @@ def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | No
 class SlackRun:
     """The messages of one gate run. `problems` lists what failed without ending the delivery."""
 
-    def __init__(self, web: SlackWeb, means: NotifierAccess, gate_id: str) -> None:
-        self._web, self._means, self._gate_id = web, means, gate_id
-        self.record, self._data = read_record(means, gate_id)
+    def __init__(self, web: SlackWeb, store: Store, gate_id: str) -> None:
+        self._web, self._store, self._gate_id = web, store, gate_id
+        self.record, self._data = read_record(store, gate_id)
         self.problems: list[str] = []
         self.fresh: set[str] = set()
 
@@ -121,15 +122,15 @@ class SlackRun:
         )
 
     def answer(self, answer: AnswerLine) -> None:
-        """Remove the buttons of a question that is over, and post who decided and why to the thread. Raises NotifyError.
+        """Remove the buttons of a question that is over, and post who decided and why to the thread. Raises NotifyError, StoreError.
 
         The run and the process that serves the buttons may both hear of it: whoever notes it first says it.
         """
         asked, reply = self.record, answer_message(answer)
         over = replace(_asks_nothing(asked, State.RUNNING), heard=digest_of(str(answer)))
         data = dump_plain(over)
-        if not self._means.replace(slack_key(self._gate_id), self._data, data):
-            self.record, self._data = read_record(self._means, self._gate_id)
+        if self._data is None or not self._store.replace_if(slack_key(self._gate_id), self._data, data):
+            self.record, self._data = read_record(self._store, self._gate_id)
             return
         self.record, self._data = over, data
         blocks = json.loads(asked.blocks)
@@ -147,9 +148,9 @@ class SlackRun:
         self.record = record
         try:
             data = dump_plain(record)
-            self._means.write(slack_key(self._gate_id), data)
+            self._store.put(slack_key(self._gate_id), data)
             self._data = data
-        except NotifyError as error:
+        except StoreError as error:
             self.problems.append(
                 f"the record of what was sent could not be stored, so it may be sent again: {error}"
             )

@@ -135,16 +135,6 @@ def _expected(
     return {}, f"Nothing is known of {named}{where}: nothing is expected of it here."
 
 
-def telling(rates: Sequence[Rate]) -> tuple[Rate, ...]:
-    """The largest size of each collective, where a message shows bandwidth instead of latency, and the rate furthest below what is
-    expected of it.
-    """
-    largest = {rate.check: rate for rate in rates}
-    known = [rate for rate in rates if rate.share is not None]
-    below = sorted(known, key=lambda rate: rate.share or 0.0)[:1]
-    return tuple(dict.fromkeys([*largest.values(), *below]))
-
-
 def bandwidth_table(rates: Sequence[Rate]) -> Table:
     """The rates as text."""
     return table(HEAD, map(_cells, rates))

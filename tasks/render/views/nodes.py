@@ -226,14 +226,6 @@ def _measured_of(rows: Rows) -> Iterator[str]:
     return (subject for subject, outcome in pairs if outcome is Outcome.MEASURED)
 
 
-def schedule_text(report: Report) -> str:
-    """How long the slowest node's checks took; "" without an observation."""
-    slowest = _slowest(report)
-    return (
-        f"Duration: on the slowest node ({slowest[0]}) the checks took {slowest[1]:.1f} s" if slowest else ""
-    )
-
-
 def left_out(lines: Iterable[CheckLine]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What does not apply to what is declared: the reason, and the checks' names."""
     reasons: dict[str, list[str]] = {}
@@ -241,15 +233,3 @@ def left_out(lines: Iterable[CheckLine]) -> tuple[tuple[str, tuple[str, ...]], .
         if line.planned.skip is not None:
             reasons.setdefault(line.planned.skip.value, []).append(line.planned.check)
     return tuple((reason, tuple(names)) for reason, names in reasons.items())
-
-
-def _slowest(report: Report) -> tuple[str, float] | None:
-    """The node whose checks ended last, and when, in seconds since its report was opened."""
-    ends: dict[str, float] = {}
-    for rows in by_check(report.observations).values():
-        c = rows.columns
-        for subject, started_s, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
-            if seconds > 0 and subject != CLUSTER:
-                node = node_of(subject)
-                ends[node] = max(ends.get(node, 0.0), started_s + seconds)
-    return max(ends.items(), key=lambda found: (found[1], found[0]), default=None)

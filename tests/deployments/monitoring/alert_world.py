@@ -29,13 +29,13 @@ from tasks.store import records
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep, record_for
-from tests.tasks.monitoring import expositions
 
 ROOT = Path(__file__).parents[3]
 INTERVAL = 3.0
 ROUND = 2 * INTERVAL
-GPU, NEVER = "127.0.0.2", "127.0.0.9"
-# The CPU node is a network namespace, whose link can be cut.
+NODE, CLUSTER = "node-0", "slurm-cpu"
+SHIPPED = ROOT / "deployments" / "gates" / "slurm-cpu.toml"
+# The node is a network namespace, whose link can be cut.
 HOST, CPU = "10.199.77.1", "10.199.77.2"
 # Debian's programs read templates and pages from /usr/share, where an unpacked package has none: only they see them there.
 SHARED = 'mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share && shift && exec "$@"'
@@ -126,9 +126,8 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.stack = folder, ExitStack()
-        names = ("prometheus", "alertmanager", "hook", "watch", "node", "dcgm", "exporter")
+        names = ("prometheus", "alertmanager", "hook", "watch", "node", "exporter")
         self.port = {name: free_port() for name in names}
-        self.gpus = 8
         self.namespace, self.link = f"prelaunch-{os.getpid()}", f"pl{os.getpid()}"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.store = FolderStore(folder / "store")
@@ -171,26 +170,27 @@ class World:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def inside(self, host: str) -> tuple[str, ...]:
-        """What runs a command on that node; unlike `ip netns exec`, it leaves /sys, and with it the cgroups, as they are."""
-        return ("nsenter", f"--net=/run/netns/{self.namespace}") if host == CPU else ()
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What runs a command on the node; unlike `ip netns exec`, it leaves /sys, and with it the cgroups, as they are."""
+        return ("nsenter", f"--net=/run/netns/{self.namespace}")
 
-    def node_exporter(self, host: str) -> None:
-        """On one node, with a folder for textfiles."""
-        (self.folder / host).mkdir(exist_ok=True)
+    def node_exporter(self) -> None:
+        """On the node, with a folder for textfiles."""
+        (self.folder / "textfiles").mkdir(exist_ok=True)
         self.start(
-            f"node {host}", *self.inside(host), "prometheus-node-exporter", f"--web.listen-address={host}:{self.port['node']}",
+            "node", *self.inside, "prometheus-node-exporter", f"--web.listen-address={CPU}:{self.port['node']}",
             "--collector.disable-defaults", "--collector.textfile", "--collector.uname",
-            f"--collector.textfile.directory={self.folder / host}",
+            f"--collector.textfile.directory={self.folder / 'textfiles'}",
         )  # fmt: skip
 
     @property
     def kernel_log(self) -> Path:
-        """What the CPU node has as its /var/log/messages."""
+        """What the node has as its /var/log/messages."""
         return self.folder / "messages"
 
     def watch(self, days: int = 0) -> None:
-        """The real watch, of the CPU node; its textfile is the node exporter's. In its own mounts the node's log is a file of ours.
+        """The real watch, of the node; its textfile is the node exporter's. In its own mounts the node's log is a file of ours.
 
         Its clock is so many days ahead.
         """
@@ -200,14 +200,14 @@ class World:
         (clock / "sitecustomize.py").write_text(AHEAD.format(days=days))
         log = ("unshare", "--mount", "/bin/sh", "-ec", LOG_OF_ITS_OWN, "sh", self.kernel_log)
         self.start(
-            "watch", *self.inside(CPU), *log, sys.executable, "-m", "checks", "watch", "--instance-type", "cpu",
-            "--every", f"{ROUND:g}", "--deadline-s", f"{0.75 * ROUND:g}", "--listen", f"{CPU}:{self.port['watch']}",
-            "--textfile", self.folder / CPU,
+            "watch", *self.inside, *log, sys.executable, "-m", "checks", "watch", "--instance-type", "cpu",
+            "--every", f"{ROUND:g}", "--listen", f"{CPU}:{self.port['watch']}",
+            "--textfile", self.folder / "textfiles",
             PYTHONPATH=f"{clock}:{ROOT}", PRELAUNCH_STATE=str(self.folder / "state"),
         )  # fmt: skip
 
     def close_findings(self) -> None:
-        """Close every finding of the CPU node, as a person does."""
+        """Close every finding of the node, as a person does."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.folder / "state")}
         argv = (sys.executable, "-m", "checks", "findings")
         for name in [one.key.name for one in machine_state.read(self.folder / "state").open]:
@@ -220,31 +220,15 @@ class World:
             "--listen", f"127.0.0.1:{self.port['exporter']}", PYTHONPATH=str(ROOT),
         )  # fmt: skip
 
-    def targets(self, name: str, gate: str, nodes: str) -> None:
-        """The targets of one cluster, as the command writes them."""
-        file = self.folder / "etc" / "targets" / f"{name}.json"
+    def targets(self) -> None:
+        """The targets of a shipped gate file with one node, as the command writes them."""
+        file, text = self.folder / "gate.toml", SHIPPED.read_text()
+        text = text.replace("nodes = 2", "nodes = 1").replace('"../', f'"{SHIPPED.parents[1]}/')
+        file.write_text(text)
+        out = self.folder / "etc" / "targets" / "nodes.json"
         self.prelaunch(
-            "monitoring", "targets", self.gate(name, gate), "--nodes", nodes, "--without-efa", "--out", file
+            "monitoring", "targets", file, "--nodes", f"{NODE}={CPU}", "--without-efa", "--out", out
         )
-
-    def gate(self, name: str, instance_type: str) -> Path:
-        """A gate file with one declared node of that type."""
-        text = (ROOT / "deployments" / "gates" / "slurm-cpu.toml").read_text()
-        policy = ROOT / "deployments" / "policies" / "local.toml"
-        lines = [
-            line
-            for line in text.splitlines()
-            if not line.startswith(("file =", "nodes =", "instance_type =", "name ="))
-        ]
-        text = "\n".join(lines)
-        text = text.replace("[cluster]", f'[cluster]\nname = "{name}"', 1)
-        text = text.replace(
-            "[cluster.declared]", f'[cluster.declared]\ninstance_type = "{instance_type}"\nnodes = 1', 1
-        )
-        text = text.replace("[policy]", f'[policy]\nfile = "{policy}"', 1)
-        file = self.folder / f"{name}.toml"
-        file.write_text(f'name = "{name}"\n{text}\n')
-        return file
 
     def configure(self) -> None:
         """What an operator types."""
@@ -255,7 +239,7 @@ class World:
         ]
         ports = [
             word
-            for job, name in (("prelaunch-watch", "watch"), ("node", "node"), ("dcgm", "dcgm"))
+            for job, name in (("prelaunch-watch", "watch"), ("node", "node"))
             for word in ("--port", f"{job}={self.port[name]}")
         ]
         self.prelaunch(
@@ -319,20 +303,14 @@ class World:
         )
 
     def __enter__(self) -> World:
-        gpu_watch = Pages((GPU, self.port["watch"]), {"/metrics": lambda: expositions.watch(time.time(), 8)})
-        dcgm = Pages((GPU, self.port["dcgm"]), {"/metrics": self._dcgm})
         self.hook = Pages(("127.0.0.1", self.port["hook"]))
         with self.stack:
-            for pages in (gpu_watch, dcgm, self.hook):
-                self.stack.enter_context(pages)
+            self.stack.enter_context(self.hook)
             self.network()
             self.configure()
-            for number, (cluster, node) in enumerate((("gpus", "gpu-0"), ("cpus", "cpu-0"))):
-                self.declare(number, cluster, node)
-            self.targets("gpus", "p5.48xlarge", f"gpu-0={GPU}")
-            self.targets("cpus", "cpu", f"cpu-0={CPU}")
-            self.node_exporter(GPU)
-            self.node_exporter(CPU)
+            self.declare()
+            self.targets()
+            self.node_exporter()
             self.watch()
             self.exporter()
             self.alertmanager()
@@ -340,27 +318,14 @@ class World:
             self.stack = self.stack.pop_all()
         return self
 
-    def declare(self, number: int, cluster: str, node: str) -> None:
-        """A gate of that cluster, now, that named the node."""
-        report = healthy(nodes=1)
-        named = replace(
-            report,
-            declared=replace(report.declared, node_names=(node,)),
-            nodes=tuple(replace(one, name=node) for one in report.nodes),
-            observations=tuple(
-                replace(one, subject=one.subject.replace("node-0", node)) for one in report.observations
-            ),
+    def declare(self) -> None:
+        """A gate, now, that named the node."""
+        verdict, stamp = (
+            keep(self.store, 0, healthy(nodes=1)),
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        verdict = keep(self.store, number, named, cluster=cluster)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record = replace(
-            record_for(number, named, verdict, cluster), gate=node, judged_at=stamp, measured_at=stamp
-        )
-        records.keep(self.store, record)
-
-    def _dcgm(self) -> str:
-        """DCGM of the GPU node; energy grows as it does."""
-        return expositions.dcgm(self.gpus).replace(" 123456\n", f" {int(time.time() * 1000)}\n")
+        record = record_for(0, healthy(nodes=1), verdict, CLUSTER)
+        records.keep(self.store, replace(record, judged_at=stamp, measured_at=stamp))
 
     def __exit__(self, *reason: object) -> None:
         self.stack.close()

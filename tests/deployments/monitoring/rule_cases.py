@@ -109,17 +109,9 @@ class Situation:
 
 def gone(*patterns: str) -> Series:
     """The healthy cluster without the series that match."""
-    return without(HEALTHY, *patterns)
-
-
-def without(series: Mapping[str, str], *patterns: str) -> Series:
-    """The others."""
-    return {key: values for key, values in series.items() if not any(re.search(one, key) for one in patterns)}
-
-
-def ended(*patterns: str) -> Series:
-    """The series that match end after four minutes, as those of a target that is no longer scraped."""
-    return changed(*patterns, values="1x16 stale")
+    return {
+        key: values for key, values in HEALTHY.items() if not any(re.search(one, key) for one in patterns)
+    }
 
 
 def changed(*patterns: str, values: str) -> Series:
@@ -129,22 +121,40 @@ def changed(*patterns: str, values: str) -> Series:
     return {**HEALTHY, **hit}
 
 
+def ended(*patterns: str) -> Series:
+    """The series that match end after four minutes, as those of a target that is no longer scraped."""
+    return changed(*patterns, values="1x16 stale")
+
+
 def labels(text: str, **more: str) -> dict[str, str]:
     """The labels of a series, without the braces."""
     return {**dict(re.findall(r'(\w+)="([^"]*)"', text)), **more}
 
 
-ON_CALL, OWNER = {"notify": "on-call"}, {"notify": "owner"}
 C0, C1 = {"cluster": "c", "node": "n0"}, {"cluster": "c", "node": "n1"}
 FINDING = 'check="kernel.xid",part="GPU 5",metric="act"'
+OPEN = f'prelaunch_finding_open{{{FINDING},level="FAIL",cause="%s",%s}}'
+XID = {**labels(FINDING), **C0}
 
 
-def _down(series: str) -> Alert:
-    return "PrelaunchTargetDown", labels(series, **ON_CALL)
+def _on_call(name: str, found: Mapping[str, str], **more: str) -> Alert:
+    return f"Prelaunch{name}", {**found, **more, "notify": "on-call"}
 
 
-def _missing(family: str, series: str) -> Alert:
-    return "PrelaunchMetricMissing", labels(series, family=family, **OWNER)
+def _owner(name: str, found: Mapping[str, str], **more: str) -> Alert:
+    return f"Prelaunch{name}", {**found, **more, "notify": "owner"}
+
+
+def _down(*series: str) -> tuple[Alert, ...]:
+    return tuple(_on_call("TargetDown", labels(one)) for one in series)
+
+
+def _lacks(*jobs: str) -> tuple[Alert, ...]:
+    return tuple(_owner("JobMissing", {"job": job}) for job in jobs)
+
+
+def _off(*series: str, values: str = OFF) -> Series:
+    return {f"up{{{one}}}": values for one in series}
 
 
 # An exporter of each of four nodes of another cluster.
@@ -152,237 +162,142 @@ DOWN = tuple(f'job="efa",instance="b{node}:9109",cluster="big",node="b{node}"' f
 # A round ends every minute, and each is seen in four scrapes.
 ROUNDS = " ".join(["{}x3"] * 10)
 
+
+def _clock(seconds: int) -> Series:
+    """The clock of n0 is so many seconds off."""
+    return changed("last_round.*n0", values=ROUNDS.format(*(15 * one + seconds for one in range(0, 40, 4))))
+
+
+GPUS_GONE = _on_call("GpusUnmonitored", C0)
+STALE, INCOMPLETE = _on_call("WatchStale", C0), _owner("RoundIncomplete", C0)
+FROZEN = _owner("DcgmFrozen", C0)
+UNWATCHED0, UNWATCHED1 = _owner("NodeUnwatched", C0), _owner("NodeUnwatched", C1)
+LACKS_INTERVAL = _owner("MetricMissing", labels(WATCH1), family="prelaunch_watch_interval_seconds")
+WRONG_TYPE = _owner("WatchWrongType", C0, instance_type="p5.48xlarge", exported_instance_type="cpu")
+TOLD_CPU = {f'prelaunch_declared_gpus{{{WATCH0},exported_instance_type="cpu"}}': OFF}
+BIG = {**_off(*DOWN[:-1]), f"up{{{DOWN[-1]}}}": ON, f"node_amazonefa_info{{{DOWN[-1]}}}": ON}
+SAGEMAKERS = {
+    key.replace('instance_type="p5', 'instance_type="ml.p5', 1): value for key, value in HEALTHY.items()
+}
+DECLARED = {f'prelaunch_declared_node{{cluster="c",node="n9",{STORE}}}': ON}
+HARDWARE = {OPEN % ("HARDWARE", WATCH0): ON}
+TEXTFILE_1 = {
+    key: value
+    for key, value in changed("mtime.*n1", values=OLD).items()
+    if "watch_interval" not in key or "n1" not in key
+}
+UNREADABLE = {f"prelaunch_store_readable{{{STORE}}}": OFF}
+
 SITUATIONS = (
     Situation("healthy", HEALTHY),
-    Situation(
-        "no target at all",
-        {},
-        tuple(
-            ("PrelaunchJobMissing", {"job": job, **OWNER})
-            for job in ("prelaunch-watch", "node", "prelaunch-exporter")
-        ),
-    ),
-    Situation(
-        "no DCGM where GPUs were declared",
-        gone("DCGM_", 'job="dcgm"'),
-        (("PrelaunchJobMissing", {"job": "dcgm", **OWNER}), ("PrelaunchGpusUnmonitored", {**C0, **ON_CALL})),
-    ),
+    Situation("no target at all", {}, _lacks("prelaunch-watch", "node", "prelaunch-exporter")),
+    Situation("no DCGM where GPUs were declared", gone("DCGM_", 'job="dcgm"'), (*_lacks("dcgm"), GPUS_GONE)),
     Situation(
         "an exporter stopped",
-        {**gone("DCGM_", "^up.*dcgm"), f"up{{{DCGM0}}}": "1x20 0x20"},
-        (_down(DCGM0), ("PrelaunchGpusUnmonitored", {**C0, **ON_CALL})),
+        {**gone("DCGM_"), **_off(DCGM0, values="1x20 0x20")},
+        (*_down(DCGM0), GPUS_GONE),
     ),
+    Situation("the watch stopped", {**gone(r"^prelaunch_.*n1:9402"), **_off(WATCH1)}, _down(WATCH1)),
+    Situation("Slurm's exporter stopped", changed("^up.*slurm", values=OFF), _down(SLURM)),
+    Situation("the EFA exporter stopped", {**gone("amazonefa"), **_off(EFA0)}, _down(EFA0)),
+    Situation("a node is cut off", {**gone("n1:"), **_off(WATCH1, NODE1)}, _down(WATCH1, NODE1)),
     Situation(
-        "the watch stopped",
-        {**gone(r"^prelaunch_.*n1:9402", "^up.*n1:9402"), f"up{{{WATCH1}}}": OFF},
-        (_down(WATCH1),),
+        "all are down",
+        {**HEALTHY, **_off(*DOWN)},
+        (_on_call("ClusterDown", {"cluster": "big"}), *_down(*DOWN)),
     ),
-    Situation("Slurm's exporter stopped", changed("^up.*slurm", values=OFF), (_down(SLURM),)),
-    Situation(
-        "the EFA exporter stopped", {**gone("amazonefa", "^up.*efa"), f"up{{{EFA0}}}": OFF}, (_down(EFA0),)
-    ),
-    Situation(
-        "a node is cut off",
-        {**gone("n1:"), f"up{{{WATCH1}}}": OFF, f"up{{{NODE1}}}": OFF},
-        (_down(WATCH1), _down(NODE1)),
-    ),
-    Situation(
-        "all nodes of a cluster are down",
-        {**HEALTHY, **dict.fromkeys((f"up{{{one}}}" for one in DOWN), OFF)},
-        (
-            ("PrelaunchClusterDown", {"cluster": "big", **ON_CALL}),
-            *(_down(one) for one in DOWN),
-        ),
-    ),
-    Situation(
-        "three of four nodes are down: each is named",
-        {
-            **HEALTHY,
-            **dict.fromkeys((f"up{{{one}}}" for one in DOWN[:-1]), OFF),
-            f"up{{{DOWN[-1]}}}": ON,
-            f"node_amazonefa_info{{{DOWN[-1]}}}": ON,
-        },
-        tuple(_down(one) for one in DOWN[:-1]),
-    ),
+    Situation("three of four nodes are down: each is named", {**HEALTHY, **BIG}, _down(*DOWN[:-1])),
     Situation(
         "every second scrape of a watch fails",
         changed("^up.*n1:9402", values=" ".join(["1 0"] * (STEPS // 2))),
-        (("PrelaunchTargetFlapping", labels(WATCH1, **ON_CALL)),),
+        (_on_call("TargetFlapping", labels(WATCH1)),),
     ),
     Situation("a node was restarted", changed("^up.*n1:", values="1x16 0x4 1x20")),
     Situation(
-        "a declared node never existed",
-        {**HEALTHY, f'prelaunch_declared_node{{cluster="c",node="n9",{STORE}}}': ON},
-        (("PrelaunchNodeUnwatched", {"cluster": "c", "node": "n9", **OWNER}),),
+        "a declared node never existed", {**HEALTHY, **DECLARED}, (_owner("NodeUnwatched", C0, node="n9"),)
     ),
-    Situation("a node is no target any more", gone("n1:9"), (("PrelaunchNodeUnwatched", {**C1, **OWNER}),)),
+    Situation("a node is no target any more", gone("n1:9"), (UNWATCHED1,)),
     Situation(
         "the file of targets was emptied",
-        {
-            **gone("n[01]:"),
-            f"up{{{WATCH0}}}": "1x16 stale",
-            f"up{{{WATCH1}}}": "1x16 stale",
-            f"up{{{NODE0}}}": "1x16 stale",
-        },
-        (
-            ("PrelaunchJobMissing", {"job": "prelaunch-watch", **OWNER}),
-            ("PrelaunchJobMissing", {"job": "node", **OWNER}),
-            ("PrelaunchTargetsGone", {"cluster": "c", **OWNER}),
-            ("PrelaunchNodeUnwatched", {**C0, **OWNER}),
-            ("PrelaunchNodeUnwatched", {**C1, **OWNER}),
-        ),
+        {**gone("n[01]:"), **_off(WATCH0, WATCH1, NODE0, values="1x16 stale")},
+        (*_lacks("prelaunch-watch", "node"), _owner("TargetsGone", {"cluster": "c"}), UNWATCHED0, UNWATCHED1),
+    ),
+    Situation("GPU 1 fell off the bus", ended('^DCGM.*gpu="1"'), (GPUS_GONE,)),
+    Situation("the host engine was restarted: old values", changed("ENERGY", values=f"7x{STEPS}"), (FROZEN,)),
+    Situation("one of two GPUs has old values", changed('ENERGY.*gpu="1"', values=f"7x{STEPS}"), (FROZEN,)),
+    Situation(
+        "a GPU node's watch was told cpu", {**gone("(declared|found)_gpus.*n0"), **TOLD_CPU}, (WRONG_TYPE,)
+    ),
+    Situation("the gate file has SageMaker's name of a type", SAGEMAKERS),
+    *(Situation(f"a clock is {s} s off", _clock(s), (STALE,)) for s in (-180, -150, -120, -90, 60, 120, 180)),
+    Situation("a clock is a second off", _clock(1)),
+    Situation("the watch ends no round any more", changed("last_round.*n0", values=OLD), (STALE,)),
+    Situation("a clock is an hour ahead", changed("last_round.*n0", values=f"3600+15x{STEPS}"), (STALE,)),
+    Situation("a check could not measure", changed("measured.*n0", values=f"11x{STEPS}"), (INCOMPLETE,)),
+    Situation("no check could measure", gone(r"observations\{outcome=.measured.*n0"), (INCOMPLETE,)),
+    Situation(
+        "a GPU does not answer", changed("found_gpus", values=f"1x{STEPS}"), (_on_call("GpusMissing", C0),)
     ),
     Situation(
-        "GPU 1 fell off the bus", ended('^DCGM.*gpu="1"'), (("PrelaunchGpusUnmonitored", {**C0, **ON_CALL}),)
-    ),
-    Situation(
-        "the host engine was restarted, and old values stay",
-        changed("ENERGY", values=f"7x{STEPS}"),
-        (("PrelaunchDcgmFrozen", {**C0, **OWNER}),),
-    ),
-    Situation(
-        "the values of one of two GPUs are old ones",
-        changed('ENERGY.*gpu="1"', values=f"7x{STEPS}"),
-        (("PrelaunchDcgmFrozen", {**C0, **OWNER}),),
-    ),
-    Situation(
-        "the watch of a GPU node was told cpu",
-        {
-            **gone("(declared|found)_gpus.*n0"),
-            f'prelaunch_declared_gpus{{{WATCH0},exported_instance_type="cpu"}}': OFF,
-        },
-        (
-            (
-                "PrelaunchWatchWrongType",
-                {**C0, "instance_type": "p5.48xlarge", "exported_instance_type": "cpu", **OWNER},
-            ),
-        ),
-    ),
-    Situation(
-        "the gate file has SageMaker's name of a type",
-        {
-            key.replace('instance_type="p5', 'instance_type="ml.p5', 1): value
-            for key, value in HEALTHY.items()
-        },
-    ),
-    *(
-        Situation(
-            f"a node whose clock is {seconds} s off",
-            changed("last_round.*n0", values=ROUNDS.format(*(15 * one + seconds for one in range(0, 40, 4)))),
-            (("PrelaunchWatchStale", {**C0, **ON_CALL}),),
-        )
-        for seconds in (-180, -150, -120, -90, 60, 120, 180)
-    ),
-    Situation(
-        "a node whose clock is a second off",
-        changed("last_round.*n0", values=ROUNDS.format(*(15 * one + 1 for one in range(0, 40, 4)))),
-    ),
-    Situation(
-        "the watch ends no round any more",
-        changed("last_round.*n0", values=OLD),
-        (("PrelaunchWatchStale", {**C0, **ON_CALL}),),
-    ),
-    Situation(
-        "a watch whose clock is an hour ahead",
-        changed("last_round.*n0", values=f"3600+15x{STEPS}"),
-        (("PrelaunchWatchStale", {**C0, **ON_CALL}),),
-    ),
-    Situation(
-        "a check could not measure",
-        changed("measured.*n0", values=f"11x{STEPS}"),
-        (("PrelaunchRoundIncomplete", {**C0, **OWNER}),),
-    ),
-    Situation(
-        "no check could measure",
-        gone(r"observations\{outcome=.measured.*n0"),
-        (("PrelaunchRoundIncomplete", {**C0, **OWNER}),),
-    ),
-    Situation(
-        "a GPU does not answer",
-        changed("found_gpus", values=f"1x{STEPS}"),
-        (("PrelaunchGpusMissing", {**C0, **ON_CALL}),),
-    ),
-    Situation(
-        "a finding is open",
-        {**HEALTHY, f'prelaunch_finding_open{{{FINDING},level="FAIL",cause="HARDWARE",{WATCH0}}}': ON},
-        (("PrelaunchFindingOpen", {**labels(FINDING), "cause": "HARDWARE", **C0, **ON_CALL}),),
+        "a finding is open", {**HEALTHY, **HARDWARE}, (_on_call("FindingOpen", XID, cause="HARDWARE"),)
     ),
     Situation(
         "a finding is open, on two ways",
-        {
-            **HEALTHY,
-            f'prelaunch_finding_open{{{FINDING},level="FAIL",cause="HARDWARE",{WATCH0}}}': ON,
-            f'prelaunch_finding_open{{{FINDING},level="FAIL",cause="HARDWARE",{NODE0}}}': ON,
-        },
-        (("PrelaunchFindingOpen", {**labels(FINDING), "cause": "HARDWARE", **C0, **ON_CALL}),),
+        {**HEALTHY, **HARDWARE, OPEN % ("HARDWARE", NODE0): ON},
+        (_on_call("FindingOpen", XID, cause="HARDWARE"),),
     ),
     Situation(
         "evidence is missing",
-        {**HEALTHY, f'prelaunch_finding_open{{{FINDING},level="FAIL",cause="EVIDENCE",{WATCH0}}}': ON},
-        (("PrelaunchFindingOpen", {**labels(FINDING), "cause": "EVIDENCE", **C0, **OWNER}),),
+        {**HEALTHY, OPEN % ("EVIDENCE", WATCH0): ON},
+        (_owner("FindingOpen", XID, cause="EVIDENCE"),),
     ),
     Situation(
         "too many findings for one scrape",
         changed("findings_omitted.*n0", values=f"9800x{STEPS}"),
-        (("PrelaunchSeriesOmitted", {**C0, **OWNER}),),
+        (_owner("SeriesOmitted", C0),),
     ),
     Situation(
         "too many nodes for one scrape",
         changed("store_series_omitted", values=f"5x{STEPS}"),
-        (("PrelaunchSeriesOmitted", labels(STORE, **OWNER)),),
+        (_owner("SeriesOmitted", labels(STORE)),),
     ),
     Situation(
         "packets are sent again and again",
         changed("retransmitted_packets", values=f"0+30000x{STEPS}"),
-        (("PrelaunchEfaErrors", {**C0, "device": "rdmap0", "counter": "retransmitted_packets", **ON_CALL}),),
+        (_on_call("EfaErrors", C0, device="rdmap0", counter="retransmitted_packets"),),
     ),
     Situation(
         "a peer does not answer an EFA device",
         changed("error_events", values=f"0+3000x{STEPS}"),
-        (
-            (
-                "PrelaunchEfaErrors",
-                {**C0, "device": "rdmap0", "counter": "error_events", **ON_CALL},
-            ),
-        ),
+        (_on_call("EfaErrors", C0, device="rdmap0", counter="error_events"),),
     ),
-    Situation(
-        "an Xid, after which the GPU was reset", changed('XID_ERRORS.*gpu="1"', values=f"0x4 31x{STEPS}")
-    ),
+    Situation("an Xid, and the GPU was reset", changed('XID_ERRORS.*gpu="1"', values=f"0x4 31x{STEPS}")),
     Situation(
         "a double-bit error, long ago",
         changed('ECC_DBE.*gpu="1"', values=f"0x10 1x{STEPS - 10}"),
-        (("PrelaunchUncorrectableEcc", {**C0, "gpu": "1", "UUID": "GPU-1", **ON_CALL}),),
+        (_on_call("UncorrectableEcc", C0, gpu="1", UUID="GPU-1"),),
     ),
     Situation(
-        "the textfile has no writer",
-        changed("mtime.*n0", values=OLD),
-        (("PrelaunchTextfileStale", {**C0, **ON_CALL}),),
+        "the textfile has no writer", changed("mtime.*n0", values=OLD), (_on_call("TextfileStale", C0),)
     ),
+    Situation("nor that of an unscraped node", TEXTFILE_1, (_on_call("TextfileStale", C1), LACKS_INTERVAL)),
+    Situation("the textfile was deleted", ended("mtime.*n1"), (_owner("TextfileGone", C1),)),
     Situation(
-        "the textfile of a node that is not scraped directly has no writer",
-        without(changed("mtime.*n1", values=OLD), "watch_interval.*n1"),
-        (("PrelaunchTextfileStale", {**C1, **ON_CALL}), _missing("prelaunch_watch_interval_seconds", WATCH1)),
-    ),
-    Situation("the textfile was deleted", ended("mtime.*n1"), (("PrelaunchTextfileGone", {**C1, **OWNER}),)),
-    Situation(
-        "a textfile is broken",
-        changed("scrape_error.*n1", values=ON),
-        (("PrelaunchTextfileBroken", {**C1, **OWNER}),),
+        "a textfile is broken", changed("scrape_error.*n1", values=ON), (_owner("TextfileBroken", C1),)
     ),
     Situation(
         "the store cannot be read",
-        {**gone("^prelaunch_(store|gate|declared_node)"), f"prelaunch_store_readable{{{STORE}}}": OFF},
-        (("PrelaunchStoreUnreadable", labels(STORE, **OWNER)),),
+        {**gone("^prelaunch_(store|gate|declared_node)"), **UNREADABLE},
+        (_owner("StoreUnreadable", labels(STORE)),),
     ),
     Situation(
         "the exporter of the store serves what it read long ago",
         changed("store_read_timestamp", values=OLD),
-        (("PrelaunchStoreStale", labels(STORE, **OWNER)),),
+        (_owner("StoreStale", labels(STORE)),),
     ),
     Situation(
         "no gate has run for eight days",
         changed("gate_end", values=f"{-8 * 86400}x{STEPS}"),
-        (("PrelaunchGateOverdue", {"cluster": "c", **OWNER}),),
+        (_owner("GateOverdue", {"cluster": "c"}),),
     ),
 )

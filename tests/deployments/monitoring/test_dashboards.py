@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from checks.watch.families import FAMILIES
 from tasks.monitoring.config import SHIPPED
@@ -24,7 +23,7 @@ from tests.deployments.monitoring.rule_cases import (
     WATCH0,
     WATCH1,
 )
-from tests.deployments.monitoring.test_rules import FILE, METRIC, promtool
+from tests.deployments.monitoring.test_rules import FILE, METRIC, input_series, tried
 
 FILES = sorted((SHIPPED / "dashboards").glob("prelaunch-*.json"))
 BOARDS: dict[str, Any] = {file.stem: json.loads(file.read_text()) for file in FILES}
@@ -141,13 +140,11 @@ def answers(folder: Path, series: dict[str, str]) -> dict[str, str]:
     exprs = {name: re.sub(r"\$(cluster|node)", ".*", expr) for name, expr in PANELS.items()}
     tests = {
         "interval": "15s",
-        "input_series": [{"series": key, "values": values} for key, values in series.items()],
+        "input_series": input_series(series),
         "promql_expr_test": [{"expr": expr, "eval_time": "6m", "exp_samples": []} for expr in exprs.values()],
     }
-    test = {"rule_files": [str(FILE)], "evaluation_interval": "15s", "tests": [tests]}
     folder.mkdir()
-    (folder / "test.yml").write_text(yaml.safe_dump(test, width=2000))
-    done = promtool("test", "rules", folder / "test.yml")
+    done = tried(folder, FILE.read_text(), [tests])
     said = done.stdout + done.stderr
     assert "parse error" not in said, said
     got = re.findall(r'expr: (".*"), time: 6m,\s+exp: nil\s+got: (.*)', said)
@@ -163,11 +160,3 @@ def test_each_panel_has_data_and_shows_a_sick_cluster_otherwise(tmp_path: Path) 
 
     assert EMPTY_WHEN_HEALTHY == {name for name, said in healthy.items() if not said}
     assert DECLARED == {name for name, said in ill.items() if said == healthy[name]}
-
-
-def test_the_published_dashboards_are_named_by_their_numbers() -> None:
-    """Those of the HyperPod guide, for import from grafana.com."""
-    listed = json.loads((SHIPPED / "dashboards" / "published.json").read_text())
-
-    assert {4323, 1860, 12239} == {row["id"] for row in listed}
-    assert [] == [row for row in listed if set(row) != {"id", "name", "needs", "limits"}]

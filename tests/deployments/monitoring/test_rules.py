@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text())
 ALERTS: list[dict[str, Any]] = [rule for group in DOCUMENT["groups"] for rule in group["rules"]]
 NAMES = sorted({rule["alert"] for rule in ALERTS})
-HEARTBEAT = "PrelaunchHeartbeat"
+HEARTBEAT, TARGET_DOWN = "PrelaunchHeartbeat", "PrelaunchTargetDown"
 METRIC = re.compile(r"\b(?:prelaunch|DCGM|node|slurm)_[A-Za-z_]+\b")
 # Families that are there only where there is something to say. Whether their exporter serves at all, other rules say.
 CONDITIONAL = {
@@ -44,7 +44,7 @@ def group(situation: Situation, at: str = "8m") -> dict[str, object]:
     return {
         "name": situation.name,
         "interval": "15s",
-        "input_series": [{"series": series, "values": values} for series, values in situation.series.items()],
+        "input_series": input_series(situation.series),
         "alert_rule_test": [
             {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": one} for one in labels]}
             for name, labels in wanted.items()
@@ -78,41 +78,44 @@ def gathered(situations: Sequence[Situation]) -> list[Situation]:
     return [Situation("one cluster each", series, tuple(alerts)), *filter(stands_alone, situations)]
 
 
-def bare() -> dict[str, object]:
-    """The rules without annotations, which promtool compares word by word; one test below does."""
-    return {
-        "groups": [
-            {
-                **group,
-                "rules": [
-                    {key: rule[key] for key in rule if key != "annotations"} for rule in group["rules"]
-                ],
-            }
-            for group in DOCUMENT["groups"]
-        ]
-    }
+def bare(*names: str) -> str:
+    """The rules, or those of these names, without annotations, which promtool compares word by word; one test below does."""
+    rules = [
+        {key: value for key, value in rule.items() if key != "annotations"}
+        for rule in ALERTS
+        if rule["alert"] in (names or NAMES)
+    ]
+    return yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]})
 
 
-def outcome_of(folder: Path, groups: Sequence[dict[str, object]]) -> subprocess.CompletedProcess[str]:
-    """promtool's tests of the rules."""
-    (folder / "rules.yml").write_text(yaml.safe_dump(bare()))
-    test = {"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": list(groups)}
+def tried(
+    folder: Path, rules: str, tests: Sequence[Mapping[str, object]], every: str = "15s"
+) -> subprocess.CompletedProcess[str]:
+    """promtool's tests of these rules."""
+    (folder / "rules.yml").write_text(rules)
+    test = {"rule_files": ["rules.yml"], "evaluation_interval": every, "tests": list(tests)}
     (folder / "test.yml").write_text(yaml.safe_dump(test, width=500))
     return promtool("test", "rules", folder / "test.yml")
 
 
+def input_series(series: Mapping[str, str]) -> list[dict[str, str]]:
+    """The series in promtool's form."""
+    return [{"series": name, "values": values} for name, values in series.items()]
+
+
+def require_success(done: subprocess.CompletedProcess[str]) -> None:
+    """promtool found nothing wrong."""
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
 def test_the_rules_are_valid() -> None:
     """As they are shipped, with their templates."""
-    done = promtool("check", "rules", FILE)
-
-    assert 0 == done.returncode, done.stdout + done.stderr
+    require_success(promtool("check", "rules", FILE))
 
 
 def test_each_situation_raises_its_alerts_and_no_others(tmp_path: Path) -> None:
     """Faults, and a healthy cluster with a warning that is nobody's alarm."""
-    done = outcome_of(tmp_path, [group(situation) for situation in gathered(SITUATIONS)])
-
-    assert 0 == done.returncode, done.stdout + done.stderr
+    require_success(tried(tmp_path, bare(), [group(situation) for situation in gathered(SITUATIONS)]))
 
 
 def test_each_rule_fires_in_a_situation() -> None:
@@ -171,9 +174,9 @@ def without(family: str) -> Situation:
 def test_a_metric_that_nobody_exports_is_an_alert_by_itself(tmp_path: Path) -> None:
     """For every metric of every rule: taken away from each target that has it, each of these targets is named, with the family."""
     required = sorted(metrics() - CONDITIONAL.keys())
-    done = outcome_of(tmp_path, [group(without(family), "2m") for family in required])
+    situations = gathered([without(family) for family in required])
 
-    assert 0 == done.returncode, done.stdout + done.stderr
+    require_success(tried(tmp_path, bare(), [group(one, "2m") for one in situations]))
     assert CONDITIONAL.keys() <= metrics()
 
 
@@ -181,46 +184,35 @@ def test_two_scrapes_that_fail_are_an_alert_and_one_is_none(tmp_path: Path) -> N
     """With the evaluations that are shipped; the first scrape fails at 5 min."""
     settings = Settings(on_call="http://h", owner="http://h", heartbeat="http://h")
     interval = yaml.safe_load(rendered(settings)["prometheus.yml"])["global"]["evaluation_interval"]
-    down = {"cluster": "c", "node": "n0", "job": "node", "instance": "n0:9100", "notify": "on-call"}
+    up = 'up{job="node",instance="n0:9100",cluster="c",node="n0"}'
+    down = dict(re.findall(r'(\w+)="([^"]*)"', up)) | {"notify": "on-call"}
+
+    def situation(values: str, expected: Mapping[int, bool]) -> dict[str, object]:
+        rows = [
+            {"eval_time": f"{at}s", "alertname": TARGET_DOWN, "exp_alerts": [{"exp_labels": down}] if fires else []}
+            for at, fires in expected.items()
+        ]  # fmt: skip
+        return {"interval": "15s", "input_series": input_series({up: values}), "alert_rule_test": rows}
+
     tests = [
-        {
-            "interval": "15s",
-            "input_series": [
-                {"series": 'up{job="node",instance="n0:9100",cluster="c",node="n0"}', "values": values}
-            ],
-            "alert_rule_test": [
-                {
-                    "eval_time": f"{at}s",
-                    "alertname": "PrelaunchTargetDown",
-                    "exp_alerts": [{"exp_labels": down}] if fires else [],
-                }
-                for at, fires in expected
-            ],
-        }
-        for values, expected in (
-            ("1x19 0 1x20", [(at, False) for at in range(300, 360, 3)]),
-            ("1x19 0x20", [(315, False), (318, True), (321, True)]),
-        )
+        situation("1x19 0 1x20", dict.fromkeys(range(300, 360, 3), False)),
+        situation("1x19 0x20", {315: False, 318: True, 321: True}),
     ]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(bare()))
-    test = {"rule_files": ["rules.yml"], "evaluation_interval": interval, "tests": tests}
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
-    done = promtool("test", "rules", tmp_path / "test.yml")
 
     assert interval == "3s"
-    assert 0 == done.returncode, done.stdout + done.stderr
+    require_success(tried(tmp_path, bare(TARGET_DOWN), tests, interval))
 
 
 def test_a_pause_of_prometheus_is_no_alert(tmp_path: Path) -> None:
     """It is stopped for three minutes, and evaluates at once what it had before: each rule waits for a scrape."""
     scraped, paused = 4, 12
-    series = [
-        {"series": name, "values": f"{_first(values, scraped)} {_later(values, scraped, paused)}"}
+    series = {
+        name: f"{_first(values, scraped)} {_later(values, scraped, paused)}"
         for name, values in HEALTHY.items()
-    ]
+    }
     test = {
         "interval": "15s",
-        "input_series": series,
+        "input_series": input_series(series),
         "alert_rule_test": [
             {"eval_time": at, "alertname": name, "exp_alerts": []}
             for at in ("4m", "8m")
@@ -228,12 +220,8 @@ def test_a_pause_of_prometheus_is_no_alert(tmp_path: Path) -> None:
             if name != HEARTBEAT
         ],
     }
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(bare()))
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "4m", "tests": [test]}
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(document, width=500))
-    done = promtool("test", "rules", tmp_path / "test.yml")
 
-    assert 0 == done.returncode, done.stdout + done.stderr
+    require_success(tried(tmp_path, bare(), [test], "4m"))
 
 
 def _parts(values: str) -> tuple[int, int]:
@@ -280,43 +268,11 @@ def test_the_page_reads_as_a_sentence(tmp_path: Path) -> None:
         "summary": "kernel.xid failed on node n0, GPU 5 (HARDWARE).",
         "remedy": "prelaunch node findings prints the remedy. After it, a gate that measures the check again closes the finding.",
     }
+    fired = {"exp_labels": labels, "exp_annotations": sentence}
     test = {
-        "rule_files": [str(FILE)],
-        "evaluation_interval": "15s",
-        "tests": [
-            {
-                "interval": "15s",
-                "input_series": [
-                    {"series": series, "values": values} for series, values in found.series.items()
-                ],
-                "alert_rule_test": [
-                    {
-                        "eval_time": "5m",
-                        "alertname": "PrelaunchFindingOpen",
-                        "exp_alerts": [{"exp_labels": labels, "exp_annotations": sentence}],
-                    }
-                ],
-            }
-        ],
+        "interval": "15s",
+        "input_series": input_series(found.series),
+        "alert_rule_test": [{"eval_time": "5m", "alertname": "PrelaunchFindingOpen", "exp_alerts": [fired]}],
     }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
-    done = promtool("test", "rules", tmp_path / "test.yml")
 
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
-def test_every_alert_says_what_to_do_and_who_is_notified() -> None:
-    """And docs/monitoring.md has a row for each."""
-    said = [(rule["alert"], rule["labels"]["notify"], {*rule["annotations"]}) for rule in ALERTS]
-
-    assert [] == [
-        name
-        for name, notify, words in said
-        if notify not in ("on-call", "owner", "heartbeat") or not {"summary"} <= words
-    ]
-    assert [] == [name for name, _, words in said if "remedy" not in words and name != HEARTBEAT]
-    rows = dict(
-        re.findall(r"^\| (Prelaunch\w+) \| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    assert set(NAMES) == set(rows)
-    assert [] == [name for name, notify, _ in said if notify not in rows[name]]
+    require_success(tried(tmp_path, FILE.read_text(), [test]))

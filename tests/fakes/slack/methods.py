@@ -36,7 +36,7 @@ def post_message(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     broadcast = bool(thread) and given.get("reply_broadcast") in (True, "true", "1", 1)
     made = Message(channel.id, workspace.stamp(), text, blocks, thread_ts=thread, broadcast=broadcast)
     workspace.messages.append(made)
-    return {"channel": channel.id, "ts": made.ts, "message": _shown(made), **_warned(given)}
+    return {"channel": channel.id, "ts": made.ts, "message": _shown(made)}
 
 
 def update(workspace: Workspace, given: Arguments) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def update(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     message.past.append(message.text)
     message.text, message.blocks = _content(given, UPDATED_CHARACTERS)
     message.edits += 1
-    return {"channel": channel.id, "ts": message.ts, "text": message.text, **_warned(given)}
+    return {"channel": channel.id, "ts": message.ts, "text": message.text}
 
 
 def permalink(workspace: Workspace, given: Arguments) -> dict[str, Any]:
@@ -103,15 +103,6 @@ def _content(given: Arguments, most: int) -> tuple[str, list[dict[str, Any]]]:
             response_metadata={"messages": [f"[ERROR] {line}" for line in wrong]},
         )
     return text, blocks
-
-
-def _warned(given: Arguments) -> dict[str, Any]:
-    if given.get("text"):
-        return {}
-    return {
-        "warning": "missing_text_in_message",
-        "response_metadata": {"warnings": ["missing_text_in_message"]},
-    }
 
 
 def _view(given: Arguments) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,25 +163,21 @@ class SocketMode:
         }
         return self.deliver("slash_commands", payload)
 
-    def answered(self, count: int, timeout_s: float = 240) -> list[dict[str, Any]]:
+    def answered(self, count: int) -> list[dict[str, Any]]:
         """What was posted to response_urls, once there are this many."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with self.slack.lock:
-                if len(self.slack.responses) >= count:
-                    return [response.body for response in self.slack.responses]
-            threading.Event().wait(0.02)
-        raise AssertionError(f"{len(self.slack.responses)} of {count} answers came")
+        self._wait(lambda: len(self.slack.responses) >= count, f"{count} answers")
+        return [response.body for response in self.slack.responses]
 
-    def modal(self, timeout_s: float = 240) -> dict[str, Any]:
+    def modal(self) -> dict[str, Any]:
         """The newest modal, once there is one."""
+        self._wait(lambda: bool(self.slack.views), "a modal")
+        return dict(list(self.slack.views.values())[-1])
+
+    def _wait(self, ready: Callable[[], bool], what: str, timeout_s: float = 240) -> None:
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with self.slack.lock:
-                if self.slack.views:
-                    return dict(list(self.slack.views.values())[-1])
+        while not ready():
+            assert time.monotonic() < deadline, f"there was no {what}: {self.slack.responses}"
             threading.Event().wait(0.02)
-        raise AssertionError(f"no modal was opened: {self.slack.responses}")
 
     def _opened(self, workspace: Workspace, given: Mapping[str, Any]) -> dict[str, Any]:
         if self.down:

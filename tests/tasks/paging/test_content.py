@@ -8,7 +8,7 @@ import pytest
 
 from checks.judge.verdict import conclude
 from checks.model import LINK as BETWEEN
-from checks.model import Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
+from checks.model import Cause, Count, Coverage, Digests, Finding, Level, Verdict
 from checks.policy import OnWarn
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.launchers.base import JobState
@@ -22,7 +22,6 @@ from tasks.paging.content import (
     kind_of,
     severity_of,
     title_of,
-    training_of,
 )
 from tasks.render.context import NO_CONTEXT
 from tasks.render.headline import culprits
@@ -178,33 +177,6 @@ def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
 
     assert "NO CAPACITY p5: refused: token [removed]" == title_of(made, "p5")
-
-
-@pytest.mark.parametrize(
-    ("decision", "training", "said"),
-    [
-        (Decision.REFUSED, None, "was not started"),
-        (Decision.PASSED, None, "was not to be started"),
-        (Decision.LAUNCHED, Training("g-1-train-1", JobState.RUNNING), "job g-1-train-1 running"),
-        (
-            Decision.OVERRIDDEN,
-            Training("g-1-train-1", JobState.FAILED, "exited 1"),
-            "job g-1-train-1 failed: exited 1",
-        ),
-    ],
-)
-def test_whoever_waits_for_the_training_reads_what_became_of_it(
-    decision: Decision, training: Training | None, said: str
-) -> None:
-    """In every page."""
-    assert said == training_of(replace(outcome(decision, NOTHING), training=training))
-
-
-def test_the_table_above_knows_every_answer() -> None:
-    """Of a verdict."""
-    found = {verdict(*words).answer for words in (NOTHING, HARDWARE, EVIDENCE, WARNING)}
-
-    assert set(Answer) == found
 
 
 def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,15 +181,6 @@ def test_the_first_lines_are_what_the_golden_file_says(capsys: pytest.CaptureFix
     assert GOLDEN.read_text(encoding="utf-8") == found
 
 
-def test_every_channel_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """The page of the verdict as well."""
-    for case, outcome in ends().items():
-        lines = lines_of(outcome, capsys)
-        same = {line for channel, line in lines.items() if channel != "GitHub"}
-
-        assert same == {first_line(outcome, NAME)}, case
-
-
 def test_junit_is_not_green_where_the_training_failed() -> None:
     """A list of tests would show a pipeline that all is well."""
     report = healthy()

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from tasks.gate.progress import Progress, report_progress
-from tasks.notifiers.base import AnswerLine, Notification, NotifyError, Status
+from tasks.notifiers.base import AnswerLine, Notifier, NotifyError, Status
 from tasks.paging.live import STOPPED, LiveMessages
 
 FIRST = Status("g-1", "c", "gate", "preflight", "", 0, 0, 0.0)
 
 
-class Shown:
+class Shown(Notifier):
     """A notifier that remembers what it showed. `trouble` is raised instead; `gate` holds it up."""
 
     name = "shown"
@@ -27,14 +27,6 @@ class Shown:
         self.trouble = trouble
         self.go = threading.Event()
         self.go.set()
-
-    def send(self, page: Notification) -> str:
-        """Not asked here."""
-        return ""
-
-    def settle(self, page: Notification) -> str:
-        """Not asked here."""
-        return ""
 
     def show(self, status: Status) -> None:
         """Remember it."""
@@ -51,18 +43,6 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.005)
-
-
-def test_what_is_told_is_shown_at_once() -> None:
-    """The run's beginning first, then the newest progress."""
-    way = Shown()
-
-    with LiveMessages([way], FIRST, every_s=0.05, quiet_s=5):
-        until(lambda: len(way.statuses) == 1)
-        report_progress(Progress("checks", "one", 1, 9))
-        until(lambda: len(way.statuses) == 2)
-
-    assert [(s.stage, s.done) for s in way.statuses[:2]] == [("preflight", 0), ("checks", 1)]
 
 
 def test_what_was_overtaken_is_never_shown() -> None:
@@ -150,12 +130,3 @@ def test_an_answer_stays_with_what_follows() -> None:
         until(lambda: way.statuses[-1].detail == "again" if way.statuses else False)
 
     assert way.statuses[-1].answered == AnswerLine("said no", "Ada")
-
-
-def test_without_ways_there_is_no_thread() -> None:
-    """A gate that tells nobody costs nothing."""
-    with LiveMessages([], FIRST):
-        report_progress(Progress("checks", ""))
-        names = [thread.name for thread in threading.enumerate()]
-
-    assert "board" not in names

@@ -17,15 +17,17 @@ from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 
 @pytest.mark.parametrize("page", [html, terminal, markdown])
-def test_of_a_training_that_failed_the_verdict_is_said_to_be_about_before(page: Callable[..., str]) -> None:
-    """Or a page that is headed by a failure goes on with a success."""
-    passed = "PASS: every required check ran and met the policy."
-    failed = VerdictContext(first_line="TRAINING FAILED local: exit code 7", failed="exit code 7")
+def test_a_page_says_what_was_before_it(page: Callable[..., str]) -> None:
+    """Of a training that failed, that the verdict is about before that; and above the findings what was known before the checks."""
+    passed = "Before that, the checks: PASS: every required check ran and met the policy."
+    doubt = "Before the checks: this machine: it is no g5.xlarge."
+    context = VerdictContext(failed="exit code 7", said=(doubt,), doubts=(doubt,))
+    verdict = verdict_of(wrong_sums(healthy()))
+    text = page(None, verdict, "local", context=context)
 
-    assert f"Before that, the checks: {passed}" in page(
-        healthy(), verdict_of(healthy()), "local", context=failed
-    )
+    assert passed in page(healthy(), verdict_of(healthy()), "local", context=context)
     assert "Before that" not in page(healthy(), verdict_of(healthy()), "local")
+    assert 1 == text.count(doubt) and text.index(doubt) < text.index(verdict.findings[0].remedy[:20])
 
 
 def test_a_remedy_is_said_once_per_check() -> None:
@@ -81,14 +83,3 @@ def test_what_every_node_fails_leads_to_the_threshold_first(nodes: int) -> None:
 
     first = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
     assert (remedy if nodes == 1 else f"{first}For each of them: {remedy}") == said
-
-
-@pytest.mark.parametrize("page", [html, terminal, markdown])
-def test_what_was_known_before_the_checks_stands_above_the_findings(page: Callable[..., str]) -> None:
-    """It explains them, and whoever reads a page reads it first."""
-    doubt = "Before the checks: this machine: it is no g5.xlarge."
-    context = VerdictContext(said=(doubt,), doubts=(doubt,))
-    verdict = verdict_of(wrong_sums(healthy()))
-    text = page(None, verdict, "local", context=context)
-
-    assert 1 == text.count(doubt) and text.index(doubt) < text.index(verdict.findings[0].remedy[:20])

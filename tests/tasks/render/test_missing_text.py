@@ -83,19 +83,6 @@ def test_what_failed_stays_whole_beside_what_is_missing() -> None:
     assert not any("gpu.ecc" in line for line in missing_lines(rest))
 
 
-def test_checks_without_evidence_are_gathered_by_how_much_was_observed() -> None:
-    """In place of a row each; where they are few each has its row."""
-    report = without_node(healthy(4, 8), "node-1")
-    few = terminal(report, verdict_of(report), "bravo", 140)
-    planned = tuple(replace(report.plan[0], check=f"own.check{number}") for number in range(20))
-    whole = replace(report, plan=(*report.plan, *planned))
-    text = terminal(whole, verdict_of(whole), "bravo", 140)
-
-    assert "? cannot tell" in few
-    assert "cannot tell, 0 of 4 observed, 20 checks: own.check0, " in " ".join(text.split())
-    assert "? cannot tell" not in text
-
-
 def test_hostile_reasons_are_inert_and_short() -> None:
     """However many and however long."""
     hostile = "\x1b[31m\u202e[red]\n" + "x" * 10_000

@@ -34,61 +34,37 @@ def _finding(
     return Finding(Level.FAIL, cause, "gpu.row_remap", subject, message, "", "", action, elements=elements)
 
 
+DRAIN = "scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'"
+REBOOT = "scontrol reboot ASAP nextstate=DOWN reason='prelaunch: gpu.row_remap' node-1"
+LABEL = "kubectl label node node-1 sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite"
+RELEASE = "aws sagemaker update-training-job --training-job-name gate-1-check-1 --resource-config KeepAlivePeriodInSeconds=0"
+
+
 @pytest.mark.parametrize(
     ("launcher", "action", "expected"),
     [
-        ("local", Action.RESET_GPU, ("sudo nvidia-smi --gpu-reset -i 3",)),
-        (
-            "slurm",
-            Action.REPLACE,
-            ("scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'",),
-        ),
-        (
-            "slurm",
-            Action.REBOOT,
-            ("scontrol reboot ASAP nextstate=DOWN reason='prelaunch: gpu.row_remap' node-1",),
-        ),
-        (
-            "hyperpod",
-            Action.REPLACE,
-            (
-                "kubectl label node node-1 "
-                "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
-            ),
-        ),
-        ("hyperpod", Action.CONTACT, ("kubectl cordon node-1",)),
-        (
-            "hyperpod-slurm",
-            Action.REBOOT,
-            ("scontrol update nodename=node-1 state=fail reason=Action:Reboot",),
-        ),
+        ("local", Action.RESET_GPU, "sudo nvidia-smi --gpu-reset -i 3"),
+        ("slurm", Action.REPLACE, DRAIN),
+        ("slurm", Action.REBOOT, REBOOT),
+        ("hyperpod", Action.REPLACE, LABEL),
+        ("hyperpod", Action.CONTACT, "kubectl cordon node-1"),
+        ("hyperpod-slurm", Action.REBOOT, "scontrol update nodename=node-1 state=fail reason=Action:Reboot"),
         (
             "hyperpod-slurm",
             Action.REPLACE,
-            ("scontrol update nodename=node-1 state=fail reason=Action:Replace",),
+            "scontrol update nodename=node-1 state=fail reason=Action:Replace",
         ),
-        (
-            "hyperpod-slurm",
-            Action.CONTACT,
-            ("scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'",),
-        ),
-        (
-            "sagemaker",
-            Action.REPLACE,
-            (
-                "aws sagemaker update-training-job --training-job-name gate-1-check-1 "
-                "--resource-config KeepAlivePeriodInSeconds=0",
-            ),
-        ),
-        ("", Action.REPLACE, ()),
-        ("local", Action.NONE, ()),
+        ("hyperpod-slurm", Action.CONTACT, DRAIN),
+        ("sagemaker", Action.REPLACE, RELEASE),
+        ("", Action.REPLACE, ""),
+        ("local", Action.NONE, ""),
     ],
 )
-def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expected: tuple[str, ...]) -> None:
+def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expected: str) -> None:
     """The node, the GPU, the reason and the job are filled in; without a launcher nothing is guessed."""
     finding = _finding(action=action)
     place = Place(launcher, "p5.48xlarge", "gate-1-check-1")
-    assert expected == commands(finding, _verdict(finding), place)
+    assert tuple(filter(None, (expected,))) == commands(finding, finding.subject, _verdict(finding), place)
 
 
 @pytest.mark.parametrize(
@@ -103,19 +79,18 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
 def test_nobody_is_drained_for_what_is_no_machines_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
     finding = _finding(subject, cause=cause)
-    assert () == commands(finding, _verdict(finding), Place("slurm"))
+    assert () == commands(finding, finding.subject, _verdict(finding), Place("slurm"))
 
 
-def test_while_the_image_is_suspect_no_node_is_taken_out() -> None:
-    """The blast-radius brake holds for what people are told to type as well."""
-    finding = _finding()
-    assert () == commands(finding, _verdict(finding, suspect=True), Place("slurm"))
+def test_what_nobody_can_mean_is_not_typed() -> None:
+    """While the image is suspect; of a GPU that no element names, since evidence lists every GPU; and where no pool is kept."""
+    replaced, unnamed = _finding(), _finding(action=Action.RESET_GPU, elements=())
+    listed = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
 
-
-def test_a_gpu_that_nobody_named_is_not_reset() -> None:
-    """The command would reset GPU 0, or all of them."""
-    finding = _finding(action=Action.RESET_GPU, elements=())
-    assert () == commands(finding, _verdict(finding), Place("local"))
+    assert () == commands(replaced, replaced.subject, _verdict(replaced, suspect=True), Place("slurm"))
+    assert () == commands(unnamed, unnamed.subject, _verdict(unnamed), Place("local"))
+    assert () == commands(listed, listed.subject, _verdict(listed), Place("local"))
+    assert () == commands(replaced, replaced.subject, _verdict(replaced), Place("sagemaker", "p5.48xlarge"))
 
 
 @pytest.mark.parametrize(
@@ -131,25 +106,15 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
     finding = replace(
         _finding(action=Action.RESET_GPU, elements=elements), evidence="GPU 0: well\nGPU 3: remap pending"
     )
-    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(finding, _verdict(finding), Place("local"))
-
-
-def test_evidence_names_no_gpu_to_reset() -> None:
-    """It lists every GPU of the node; the first is as a rule a healthy one."""
-    finding = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
-    assert () == commands(finding, _verdict(finding), Place("local"))
-
-
-def test_where_no_machines_are_kept_there_is_no_pool_to_release() -> None:
-    """A placement without a pool (IN_JOB, NONE) names no job."""
-    finding = _finding()
-    assert () == commands(finding, _verdict(finding), Place("sagemaker", "p5.48xlarge"))
+    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(
+        finding, finding.subject, _verdict(finding), Place("local")
+    )
 
 
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
     finding = _finding("node; rm -rf ~")
-    (said,) = commands(finding, _verdict(finding), Place("slurm"))
+    (said,) = commands(finding, finding.subject, _verdict(finding), Place("slurm"))
     assert "nodename='node; rm -rf ~'" in said
 
 
@@ -198,18 +163,7 @@ def test_a_command_names_the_machine_as_its_engine_does() -> None:
     finding = replace(_finding(), subject="node-1", action=Action.REBOOT)
     place = Place("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
 
-    assert commands(finding, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
-
-
-@pytest.mark.parametrize("launcher", ["hyperpod", "hyperpod-slurm"])
-def test_what_hyperpod_may_ignore_is_said_beside_the_command(launcher: str) -> None:
-    """With NodeRecovery=None labels and reasons do nothing, and nobody says so."""
-    finding = replace(_finding(), remedy="Replace the node.")
-    (item,) = gathered((finding,))
-
-    remedy, _ = advice(item, _verdict(finding), Place(launcher))
-    assert "only while NodeRecovery of the cluster is Automatic" in remedy
-    assert "batch-replace-cluster-nodes" in remedy
+    assert commands(finding, finding.subject, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
 
 
 def test_every_command_can_be_filled_in() -> None:
@@ -217,22 +171,22 @@ def test_every_command_can_be_filled_in() -> None:
     for launcher, rows in COMMANDS.items():
         for action in rows:
             finding = _finding(action=action)
-            found = commands(finding, _verdict(finding), Place(launcher, "p5.48xlarge", "job"))
+            found = commands(
+                finding, finding.subject, _verdict(finding), Place(launcher, "p5.48xlarge", "job")
+            )
             assert found and not any("{" in line for line in found), (launcher, action)
 
 
-def test_a_command_that_explains_nothing_by_itself_is_explained() -> None:
+@pytest.mark.parametrize("launcher", PURPOSES)
+def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -> None:
+    """Also that HyperPod may ignore it; without a command nothing is, nor a command whose name says what it does."""
     finding = replace(_finding(), remedy="Replace the node.")
     (item,) = gathered((finding,))
-    verdict = _verdict(finding)
 
-    remedy, typed = advice(item, verdict, Place("sagemaker", "ml.p5.48xlarge", "gate-1-check-1"))
-    assert len(typed) == 1 and typed[0].startswith("aws sagemaker update-training-job")
-    assert remedy == f"Replace the node. {PURPOSES['sagemaker']}"
-
-    # Without a command nothing is explained, and neither is a command whose name says what it does.
-    assert advice(item, verdict, Place("sagemaker")) == ("Replace the node.", ())
-    assert advice(item, verdict, Place("slurm"))[0] == "Replace the node."
+    remedy, typed = advice(item, _verdict(finding), Place(launcher, "ml.p5.48xlarge", "gate-1-check-1"))
+    assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(typed), remedy)
+    assert ("Replace the node.", ()) == advice(item, _verdict(finding), Place("sagemaker"))
+    assert "Replace the node." == advice(item, _verdict(finding), Place("slurm"))[0]
 
 
 @pytest.mark.parametrize("launcher", ["local", "slurm"])
@@ -245,7 +199,7 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
     place = Place(launcher, declared.instance_type, machine=short_text(declared))
     finding = _finding(action=Action.INSPECT)
     *_, writes, checks = sorted(
-        commands(finding, _verdict(finding), place),
+        commands(finding, finding.subject, _verdict(finding), place),
         key=lambda line: ("prelaunch check" in line, "echo" in line),
     )
     subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True)
@@ -253,13 +207,3 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
     kind = arguments[arguments.index("--instance-type") + 1]
 
     assert replace(declared, nodes=1) == read(tmp_path / kind)
-
-
-def test_a_known_type_is_named() -> None:
-    """Nothing is written for it."""
-    finding = _finding(action=Action.INSPECT)
-    place = Place("local", "p5.48xlarge", machine=short_text(Declared("p5.48xlarge", 1, 8, 8)))
-
-    assert commands(finding, _verdict(finding), place) == (
-        "prelaunch check --instance-type p5.48xlarge --profile deep",
-    )

@@ -14,7 +14,7 @@ from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Level, Observation, Outcome, Report, Skip, Verdict
 from tasks.gate_file.references import default_policy
-from tasks.render.seed_report import READY, with_seed_tables
+from tasks.render.seed_report import with_seed_tables
 from tasks.reports.seed_report import OURS, detect
 from tests.catalogue_reports import catalogue_report, expected_report
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node
@@ -67,16 +67,6 @@ def test_the_seeds_readers_find_their_tables() -> None:
     assert (8, 16) == (node["node_info"]["rank"], node["node_info"]["world_size"])
     assert found["cluster_summary"]["overall_status"] == p5()[1].level.value
     assert node["summary"]["overall_status"] in ("PASS", "WARN")
-
-
-def test_a_go_says_that_the_cluster_is_ready() -> None:
-    """In that tool's words."""
-    report = healthy()
-    summary = tables(report, verdict_of(report))["cluster_summary"]
-
-    assert ("PASS", [], [READY]) == tuple(
-        summary[key] for key in ("overall_status", "issues", "recommendations")
-    )
 
 
 def test_a_fault_is_that_nodes_and_the_clusters() -> None:

@@ -16,8 +16,7 @@ from uuid import UUID
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import ApprovalAnswer, Question, keep_question, read_answer
 from tasks.gate_file.read import read_gate_file
-from tasks.notifiers.base import Kind, Notification, PendingQuestion
-from tasks.notifiers.deliver import means_on
+from tasks.notifiers.base import Kind, Notification, NotifierAccess, PendingQuestion
 from tasks.notifiers.slack.messages import APPROVE
 from tasks.slackbot.config import read_config
 from tasks.slackbot.process import Process
@@ -83,7 +82,7 @@ class Stage:
 
         table = read_gate_file(self.file).notify.slack
         assert table is not None
-        means = means_on(self.store, lambda reference: self.slack.token)
+        means = NotifierAccess(self.store, lambda reference: self.slack.token)
         asked = PendingQuestion(
             question.flow_run_id,
             question.key,

@@ -38,52 +38,32 @@ def threads() -> set[str]:
     return {name for name in names if name.startswith(("slack-", "ThreadPoolExecutor", "Thread-"))}
 
 
-def test_nothing_is_left_of_it(world: Stage) -> None:
-    """No thread and no connection, and it ends at once."""
-    before = threads()
-
-    with world.app():
-        world.socket.command(ADA, "help")
-        world.socket.answered(1)
-
-    world.socket.wait_gone()
+def gone(before: set[str]) -> None:
+    """No thread is left."""
     until(lambda: not {name for name in threads() - before if "handle" not in name}, "no thread is left")
 
 
-def test_slack_may_ask_for_a_new_connection_at_any_time(world: Stage) -> None:
-    """A click before, and one after, are both answered."""
+def test_slack_may_cut_or_replace_its_connection_at_any_time(world: Stage) -> None:
+    """It asks for a new one, breaks one, or is down for a while: nobody has to restart anything, and at the end nothing is left."""
+    before = threads()
     with world.app():
         asking = world.ask()
         world.socket.command(ADA, "help")
         world.socket.refresh()
-
         asking.click(ADA, REFUSE)
-
         asking.resumed()
-        assert 2 == len(world.socket.answered(2))
-        assert 2 == world.socket.hellos
+        assert (2, 2) == (len(world.socket.answered(2)), world.socket.hellos)
 
-
-def test_a_connection_that_breaks_is_made_anew(world: Stage) -> None:
-    """Nobody has to restart anything."""
-    with world.app():
-        world.socket.drop()
-        world.socket.wait_connected(2)
-
-        world.socket.command(ADA, "help")
-
-        assert 1 == len(world.socket.answered(1))
-
-
-def test_slack_that_is_down_for_a_while_is_asked_again(world: Stage) -> None:
-    """The socket comes back by itself once Slack does."""
-    with world.app():
         world.socket.down = True
         world.socket.drop()
         world.socket.wait_gone()
         world.socket.down = False
+        world.socket.wait_connected(3)
+        world.socket.command(ADA, "help")
+        assert 3 == len(world.socket.answered(3))
 
-        world.socket.wait_connected(2)
+    world.socket.wait_gone()
+    gone(before)
 
 
 def test_an_answer_survives_a_server_that_is_down_and_a_restart(
@@ -91,14 +71,14 @@ def test_an_answer_survives_a_server_that_is_down_and_a_restart(
 ) -> None:
     """It is recorded at once, and handed over by the next process once the server is back."""
 
-    def gone(*_: Any) -> Any:
+    def unreachable(*_: Any) -> Any:
         raise Unreachable("Prefect's server does not answer (ConnectError).")
 
     # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
     with monkeypatch.context() as patch, world.app():
         asking = world.ask()
-        patch.setattr(Runs, "run", gone)
-        patch.setattr(Runs, "going", gone)
+        patch.setattr(Runs, "run", unreachable)
+        patch.setattr(Runs, "going", unreachable)
         asking.click(ADA, REFUSE)
         assert "Recorded" in asking.whispered()
         assert asking.answer is not None
@@ -121,7 +101,7 @@ def test_slack_that_is_down_at_the_start_is_said(world: Stage, method: str, fail
         pass
 
     assert "Slack" in str(raised.value) and not raised.value.rejected
-    until(lambda: not {name for name in threads() - before if "handle" not in name}, "no thread is left")
+    gone(before)
 
 
 def test_a_socket_that_says_nothing_is_no_connection(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +117,11 @@ def test_a_socket_that_says_nothing_is_no_connection(world: Stage, monkeypatch: 
 def test_a_token_that_slack_refuses_is_named_by_its_place(
     world: Stage, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
-    """Never by its value; it is the configuration that is wrong."""
+    """Never by its value; it is the configuration that is wrong. One that is not there is named before anybody is called."""
+    monkeypatch.delenv(which)
+    with pytest.raises(SlackAppError, match=f"{which} is not set") as lacking:
+        Process(read_config(world.config)).__enter__()
+    assert (True, []) == (lacking.value.rejected, world.slack.calls)
     monkeypatch.setenv(which, "xoxb-wrong-and-secret")
 
     with pytest.raises(SlackAppError) as raised, world.app():
@@ -145,19 +129,6 @@ def test_a_token_that_slack_refuses_is_named_by_its_place(
 
     assert raised.value.rejected
     assert f"env:{which}" in str(raised.value) and "xoxb-wrong" not in str(raised.value)
-
-
-def test_a_token_that_is_not_there_is_named_by_its_place(
-    world: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anybody is asked anything."""
-    monkeypatch.delenv("SLACK_APP_TOKEN")
-
-    with pytest.raises(SlackAppError, match="SLACK_APP_TOKEN is not set") as raised:
-        Process(read_config(world.config)).__enter__()
-
-    assert raised.value.rejected
-    assert [] == world.slack.calls
 
 
 def test_the_log_holds_no_token_and_no_ticket(monkeypatch: pytest.MonkeyPatch) -> None:

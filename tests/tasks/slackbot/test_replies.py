@@ -6,8 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from checks.model import Declared
 from tasks.reports.fleet.states import HOUR_S
 from tasks.slackbot import replies
@@ -23,21 +21,20 @@ JUDGED_S = 1_795_428_720.0
 SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC."
 
 
-def past(measured_at: str, whole: bool) -> Past:
-    """A refusal of before; not `whole`: another version wrote its verdict."""
+def past(measured_at: str) -> Past:
+    """A refusal of before."""
     report = replace(wrong_sums(healthy()), measured_at=measured_at)
     verdict, declared = verdict_of(report), Declared("cpu", 2, 0, 2)
     cluster = SimpleNamespace(launcher="local", options={}, declared=SimpleNamespace(instance_type="cpu"))
     own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
     store: Any = SimpleNamespace(place=lambda key: f"/srv/{key}")
     record = record_of("p5-1", report, verdict, "key", JUDGED_S, "p5", "c")
-    return Past(own, store, record, verdict if whole else None)
+    return Past(own, store, record, verdict)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_why_says_how_old_the_measurement_was(whole: bool) -> None:
+def test_why_says_how_old_the_measurement_was() -> None:
     """Of a verdict that was made at once, nothing."""
-    old, fresh = (replies.why(past(at, whole)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
+    old, fresh = (replies.why(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
 
     assert SAID in str(old.blocks) and "before this verdict" not in str(fresh.blocks)
     assert [] == faults(list(old.blocks))

@@ -1,8 +1,9 @@
-"""What tests of Slack's messages stand on: a workspace, a store in a dictionary, and pages as the gate makes them."""
+"""What tests of Slack's messages stand on: a workspace, a store in a folder, and pages as the gate makes them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tasks.gate_file.people import SlackTable
@@ -13,12 +14,12 @@ from tasks.notifiers.base import (
     Link,
     Notification,
     NotifierAccess,
-    NotifyError,
     PendingQuestion,
     Status,
 )
 from tasks.notifiers.slack.notifier import SlackNotifier
 from tasks.render.remedy_commands import PURPOSES
+from tasks.store.folder import FolderStore
 from tests.fakes.slack.server import SlackServer
 
 ITEM = Item(
@@ -110,13 +111,12 @@ STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report"
 
 @dataclass
 class NotifierSetup:
-    """A notifier at a workspace. `store` is what is kept; `broken` lets the store fail."""
+    """A notifier at a workspace, whose records are in `store`."""
 
     slack: SlackServer
     channel: str
     options: dict[str, Any]
-    store: dict[str, bytes] = field(default_factory=dict)
-    broken: bool = False
+    store: FolderStore
 
     @property
     def notifier(self) -> SlackNotifier:
@@ -126,30 +126,10 @@ class NotifierSetup:
     @property
     def means(self) -> NotifierAccess:
         """The store and the token."""
-
-        def keep(key: str, text: str) -> str:
-            self.put(key, text.encode())
-            return key
-
-        return NotifierAccess(
-            keep, self.store.get, self.put, lambda reference: self.slack.token, self.replace
-        )
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write, unless the store is broken."""
-        if self.broken:
-            raise NotifyError("the store is full")
-        self.store[key] = data
-
-    def replace(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Write if nobody did since."""
-        if self.store.get(key) != old:
-            return False
-        self.put(key, new)
-        return True
+        return NotifierAccess(self.store, lambda reference: self.slack.token)
 
 
-def notifier_setup(slack: SlackServer, **options: Any) -> NotifierSetup:
-    """A notifier for #gates."""
+def notifier_setup(slack: SlackServer, folder: Path, **options: Any) -> NotifierSetup:
+    """A notifier for #gates, whose store is this folder."""
     channel = slack.channel("gates")
-    return NotifierSetup(slack, channel, {"channel": "#gates", **options})
+    return NotifierSetup(slack, channel, {"channel": "#gates", **options}, FolderStore(folder))

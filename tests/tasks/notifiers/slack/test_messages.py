@@ -20,8 +20,6 @@ from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link
 from tasks.notifiers.slack.messages import (
     Message,
     answer_message,
-    elapsed,
-    first_line,
     mention_message,
     more_message,
     notification_message,
@@ -182,13 +180,6 @@ def test_hostile_text_is_inert() -> None:
             assert "\x1b" not in text and "\u202e" not in text
 
 
-def test_commands_are_copied_as_they_are() -> None:
-    """Signs that are markup elsewhere stand in a block that has none."""
-    command = "kubectl label node 'a*b_c' x=y & echo `id` <z>"
-
-    assert command in shown(notification_message(replace(REFUSED, items=(item(1, commands=(command,)),))))
-
-
 def test_text_for_markup_is_escaped() -> None:
     """The three signs that Slack names are written out; its own marks are no longer at a word's edge."""
     assert escape("a & <b>") == "a &amp; &lt;b&gt;"
@@ -199,22 +190,6 @@ def test_text_for_markup_is_escaped() -> None:
     assert link("a|b>", "https://x/?a=1&b=<|>") == "<https://x/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 
-def test_the_first_line_is_the_title() -> None:
-    """It is made for people already, and the same on every channel; an empty one is replaced."""
-    title = (
-        "NO-GO p5: node n, rank 3 computes wrong sums (12 wrong values in all_reduce) (and 2 more findings)"
-    )
-
-    assert first_line(replace(REFUSED, title=title)) == title
-    assert first_line(replace(REFUSED, title="")) == "refused p5-prod"
-
-
-def test_the_message_says_when_the_machines_were_measured() -> None:
-    """In each reader's own time zone; a page without a report has no such time."""
-    assert "<!date^1789999000^" in str(notification_message(REFUSED).blocks)
-    assert "measured" not in str(notification_message(replace(REFUSED, measured_s=0.0)).blocks[:2])
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1:4200", "localhost:4200", "[::1]:4200"])
 def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
     """For everybody else it is dead."""
@@ -223,15 +198,6 @@ def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
 
     assert f"<http://{host}" not in said
     assert f"http://{host}/runs/1 (opens only on the machine that runs this server)" in said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0, "0 s"), (59.9, "59 s"), (80, "1 min 20 s"), (3600, "1 h 0 min"), (7500, "2 h 5 min")],
-)
-def test_time_is_said_for_people(seconds: float, said: str) -> None:
-    """Seconds, minutes, hours."""
-    assert elapsed(seconds) == said
 
 
 def marked(value: object) -> list[str]:

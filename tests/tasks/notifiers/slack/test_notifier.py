@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -33,9 +34,9 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def setup(slack: SlackServer) -> NotifierSetup:
+def setup(slack: SlackServer, tmp_path: Path) -> NotifierSetup:
     """A notifier for #gates that calls a user and a group."""
-    return notifier_setup(slack, mention=("U123", "S456"), owner_mention=("U789",))
+    return notifier_setup(slack, tmp_path, mention=("U123", "S456"), owner_mention=("U789",))
 
 
 def test_progress_moves_one_message(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -117,15 +118,6 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2: synchronised is false")
 
 
-def test_an_override_is_no_usual_button(slack: SlackServer, setup: NotifierSetup) -> None:
-    """It says so, is red, and asks once more."""
-    setup.notifier.send(replace(QUESTION, question=replace(ASKED, override=True)))
-
-    button = slack.only().actions["prelaunch_approve"]
-    assert (button["text"]["text"], button["style"]) == ("OVERRIDE: launch anyway", "danger")
-    assert "Launch on machines that failed?" in button["confirm"]["title"]["text"]
-
-
 def test_nobody_may_answer_in_slack(slack: SlackServer, setup: NotifierSetup) -> None:
     """No approvers in the gate file: no buttons that would answer nobody, and the way that there is."""
     setup.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
@@ -172,9 +164,11 @@ def test_an_end_takes_the_buttons_away(slack: SlackServer, setup: NotifierSetup)
     assert "nobody answered by the deadline" in [reply.text for reply in slack.thread(slack.only())]
 
 
-def test_the_owner_has_a_channel(slack: SlackServer) -> None:
+def test_the_owner_has_a_channel(slack: SlackServer, tmp_path: Path) -> None:
     """A page for the owner is a message there; the run's own message says the same, and calls nobody."""
-    setup = notifier_setup(slack, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",))
+    setup = notifier_setup(
+        slack, tmp_path, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",)
+    )
     owners = slack.channel("ml-platform")
     setup.notifier.show(STATUS)
 
@@ -186,9 +180,9 @@ def test_the_owner_has_a_channel(slack: SlackServer) -> None:
     assert slack.thread(own)[0].text.startswith("<@U789> ")
 
 
-def test_a_question_is_asked_in_one_channel(slack: SlackServer) -> None:
+def test_a_question_is_asked_in_one_channel(slack: SlackServer, tmp_path: Path) -> None:
     """Buttons in the owner's channel alone; the end takes them away there as well."""
-    setup = notifier_setup(slack, owner_channel="#ml-platform")
+    setup = notifier_setup(slack, tmp_path, owner_channel="#ml-platform")
     owners = slack.channel("ml-platform")
     setup.notifier.show(STATUS)
     setup.notifier.send(QUESTION)
@@ -217,14 +211,3 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: No
     said = "MACHINES MAY STILL BE BILLED p5-prod: job x"
     assert f"<@U789> {said}" in [reply.text for reply in slack.thread(run)]
     assert alone.text == said
-
-
-def test_who_answered_is_shown_by_name(slack: SlackServer, setup: NotifierSetup) -> None:
-    """Slack shows the name of a user whom it proved; what a person typed stays text."""
-    setup.notifier.send(QUESTION)
-    setup.notifier.answered(
-        "p5-1", AnswerLine("answered launch-anyway: <!channel> *now*", "U789 (Slack)", "U789")
-    )
-
-    reply = slack.thread(slack.only())[-1].shown
-    assert reply.startswith("<@U789> (Slack) answered launch-anyway: &lt;!channel&gt; ")

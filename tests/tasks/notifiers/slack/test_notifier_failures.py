@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.slack import client
 from tasks.notifiers.slack import notifier as notifier_module
+from tasks.store.base import StoreFull
 from tests.fakes.slack.methods import METHODS
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.fakes.slack.workspace import Refusal, Workspace
@@ -26,9 +28,9 @@ def slack() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def setup(slack: SlackServer) -> NotifierSetup:
+def setup(slack: SlackServer, tmp_path: Path) -> NotifierSetup:
     """A notifier for #gates."""
-    return notifier_setup(slack)
+    return notifier_setup(slack, tmp_path)
 
 
 def test_a_rate_limit_is_waited_out(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -41,14 +43,6 @@ def test_a_rate_limit_is_waited_out(slack: SlackServer, setup: NotifierSetup) ->
     assert (first.answer, second.answer) == ("429 with Retry-After", "ok")
     assert second.at - first.at >= 1.0
     assert len(slack.posted()) == 1
-
-
-def test_a_rate_limit_beyond_the_time_is_said(slack: SlackServer, setup: NotifierSetup) -> None:
-    """Nobody waits ten minutes for a notifier: the next way is tried at once."""
-    slack.fail(Failure.RATE_LIMIT, times=9, retry_after_s=600)
-
-    with pytest.raises(NotifyError, match=r"Slack answers 429 \(chat\.postMessage\)"):
-        setup.notifier.send(REFUSED)
 
 
 @pytest.mark.parametrize("failure", [Failure.SERVER_ERROR, Failure.RESET])
@@ -82,36 +76,14 @@ def test_silence_ends_in_time(
         setup.notifier.send(REFUSED)
 
 
-def test_nobody_listens(slack: SlackServer, setup: NotifierSetup) -> None:
-    """A refused connection is no defect of the gate: the address is said."""
-    setup.options["channel"] = "#gates"
-    table = setup.notifier._table.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
-    silent = notifier_module.SlackNotifier(table, setup.means)
-
-    with pytest.raises(NotifyError, match=r"Slack at http://127\.0\.0\.1:9/api/ does not answer"):
-        silent.send(REFUSED)
-
-
-def _revoke(slack: SlackServer) -> None:
-    slack.revoked = True
-
-
-def _narrow(slack: SlackServer) -> None:
-    slack.scopes.remove("chat:write")
-
-
-def _other_token(slack: SlackServer) -> None:
-    slack.token = "xoxb-another"
-
-
 @pytest.mark.parametrize(
     ("harm", "channel", "remedy"),
     [
-        (_revoke, "#gates", r"token_revoked\. Put the app's token where env:SLACK_BOT_TOKEN is"),
-        (_narrow, "#gates", r"missing_scope\. Give the app the scope chat:write"),
-        (None, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
-        (None, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),
-        (None, "#old", r"is_archived\. The channel #old is archived"),
+        ({"revoked": True}, "#gates", r"token_revoked\. Put the app's token where env:SLACK_BOT_TOKEN is"),
+        ({"scopes": set()}, "#gates", r"missing_scope\. Give the app the scope chat:write"),
+        ({}, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
+        ({}, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),
+        ({}, "#old", r"is_archived\. The channel #old is archived"),
     ],
 )
 def test_a_refusal_says_the_remedy(
@@ -121,8 +93,7 @@ def test_a_refusal_says_the_remedy(
     slack.channel("away", member=False)
     slack.channel("old", archived=True)
     setup.options["channel"] = channel
-    if harm is not None:
-        harm(slack)
+    vars(slack).update(harm)
 
     with pytest.raises(NotifyError, match=remedy):
         setup.notifier.send(REFUSED)
@@ -134,7 +105,7 @@ def test_a_wrong_token_is_not_repeated(
     """Neither in the error nor in a log, at any level."""
     caplog.set_level(logging.DEBUG)
     means, true = setup.means, slack.token
-    _other_token(slack)
+    slack.token = "xoxb-another"
     wrong = replace(means, secret=lambda reference: true)
 
     with pytest.raises(NotifyError, match="invalid_auth") as caught:
@@ -153,7 +124,8 @@ def test_the_token_is_kept_nowhere(
     notifier.show(STATUS)
     said = notifier.send(REFUSED)
 
-    everything = f"{setup.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
+    kept = [setup.store.get(key) for key in setup.store.list("")]
+    everything = f"{kept}{caplog.text}{said}{notifier!r}{vars(notifier)}"
     assert slack.token not in everything
 
 
@@ -198,7 +170,7 @@ def test_a_message_that_cannot_be_updated_still_calls(slack: SlackServer, setup:
 def test_a_call_that_fails_is_a_failure(slack: SlackServer, setup: NotifierSetup) -> None:
     """The message may be up to date, but nobody was called: the next way has to."""
     setup.notifier.show(STATUS)
-    slack.fail(Failure.RATE_LIMIT, times=9, method="chat.postMessage", retry_after_s=60)
+    slack.fail(Failure.SERVER_ERROR, times=9, method="chat.postMessage")
 
     with pytest.raises(NotifyError):
         setup.notifier.send(REFUSED)
@@ -206,9 +178,15 @@ def test_a_call_that_fails_is_a_failure(slack: SlackServer, setup: NotifierSetup
     assert slack.only().text.startswith("NO-GO p5-prod")
 
 
-def test_a_store_that_fails_loses_no_page(slack: SlackServer, setup: NotifierSetup) -> None:
+def test_a_store_that_fails_loses_no_page(
+    slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was sent may be sent again, and that is said."""
-    setup.broken = True
+
+    def full(key: str, data: bytes) -> None:
+        raise StoreFull("the store is full")
+
+    monkeypatch.setattr(setup.store, "put", full)
 
     said = setup.notifier.send(REFUSED)
 
@@ -220,7 +198,7 @@ def test_a_store_that_fails_loses_no_page(slack: SlackServer, setup: NotifierSet
 
 def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, setup: NotifierSetup) -> None:
     """Somebody else's bytes are no reason to be silent."""
-    setup.store["gates/p5-1/slack.json"] = b"{"
+    setup.store.put("gates/p5-1/slack.json", b"{")
 
     setup.notifier.send(REFUSED)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from checks.facts.builtin import builtin
 from checks.judge.rules.expected_values import expected_busbw
 from checks.model import Outcome
 from tasks.render.html import html
-from tasks.render.markdown import markdown
-from tasks.render.views.bandwidth import NO_TABLE, Rate, bandwidth, bandwidth_table, telling
+from tasks.render.views.bandwidth import NO_TABLE, Rate, bandwidth, bandwidth_table
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
-from tests.tasks.render.fleets import SIZES, TYPE, fleet, judged, slower
+from tests.tasks.render.fleets import SIZES, TYPE, fleet, judged
 
 
 def test_a_rank_that_is_slow_is_the_slowest() -> None:
@@ -63,15 +60,6 @@ def test_where_nobody_looked_the_page_says_so() -> None:
     assert {("not known", "")} == {row[-2:] for row in bandwidth_table(bandwidth(report, None).rates).rows}
 
 
-def test_a_summary_has_the_largest_size_and_the_one_furthest_below() -> None:
-    """Each row once; the share is the slowest rank's, half as fast as the others, who reach 0.97 of what is expected."""
-    rates = telling(bandwidth(slower(fleet(1), "nccl.intra_node", "ip-10-0-0-11", 0.5), builtin()).rates)
-    shares = {rate.check: rate.share for rate in rates if rate.size_bytes == 2.0**30}
-
-    assert len({rate.check for rate in rates}) <= len(rates) == len(set(rates))
-    assert pytest.approx(0.5 * 0.97, rel=0.03) == shares["nccl.intra_node"]
-
-
 def test_what_was_not_measured_is_not_shown() -> None:
     """A collective that errored has no row."""
     report = healthy(2, 2)
@@ -83,13 +71,3 @@ def test_what_was_not_measured_is_not_shown() -> None:
     )
 
     assert () == bandwidth(replace(report, observations=rows), FACTS).rates
-
-
-def test_the_summary_has_the_bandwidths_and_whose_expectation_it_is() -> None:
-    """Markdown: largest size of each, share, source."""
-    report = fleet(2)
-    verdict, beside = judged(report)
-    page = markdown(report, verdict, "p5", beside)
-
-    assert "## Bandwidth" in page and "| nccl.all_reduce | 1 GiB |" in page
-    assert "Expected of nccl.all\\_reduce" in page or "Expected of nccl.all_reduce" in page

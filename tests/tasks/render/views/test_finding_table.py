@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.model import Answer, Cause, Finding, Level
+from checks.model import Cause, Finding, Level
 from tasks.render.findings import gathered
 from tasks.render.html import html
 from tasks.render.views.finding_table import (
@@ -80,18 +80,6 @@ def test_the_first_anchor_is_of_what_decides() -> None:
     assert first_anchor(only) == first_anchor(verdict)
     assert f'id="{first_anchor(verdict)}"' in html(report, verdict, "local")
     assert "" == first_anchor(verdict_of(healthy()))
-
-
-def test_the_page_of_a_go_is_opened_at_its_beginning() -> None:
-    """None of its warnings decided; where its training failed, the first one would lead away from that."""
-    verdict = verdict_of(with_metric(healthy(), "system.clock", "node-0", "synchronised", False))
-
-    assert "" != first_anchor(replace(verdict, answer=Answer.ASK))
-    assert (Answer.GO, "", "/r.html") == (
-        verdict.answer,
-        first_anchor(verdict),
-        with_anchor("/r.html", verdict),
-    )
 
 
 def test_a_page_s_address_leads_to_what_decides() -> None:

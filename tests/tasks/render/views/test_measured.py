@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from checks.model import Outcome
 from tasks.render.views.measured import LINE, ROOM, measured
-from tests.sample_reports import healthy, with_metric, with_row, without_node
+from tests.sample_reports import healthy, with_metric, with_row
 from tests.tasks.render.fleets import fleet
 
 
@@ -45,13 +45,3 @@ def test_a_fleet_has_as_much_as_there_is_room_for() -> None:
     assert 6 <= len(found) < 240
     assert ROOM >= sum(len(line.said) for node in found for line in node.lines)
     assert LINE >= max(len(line.said) for node in found for line in node.lines)
-
-
-def test_a_machine_says_what_it_is() -> None:
-    """What its node reported of itself, also where no check measured anything; one that never reported is not there."""
-    report = without_node(healthy(3, 1), "node-1")
-    found = measured(replace(report, observations=()), report.declared.node_names)
-
-    assert ["node-0", "node-2"] == [node.name for node in found]
-    assert {"570.1"} == {dict(node.identity)["driver"] for node in found}
-    assert {()} == {node.lines for node in found}

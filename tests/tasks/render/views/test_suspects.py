@@ -11,7 +11,7 @@ from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
-from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
+from tasks.render.context import VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.views.maps import MAPS, TABLE, heat_map, maps_of, settled
@@ -46,14 +46,6 @@ def test_nobody_stands_out_is_an_answer() -> None:
 
     assert f'<details id="suspects"><summary>{line}</summary>' in page and "below 2" in page
     assert line in text.splitlines() and not re.search("Suspects|below 2|Sensitivity", text)
-
-
-def test_one_matrix_that_names_a_part_is_shown_with_all() -> None:
-    """What the others say is part of the answer then."""
-    verdict, decoded = with_shown(12, GOOD, BAD)
-    text = markdown(None, verdict, "x", decoded)
-
-    assert "## Suspects" in text and text.count("below 2") == 2
 
 
 @pytest.mark.parametrize(
@@ -123,14 +115,6 @@ def test_every_form_names_the_suspect() -> None:
 
     assert f'<th scope="row">node {EIGHT}</th>' in html(report, verdict, "x", decoded)
     assert f"| node {EIGHT} |" in markdown(report, verdict, "x", decoded)
-
-
-def test_without_a_matrix_nothing_is_said() -> None:
-    """Neither of suspects nor that there are none."""
-    verdict, _ = with_shown(8)
-
-    assert 'id="suspects"' not in html(None, verdict, "x", NO_CONTEXT)
-    assert "Suspects" not in markdown(None, verdict, "x", NO_CONTEXT)
 
 
 def test_names_are_inert() -> None:
