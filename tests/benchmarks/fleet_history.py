@@ -1,4 +1,4 @@
-"""What the page of a fleet costs: `python tests/benchmarks/fleet_history.py [--nodes 64] [--gates 10000]`. JSON on stdout, minutes.
+"""What the page of a fleet costs: `python -m tests.benchmarks.fleet_history [--nodes 64] [--gates 10000]`. JSON on stdout, minutes.
 
 A folder store with made-up gates, every one with all nodes and 37 numbers of each, of which a page reads what it needs from the index.
 `fleet_cpu_s` is what one `prelaunch fleet STORE --html FILE` takes from the start of Python to its end (median of three), `page_bytes`
@@ -22,22 +22,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+from checks.documents.report import dump_plain
+from checks.judge.baseline.samples import Side
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number
+from checks.model import Cause, Level, Profile
+from tasks.store.folder import FolderStore
+from tasks.store.history import rebuild
+from tasks.store.index import FILE, Index
+from tasks.store.layout import NODES, RECORDS
+from tasks.store.node_rows import GateNodes, NodeRow, Standing
+from tasks.store.records import KeptFinding, Record
+from tests.sample_reports import healthy
+from tests.tasks.kept_gates import keep, record_for
 
-from checks.documents.report import dump_plain  # noqa: E402 - as a script, this file's own folder is what Python knows
-from checks.judge.baseline.samples import Side  # noqa: E402
-from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number  # noqa: E402
-from checks.model import Cause, Level, Profile  # noqa: E402
-from tasks.store.folder import FolderStore  # noqa: E402
-from tasks.store.history import rebuild  # noqa: E402
-from tasks.store.index import FILE, Index  # noqa: E402
-from tasks.store.layout import NODES, RECORDS  # noqa: E402
-from tasks.store.node_rows import GateNodes, NodeRow, Standing  # noqa: E402
-from tasks.store.records import KeptFinding, Record  # noqa: E402
-from tests.sample_reports import healthy  # noqa: E402
-from tests.tasks.kept_gates import keep, record_for  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 SEED, NUMBERS, CHECKS = 20261126, 37, 20
 # The newest gate is half an hour old; one before each hour.

@@ -1,4 +1,4 @@
-"""What Prefect costs a gate: `python tests/benchmarks/overhead.py`. JSON on stdout, about 35 s. With `gate` behind it, what the whole
+"""What Prefect costs a gate: `python -m tests.benchmarks.overhead`. JSON on stdout, about 35 s. With `gate` behind it, what the whole
 gate of deployments/gates/local.toml costs, and which of its processes: a few minutes.
 
 Without `gate`: medians of five processes, each on the embedded server with a migrated database (warm), each doing what
@@ -28,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
 RUNS = 5
 LOOK_S = 0.2
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -157,9 +158,9 @@ def _run_flow() -> None:
 
 
 def _one(state_dir: Path) -> dict[str, float]:
-    command = (sys.executable, __file__, "--once", str(state_dir))
+    command = (sys.executable, "-m", "tests.benchmarks.overhead", "--once", str(state_dir))
     begin = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return {**json.loads(done.stdout), "total_s": time.perf_counter() - begin}
 
 
@@ -177,7 +178,6 @@ def _server_alone(state_dir: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))  # run by path: some distributions install a package called `tests`
     if sys.argv[1:2] == ["--once"]:
         print(json.dumps(measure(Path(sys.argv[2]))))
         sys.exit(0)
