@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.exit_codes import Exit
 from checks.model import Level
 from flows.cli.gate import _failed, _show
 from flows.cli.gate_output import interrupted, show
@@ -32,7 +31,7 @@ from tasks.notifiers.registry import notifier_for
 from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.orchestration.server.server import StateUnusable
 from tasks.paging.live import STOPPED
-from tasks.render.context import NO_CONTEXT, VerdictContext
+from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
 from tests.flows.gates import write_gate
@@ -257,21 +256,6 @@ def test_github_shows_every_end_that_somebody_has_to_look_at(
     assert (1 if word else 0) == len(lines) and all(line.startswith(word) for line in lines)
 
 
-def test_an_annotation_has_what_was_known_before_the_checks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Below the first line, each inert."""
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    doubt = "Before the checks: this machine: it is no g5.xlarge.\r::error::x"
-    verdict = verdict_of(wrong_sums(healthy()))
-    judged = JudgedReport(healthy(), verdict, context=VerdictContext(doubts=(doubt,)))
-    outcome = Outcome("g-1", Ending.VERDICT, Decision.REFUSED, judged, None, "")
-    show(argparse.Namespace(format="json", junit=None, summary=None, html=None), "test", outcome)
-    (shown,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::error")]
-
-    assert "::NO-GO test: " in shown and "%0ABefore the checks: this machine: it is no g5.xlarge." in shown
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: bool
@@ -290,25 +274,6 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     err = capsys.readouterr().err
     assert (said in summary.read_text()) is (f"%0A{said}" in err) is asked
     assert 1 == err.count("KeyError: 'x'")
-
-
-@pytest.mark.parametrize("on_github", [True, False])
-def test_a_percentage_is_escaped_for_an_annotation_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_github: bool
-) -> None:
-    """GitHub decodes it; a person who reads the text anywhere else would read 43%25."""
-    monkeypatch.setenv("GITHUB_ACTIONS", "true" if on_github else "")
-    line = "CANNOT TELL a: node-1 was busy: other work used 43% of 2 CPUs"
-    annotate_end(line, Exit.CANNOT_TELL, Level.FAIL)
-    annotated = capsys.readouterr().err
-    show(
-        argparse.Namespace(format="text", junit=None, summary=None, html=None),
-        "a",
-        Outcome("a-1", Ending.VERDICT, None, None, None, line[15:]),
-    )
-
-    assert annotated.rpartition("::")[2] == (line.replace("%", "%25") + "\n" if on_github else "")
-    assert "used 43% of" in capsys.readouterr().out
 
 
 def test_a_store_without_space_for_a_server_is_rejected(
