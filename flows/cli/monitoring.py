@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.options import host_port, number
 from flows.cli.output import write_stderr, write_stdout
@@ -14,7 +15,6 @@ from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, Job, Settings, rendered
 from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.read import InputError
 
 SECONDS = number(0.5, 600, "seconds")
 

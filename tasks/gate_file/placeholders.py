@@ -101,7 +101,7 @@ def _divided(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], lis
 def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
     """The examples and their values; without those of AWS where another service answers for it."""
     stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
-    for one, value in _examples(gate.model_dump(mode="json"), gate.text):
+    for one, value in examples_in(gate.model_dump(mode="json"), gate.text):
         if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
             yield one, value
 
@@ -109,11 +109,6 @@ def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Exampl
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
     return tuple(one for one, _ in _applicable(gate, environ))
-
-
-def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
-    """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key."""
-    return tuple(one for one, _ in _examples(values, text))
 
 
 def copied_keys(text: str) -> tuple[str, ...]:
@@ -127,8 +122,10 @@ def copied_keys(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _examples(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
-    """Each with its whole value, which may hold a secret and is in no Example for that reason."""
+def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
+    """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key. Each with its
+    whole value, which may hold a secret and is in no Example for that reason.
+    """
     for key, value in _leaves(values):
         for pattern, remedy in NOBODYS.items():
             if found := re.search(pattern, value):

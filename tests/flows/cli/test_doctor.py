@@ -20,7 +20,6 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from flows.cli import doctor
 from flows.cli.doctor import ok
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
 from tasks.orchestration.server.server import EmbeddedServer
@@ -234,15 +233,14 @@ def test_hostile_words_of_a_service_are_inert() -> None:
 
 
 def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
-    """With the key and its line; the same file with a value of one's own is all right."""
-    more = '\n[approval]\napprovers = ["{}"]\n'
-    mine = setting(tmp_path, more.format("U9Z8Y7X6W"))
-    theirs = setting(tmp_path, more.format("U012AB3CD"))
-    (example,) = examples_of(theirs.gate, {})
-    (line,) = doctor._placeholders(theirs)
+    """With the key and its line."""
+    file = setting(tmp_path, '\n[approval]\napprovers = ["U012AB3CD"]\n').file
+    looks = doctor._looks(argparse.Namespace(file=file, overrides=[], send_test=False))
+    of_file, line = next(looks), next(looks)
 
-    assert [] == list(doctor._placeholders(mine))
-    assert (["MISSING"], example.place) == (words([line]), line.subject)
+    assert ["OK", "MISSING"] == words([of_file, line]) and line.subject.startswith(
+        "approval.approvers[0] (line "
+    )
 
 
 def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:

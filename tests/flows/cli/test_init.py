@@ -38,20 +38,6 @@ def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[st
     return ("--engine", engine, "--instance-type", kind, "--nodes", str(nodes), "--notify", notify)
 
 
-@pytest.mark.parametrize(
-    ("engine", "kind"), [("local", "cpu"), ("slurm", "p5.48xlarge"), ("sagemaker", "p5.48xlarge")]
-)
-def test_a_gate_may_begin_in_observe_mode(run: Run, tmp_path: Path, engine: str, kind: str) -> None:
-    """With an option; without it the gate enforces."""
-    assert 0 == run("init", "mine.toml", "--observe", *options(engine, kind, 1))[0]
-    assert 0 == run("init", "other.toml", *options(engine, kind, 1))[0]
-    made, other = (
-        tomllib.loads((tmp_path / f"{name}.toml").read_text())["policy"] for name in ("mine", "other")
-    )
-
-    assert {**other, "mode": "observe"} == made and "enforce" == other.get("mode", "enforce")
-
-
 @pytest.mark.parametrize("place", ["mine.toml", "deployments/gates/mine.toml", "deployments/mine.toml"])
 def test_copies_of_examples_go_before_the_installation(run: Run, tmp_path: Path, place: str) -> None:
     """A policy and a pod template that lie where `prelaunch examples` puts them are the ones that are named, relatively."""
@@ -162,21 +148,6 @@ def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) ->
     text = Path("root.toml").read_text()
     assert "this installation" not in err and str(Path(__file__).parents[3]) not in text
     assert text.startswith("#:schema ./deployments/schemas/gate.schema.json\n")
-
-
-def test_mail_is_sent_by_apprise(run: Run) -> None:
-    """Who writes the word of the README learns the notifier's."""
-    code, _, err = run("init", "gate.toml", *options("local", "cpu", 2), "--notify", "mail")
-
-    assert 2 == code and "apprise" in err
-
-
-def test_a_gate_whose_owner_hears_nothing_is_said(run: Run) -> None:
-    """PagerDuty is for hardware: missing evidence and a failed training would page nobody."""
-    _, _, alone = run("init", "a.toml", *options("local", "cpu", 2), "--notify", "pagerduty")
-    _, _, both = run("init", "b.toml", *options("local", "cpu", 2), "--notify", "pagerduty,slack")
-
-    assert "would only be written to the log" in alone and "would only" not in both
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tasks.launchers.base import LaunchError, PreflightCheck
@@ -88,9 +88,7 @@ def _tools(checked: Checked, asked: Requirements, clients: Clients) -> Preflight
     try:
         label = _labels(image, clients).get(LABEL)
     except (Refused, LaunchError) as error:
-        line = unanswered(WHAT, error)
-        why = f"the image was not inspected ({line.message})"
-        return replace(unlabelled(checked, why), behind=line.behind)
+        return unlabelled(checked, f"the image was not inspected ({unanswered(WHAT, error).message})")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
     if not isinstance(label, str):
