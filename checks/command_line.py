@@ -46,9 +46,12 @@ class InputError(Exception):
     def __str__(self) -> str:
         place = f"{self.file}, line {self.line}" if self.line else self.file
         place += f": {self.path}" if self.path else ""
-        end = "" if self.message.endswith((".", "?", "!", ".)")) else "."
         hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        return f"{place}: {self.message}{end}{hint}"
+        return f"{place}: {_sentence(self.message)}{hint}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!", ".)")) else f"{text}."
 
 
 class Parser(argparse.ArgumentParser):
