@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -27,7 +25,6 @@ from tasks.store.base import Store, StoreUnreachable
 from tasks.store.folder import FolderStore
 from tests.flows.cli.conftest import Run
 from tests.flows.gates import write_gate
-from tests.tasks.launchers.local.test_preflight import without_packages
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL = ROOT / "deployments" / "gates" / "local.toml"
@@ -175,16 +172,6 @@ def test_an_engine_that_says_nothing_is_not_ok(tmp_path: Path) -> None:
     assert ["CANNOT TELL"] == words(doctor._engine(replace(here, launcher=full)))
 
 
-def test_nodes_without_pytorch_are_missing_something(tmp_path: Path) -> None:
-    """With the command that installs it."""
-    path = write_gate(tmp_path, fake=False)
-    text = path.read_text().replace(json.dumps(sys.executable), json.dumps(without_packages(tmp_path)))
-    path.write_text(text)
-    (line,) = doctor._engine(open_gate_context(GateRequest(gate_file=str(path))))
-
-    assert "MISSING" == doctor.WORDS[line.result] and "install" in line.remedy
-
-
 def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An error of ours is CANNOT TELL, and the other looks still run."""
 
@@ -241,10 +228,3 @@ def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
     assert ["OK", "MISSING"] == words([of_file, line]) and line.subject.startswith(
         "approval.approvers[0] (line "
     )
-
-
-def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:
-    """In the line about the store."""
-    (line,) = doctor._store(FolderStore(tmp_path), str(tmp_path), " ([store] path 'a' is relative)")
-
-    assert line.message.startswith(f"{tmp_path} ([store] path 'a' is relative): a probe")

@@ -79,19 +79,6 @@ def test_plan_accepts_what_was_written(
     assert 0 == run("plan", "mine.toml", "--offline")[0]
 
 
-def test_beside_copies_of_the_shipped_files_no_path_of_this_machine_is_written(
-    run: Run, tmp_path: Path
-) -> None:
-    """A file for a repository: it has to open wherever that is cloned."""
-    run("examples", "deployments")
-    code, _, err = run("init", "deployments/gates/new.toml", *options("local", "cpu", 2))
-    text = (tmp_path / "deployments/gates/new.toml").read_text()
-
-    assert 0 == code, err
-    assert "../policies/local.toml" == tomllib.loads(text)["policy"]["file"]
-    assert str(Path(__file__).parents[3]) not in text
-
-
 def test_what_has_to_be_replaced_is_named(run: Run) -> None:
     """Keys whose values are the shipped file's examples; none for this machine."""
     _, out, _ = run("init", "a.toml", *options("slurm", "p5.48xlarge", 2, "slack"), "--format", "json")

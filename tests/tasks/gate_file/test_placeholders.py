@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tasks.gate_file.placeholders import (
-    doubtful_examples,
     examples_in,
     examples_of,
     require_own_values,
@@ -136,7 +135,7 @@ def test_a_file_with_values_of_its_own_is_not_refused(path: Path, tmp_path: Path
     own = changed(tmp_path, path.stem, *((old, new) for old, new in MINE.items() if old in path.read_text()))
 
     assert None is refused(own)
-    assert () == doubtful_examples(read_gate_file(own), {})
+    assert () == examples_of(read_gate_file(own), {})
 
 
 OWN = (("subnet-0123456789abcdef0", "subnet-0a"), ("sg-0123456789abcdef0", "sg-0a"))
@@ -148,9 +147,9 @@ def test_what_may_be_somebodys_own_is_doubted_and_not_refused(tmp_path: Path) ->
     edits = (*OWN, (ECR, "210987654321.dkr.ecr"), (ROLE, "iam::210987654321"))
     more = ('["{here}', '["--role=arn:aws:iam::123456789012:role/x", "{here}')
     path = changed(tmp_path, "sagemaker-p5", *edits)
-    found = doubtful_examples(read_gate_file(path), {})
+    found = examples_of(read_gate_file(path), {})
     local = changed(tmp_path, "local", more)
-    of_local = doubtful_examples(read_gate_file(local), {})
+    of_local = examples_of(read_gate_file(local), {})
 
     assert None is refused(path) and None is refused(local)
     assert {"cluster.options.prefix", "training.request.CheckpointConfig.S3Uri"} <= {one.key for one in found}
@@ -183,5 +182,4 @@ def test_where_another_service_answers_for_aws_its_names_may_be_real(name: str) 
     assert () == examples_of(read_gate_file(path), {name: "http://127.0.0.1:5000"})
     assert 8 == len(examples_of(read_gate_file(path), {}))
     assert None is refused(path, {name: "http://127.0.0.1:5000"})
-    assert () == doubtful_examples(read_gate_file(path), {name: "http://127.0.0.1:5000"})
     assert None is not refused(path, {name: ""})
