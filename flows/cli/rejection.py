@@ -19,8 +19,10 @@ def report_error(form: str, error: Exception) -> int | None:
     if isinstance(error, IndexFailed):
         return report_failure(form, str(error), Exit.NO_CAPACITY)
     if isinstance(error, StoreError):
-        code = reject(form, InputError("store", str(error)))
-        return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
+        missing = InputError("store", str(error))
+        if not isinstance(error, StoreMissing):
+            return report_failure(form, str(missing), Exit.NO_CAPACITY)
+        return reject(form, missing)
     return reject(form, error) if isinstance(error, (InputError, LaunchError)) else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,9 +49,13 @@ def _is_gate_file(path: Path) -> bool:
     """Whether the file has the table that every gate file has."""
     try:
         with open(path, "rb") as file:
-            return CLUSTER.search(file.read(READ_BYTES).decode("utf-8", "replace")) is not None
+            text = file.read(READ_BYTES).decode("utf-8", "replace")
     except OSError:
         return True  # to choose it says why it cannot be read
+    try:
+        return isinstance(tomllib.loads(text).get("cluster"), dict)
+    except tomllib.TOMLDecodeError:
+        return CLUSTER.search(text) is not None
 
 
 def gate_file_names() -> tuple[str, ...]:
