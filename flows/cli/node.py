@@ -16,6 +16,7 @@ from checks.facts import own_machine
 from flows.cli.output import write_stdout
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
+from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 
 FILE = "prelaunch.pyz"
@@ -60,7 +61,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         data = node_zipapp()
         out.write_bytes(data)
         out.chmod(0o755)
-    except OSError as error:
-        raise InputError(out, f"it cannot be written ({error.strerror})") from error
+    except (LaunchError, OSError) as error:
+        raise InputError(out, f"it cannot be written ({error})") from error
     write_stdout(f"{out}: {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}\n")
     return int(Exit.GO)

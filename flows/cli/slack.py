@@ -10,6 +10,7 @@ from pathlib import Path
 from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr
+from flows.cli.prefect_server import NO_SERVER
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.slackbot.config import Config, read_config
 
@@ -51,8 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_stderr(f"prelaunch: {arguments.config} is valid: {len(config.gates)} gate(s)")
         return int(Exit.GO)
     if not configured_api_url(os.environ, Path.cwd()):
-        message = "Set it to the API of the server that runs the gates, such as http://127.0.0.1:4200/api."
-        raise InputError("PREFECT_API_URL is not set", message)
+        raise InputError("slack", NO_SERVER)
     os.environ.update({key: value for key, value in SETTINGS.items() if key not in os.environ})
     return _serve(config)
 
