@@ -3,7 +3,7 @@
 A folder store with made-up gates, every one with all nodes and 37 numbers of each, of which a page reads what it needs from the index.
 `fleet_cpu_s` is what one `prelaunch fleet STORE --html FILE` takes from the start of Python to its end (median of three), `page_bytes`
 the page, `rebuild_cpu_s` makes the index anew from the files. Both are seconds of processor time, which depend little on what else
-the machine does. `same` is whether the page is the same afterwards but for its time.
+the machine does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import resource
 import statistics
 import subprocess
@@ -87,17 +86,14 @@ def used(who: int) -> float:
     return found.ru_utime + found.ru_stime
 
 
-def page(folder: Path) -> tuple[float, str]:
-    """One command: its seconds, and the page without its times."""
+def page(folder: Path) -> float:
+    """The seconds of one command."""
     out = folder / "fleet.html"
     begun = used(resource.RUSAGE_CHILDREN)
     argv = (sys.executable, "-m", "flows.cli.main", "fleet", str(folder), "--html", str(out))
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, check=False)
-    taken = used(resource.RUSAGE_CHILDREN) - begun
     assert done.returncode in (0, 1, 3), done.stderr.decode()
-    return taken, re.sub(
-        r"data-now=\"\d+\"|As of [^,]*,|proven \d+ (s|min|h|d) ago|is \d+ (h|d) old", "", out.read_text()
-    )
+    return used(resource.RUSAGE_CHILDREN) - begun
 
 
 def main() -> int:
@@ -116,12 +112,10 @@ def main() -> int:
         done = rebuild(store, index)
         rebuilt = used(resource.RUSAGE_SELF) - begun
         runs = [page(folder / "store") for _ in range(3)]
-        rebuild(store, index)
-        again = page(folder / "store")[1]
         figures = {
             "nodes": arguments.nodes, "gates": arguments.gates, "with_nodes": done.with_nodes,
-            "rebuild_cpu_s": round(rebuilt, 1), "fleet_cpu_s": round(statistics.median(seconds for seconds, _ in runs), 2),
-            "page_bytes": (folder / "store" / "fleet.html").stat().st_size, "same": again == runs[0][1],
+            "rebuild_cpu_s": round(rebuilt, 1), "fleet_cpu_s": round(statistics.median(runs), 2),
+            "page_bytes": (folder / "store" / "fleet.html").stat().st_size,
             "index_bytes": (folder / "store" / FILE).stat().st_size,
         }  # fmt: skip
     print(json.dumps(figures, indent=2))

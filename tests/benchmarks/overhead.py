@@ -4,8 +4,7 @@ gate of deployments/gates/local.toml costs, and which of its processes: a few mi
 Without `gate`: medians of five processes, each on the embedded server with a migrated database (warm), each doing what
 `prelaunch gate` does: start the server, import Prefect meanwhile, wait, run a flow of six trivial tasks and
 three artifacts, stop. Seconds. `total_s` is the process's wall time from outside; the other figures are
-taken within: `server_ready_s` from the start of the server, with the import going on beside it;
-`server_alone_s` without it.
+taken within: `server_ready_s` from the start of the server, with the import going on beside it.
 
 With `gate`: medians of five gates. `wall_s` and `cpu_s` are of all processes, as the kernel counts them when they have ended. The rest
 are CPU seconds by kind of process. They come from /proc, which is read five times per second; `not_seen_s` is what processes used
@@ -49,11 +48,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         _one(Path(folder))  # not counted: makes the template and the database
         runs = [_one(Path(folder)) for _ in range(RUNS)]
-        alone = [_server_alone(Path(folder)) for _ in range(RUNS)]
     medians = {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
-    print(
-        json.dumps({"runs": RUNS, "server_alone_s": round(statistics.median(alone), 3), **medians}, indent=2)
-    )
+    print(json.dumps({"runs": RUNS, **medians}, indent=2))
     return 0
 
 
@@ -162,19 +158,6 @@ def _one(state_dir: Path) -> dict[str, float]:
     begin = time.perf_counter()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return {**json.loads(done.stdout), "total_s": time.perf_counter() - begin}
-
-
-def _server_alone(state_dir: Path) -> float:
-    from tasks.orchestration.server.server import EmbeddedServer
-
-    server = EmbeddedServer(state_dir)
-    begin = time.perf_counter()
-    try:
-        server.start()
-        server.wait_ready()
-        return time.perf_counter() - begin
-    finally:
-        server.stop()
 
 
 if __name__ == "__main__":
