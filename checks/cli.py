@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.command_line import Parser, UsageError
+from checks.command_line import InputError, Parser, UsageError
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.model import Profile
@@ -53,6 +53,9 @@ def execute(arguments: argparse.Namespace) -> int:
     except Interrupted as signalled:
         say("checks: interrupted; all its processes have ended.")
         return 128 + signalled.number
+    except InputError as error:
+        say(f"checks: {error}")
+        return Exit.REJECTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.CANNOT_TELL

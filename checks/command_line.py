@@ -1,13 +1,15 @@
 """The parser of a command line: it ends no process, and names the word that a misspelt one is nearest to.
 
 UsageError          the command line is wrong: exit 2
+InputError          a file, or another thing that was named, cannot be used: exit 2
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from checks.documents.decode import nearest
@@ -25,15 +27,40 @@ class UsageError(Exception):
         self.message, self.usage, self.nearest = message, usage, nearest
 
 
+class InputError(Exception):
+    """What was named cannot be used. `file` is where, `path` the dotted place in it ("" for all), `nearest` a valid word or None, and
+    `line` the line of the file, where it is known.
+    """
+
+    def __init__(
+        self,
+        file: str | Path,
+        message: str,
+        path: str = "",
+        nearest: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.file, self.path, self.message, self.nearest, self.line = str(file), path, message, nearest, line
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        place += f": {self.path}" if self.path else ""
+        hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"{place}: {_sentence(self.message)}{hint}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!", ".)")) else f"{text}."
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process, at the command that was misused.
 
-    `unexpected_hint` is a sentence about words that are one too many: where the option is that takes them. `meant_by` is asked about
-    an option that does not exist and the word behind it ("" for none), and returns what to type instead, or None.
+    `unexpected_hint` is a sentence about words that are one too many: where the option is that takes them.
     """
 
     unexpected_hint = ""
-    meant_by: Callable[[str, str], str | None] | None = None
     _words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
@@ -59,17 +86,8 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if len(name) > 1 and name.startswith("-") and name not in self._option_string_actions:
                 own = [option for option in self._option_string_actions if option[:2] == "--"]
-                asked = None if self.meant_by is None else self.meant_by(name, self._behind(word))
-                meant = asked or nearest(name, own)
-                raise UsageError(f"unknown option {_quoted(name)}", self.format_usage().strip(), meant)
-
-    def _behind(self, word: str) -> str:
-        """The value that was typed with an option: `--nodes=2` or `--nodes 2`."""
-        if "=" in word:
-            return word.partition("=")[2]
-        words = list(self._words)
-        after = words[words.index(word) + 1 :] if word in words else []
-        return after[0] if after and not after[0].startswith("-") else ""
+                usage = self.format_usage().strip()
+                raise UsageError(f"unknown option {_quoted(name)}", usage, nearest(name, own))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Names the nearest choice; of a command that does not exist, the usage is that of the nearest one."""

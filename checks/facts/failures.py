@@ -84,17 +84,12 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Span):
     """A span with its source: hours, or a fraction, as its name says."""
 
     low: Annotated[float, Range(0, 1e6)]
     high: Annotated[float, Range(0, 1e6)]
     provenance: Provenance
-
-    @property
-    def span(self) -> Span:
-        """The numbers alone."""
-        return Span(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ class Failures:
 
     def span(self, name: str) -> Span:
         """One of RANGES."""
-        return self.ranges[name].span
+        return self.ranges[name]
 
     def share(self, check: str) -> Share:
         """The share of nodes that checks like this one find defective; the longest matching beginning of its name decides."""

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
@@ -28,14 +29,7 @@ from flows.cli.output import (
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.local_check import check_node, undeclared_error
-from tasks.reports.read import (
-    InputError,
-    declared_of,
-    default_policy_of,
-    exit_code,
-    policy_of,
-    require_policy_for,
-)
+from tasks.reports.read import declared_of, default_policy_of, exit_code, policy_of, require_policy_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,12 @@ import os
 import re
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
-from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 from tasks.parallelcluster.template import PATTERNS, TEMPLATE, TemplateError, cluster_commands, filled
 from tasks.reports.command_line import write_file
-from tasks.reports.read import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in error.problems:
             write_stderr(f"prelaunch: {problem}")
         return int(Exit.REJECTED)
-    except (LaunchError, OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError("cluster-config", str(error)) from error
     write_stdout(cluster_commands(name, file, os.environ))
     write_stderr(

@@ -14,7 +14,6 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
@@ -60,7 +59,7 @@ NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
         "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker for "
@@ -114,7 +113,9 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield missing("gate file", str(error))
             return
         yield ok("gate file", f"{setting.file}, policy {setting.policy.name}")
-        yield from _placeholders(setting)
+        yield from (
+            missing(one.place, one.message, one.remedy) for one in examples_of(setting.gate, os.environ)
+        )
     elif arguments.send_test or arguments.overrides:
         yield missing(
             "gate file", "--send-test and --set need a gate file, and none is named", "Name a gate file."
@@ -136,26 +137,6 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield PreflightCheck(
                 name, PreflightResult.UNSEEN, f"looking at it failed: {type(error).__name__}: {error}"
             )
-
-
-def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
-    """What is still an example's, one line for all keys of which the same has to be said."""
-    examples: dict[tuple[str, str], list[str]] = {}
-    for one in examples_of(setting.gate, os.environ):
-        examples.setdefault((one.message, one.remedy), []).append(one.place)
-    yield from (missing(", ".join(places), *said) for said, places in examples.items())
-
-
-def _gathered(lines: Iterable[PreflightCheck]) -> Iterator[PreflightCheck]:
-    """The lines; all that could not be looked at because of the same other line are one, at the place of the first."""
-    kept = tuple(lines)
-    for place, line in enumerate(kept):
-        if not line.behind:
-            yield line
-        elif all(one.behind != line.behind for one in kept[:place]):
-            same = dict.fromkeys(one.subject for one in kept if one.behind == line.behind)
-            said = f"not looked at, because of the line on {line.behind}"
-            yield PreflightCheck(", ".join(same), PreflightResult.UNSEEN, said)
 
 
 def _text(line: PreflightCheck) -> str:
@@ -189,27 +170,21 @@ def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[
     """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
     if setting is None:
         return
-    notify, needed = setting.gate.notify, dict[tuple[str, str], list[str]]()
+    notify = setting.gate.notify
     reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
     for side, one in reach:
-        for need in one.needs:
-            needed.setdefault((one.notifier, need.reference), []).append(SIDES[side])
-    lacks = set[tuple[str, str]]()
-    for key, who in needed.items():  # a secret that both sides need has one line
-        if line := _secret_fault(f"notifier {key[0]} ({', '.join(who)})", key[1]):
-            lacks.add(key)
-            yield line
-    for side, one in reach:
-        if lacks.isdisjoint((one.notifier, need.reference) for need in one.needs):
-            to = f", to {one.to}" if one.to else ""
-            name = f"notifier {one.notifier} ({SIDES[side]})"
-            yield (
-                _sent(notify, one.notifier, side, name, setting)
-                if send_test and one.notifier != LOG
-                else ok(name, f"configured{to}")
-            )
-    kinds = [{one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)]
-    if kinds[1] == {"log"} != kinds[0]:
+        name = f"notifier {one.notifier} ({SIDES[side]})"
+        faults = [line for need in one.needs if (line := _secret_fault(name, need.reference))]
+        if faults:
+            yield from faults
+        elif send_test and one.notifier != LOG:
+            yield _sent(notify, one.notifier, side, name, setting)
+        else:
+            yield ok(name, f"configured{f', to {one.to}' if one.to else ''}")
+    oncall, owner = (
+        {one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)
+    )
+    if owner == {"log"} != oncall:
         said = "missing evidence and a failed training are only written to the log"
         remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
         yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
@@ -274,7 +249,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         yield missing(f"engine {launcher}", str(error))
         return
-    yield from _gathered(lines)
+    yield from lines
     if any(line.result is not PreflightResult.WARNING for line in lines):
         return
     if launcher == "local":

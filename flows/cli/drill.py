@@ -7,6 +7,7 @@ import os
 import shlex
 import socket
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from flows.cli.machines import opened, require_node_name
@@ -14,7 +15,6 @@ from flows.cli.options import add_gate_file, number
 from flows.cli.output import write_stderr
 from tasks.drills.drive import DrillRun, Interruption, commands_for
 from tasks.drills.faults import DRILLS, DrillRefused, FaultOptions
-from tasks.reports.read import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

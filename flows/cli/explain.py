@@ -6,7 +6,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.culprit.matrix import Better
+from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.explain.reading import Kind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
@@ -22,7 +24,7 @@ from flows.cli.output import (
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
 from tasks.reports.explain import Explanation, explain_input, explanation_text
-from tasks.reports.read import InputError, declared_of, exit_code, policy_of, worst_code
+from tasks.reports.read import declared_of, exit_code, policy_of, worst_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,14 +172,8 @@ def _decoded(one: DecodedTable) -> dict[str, object]:
         "better": matrix.better.value,
         "span": matrix.span.value,
         "answer": found.answer.value,
-        "noise": vars(found.noise),
-        "suspects": [
-            {
-                **{key: value for key, value in vars(suspect).items() if key not in ("cells", "runner_up")},
-                "runner_up": None if suspect.runner_up is None else vars(suspect.runner_up),
-            }
-            for suspect in found.suspects
-        ],
+        "noise": plain(found.noise),
+        "suspects": plain(found.suspects),
         "confirm": [{"source": names[a], "target": names[b]} for a, b in found.confirm],
     }
 

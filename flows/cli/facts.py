@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
@@ -16,22 +17,16 @@ from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
 from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, write_stdout
-from tasks.gate_file.references import PolicyError, default_policy, read_policy
+from tasks.gate_file.references import default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
-from tasks.reports.read import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """[TYPE] --policy FILE --codes --format text|json."""
+    """[TYPE] --policy FILE --format text|json."""
     parser.add_argument(
         "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
     )
     add_policy(parser, "whose thresholds are shown (default: the shipped policy)")
-    parser.add_argument(
-        "--codes",
-        action="store_true",
-        help="also print the tables of Xid, SXid, NVLink 5 and DCGM codes (JSON always has them)",
-    )
     add_format(parser)
 
 
@@ -45,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         write_stdout(json_text(_document(arguments.type, instance, known, policy)))
     else:
-        write_stdout("\n".join(_lines(arguments.type, instance, known, policy, arguments.codes)) + "\n")
+        write_stdout("\n".join(_lines(arguments.type, instance, known, policy)) + "\n")
     return int(Exit.GO)
 
 
@@ -78,10 +73,10 @@ def _policy(name: str, path: Path | None) -> Policy | None:
         if path is not None:
             return read_policy(path)
         return default_policy(name)[1]
-    except PolicyError as error:
+    except InputError as error:
         if path is None and error.path == "instance_types":
             return None
-        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+        raise
 
 
 def _document(
@@ -96,9 +91,7 @@ def _flat(value: object) -> dict[str, object]:
     return {key: item for key, item in made.items() if key != "provenance"} if isinstance(made, dict) else {}
 
 
-def _lines(
-    name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None, with_codes: bool
-) -> list[str]:
+def _lines(name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None) -> list[str]:
     lines, codes = [name], "codes and their meanings"
     lines += _facts([fact for fact in known if fact.section != codes])
     absent = [column for column in FACTS if getattr(instance, column) is None]
@@ -106,13 +99,7 @@ def _lines(
         lines += ["", f"not stated: {', '.join(absent)}"]
     lines += _policy_lines(instance, policy)
     table = [fact for fact in known if fact.section == codes]
-    if with_codes or not table:
-        return [*lines, *_facts(table)]
-    return [
-        *lines,
-        "",
-        f"{codes}: {len(table)} rows of NVIDIA's Xids, SXids and NVLink 5, and DCGM's; --codes prints them",
-    ]
+    return [*lines, "", f"{codes}: {len(table)} rows, which --format json prints"] if table else lines
 
 
 def _facts(known: Sequence[InstanceFact]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.machines import require_node_name
 from flows.cli.options import add_cluster, add_format, add_store, number
@@ -19,7 +20,6 @@ from tasks.reports.fleet.model import Fleet, GateMark
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text, node_text
-from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
     chosen_cluster,

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
@@ -30,7 +29,7 @@ from flows.cli.output import (
 )
 from flows.cli.plan import plans_of
 from flows.cli.prefect_server import fault_text, start_server, wait_for_server
-from flows.cli.rejection import reject_gate
+from flows.cli.rejection import reject
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 ASK_MINUTES = 30
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --wait verdict|started|finished --timeout-minutes M, and the outputs."""
     add_gate_file(parser)
     add_set(parser)
@@ -99,7 +98,6 @@ def run(arguments: argparse.Namespace) -> int:
         plans = plans_of(setting, request.advanced.ask_minutes)
         require_own_values(setting.gate, setting.file, os.environ)
         setting.store.probe()
-        warn_of_time(setting, minutes)
         _require_local_nodes(setting, plans)
         left_s = None if minutes is None else minutes * 60 - (time.monotonic() - began)
         hold_signals(left_s)  # a lock that is taken and not yet known here could not be released
@@ -116,16 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
             write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
             )
-
-
-def warn_of_time(setting: GateContext, limit: float | None) -> None:
-    """Say that the time limit (minutes) ends the gate before it has waited for machines as long as its file says."""
-    waits = setting.gate.cluster.capacity_wait_minutes
-    if limit is not None and waits >= limit:
-        write_stderr(
-            f"prelaunch: capacity_wait_minutes is {waits:g}, and the time limit is {limit:g} minutes: without machines "
-            "the gate ends with 3 (its time was up) and not with 5. Raise the time limit (timeout-minutes), or lower the other"
-        )
 
 
 def _require_local_nodes(setting: GateContext, plans: tuple[Plan, ...]) -> None:
@@ -151,7 +139,7 @@ def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     if not isinstance(error, OutputError):
         write_rejected(arguments, Path(arguments.file).stem, error, rejection_kind(error))
-    return reject_gate(arguments.format, error)
+    return reject(arguments.format, error)
 
 
 def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str, request: GateRequest) -> int:

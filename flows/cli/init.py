@@ -6,32 +6,28 @@ import argparse
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from checks.command_line import InputError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type
 from checks.model import Declared
 from checks.model_details import DeclaredMachine
-from flows.cli.options import add_force, add_format
+from flows.cli.options import add_force, add_format, whole_number
 from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.people import NotifierName
 from tasks.gate_file.placeholders import copied_keys
-from tasks.gate_file.references import PolicyError, default_policy
+from tasks.gate_file.references import default_policy
 from tasks.gate_file.starter import Wish, starter_text
 from tasks.launchers.registry import LAUNCHERS
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.read import InputError
 
 NOTIFIERS = get_args(NotifierName)
-MAIL = {"mail", "email", "e-mail", "smtp"}
-# Without these there is no gate file.
-NEEDED = ("engine", "instance_type", "nodes")
 MACHINE = ("gpu", "gpus", "gpu_memory_mib", "network_gbit_s")
 
 
@@ -44,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write (default gate.toml)",
     )  # fmt: skip
     add("--engine", choices=tuple(LAUNCHERS), help="what starts the jobs")
-    add("--instance-type", metavar="T", help="the instance type of every node, such as p5.48xlarge or cpu")
-    add("--nodes", metavar="N", help="how many nodes")
+    add("--instance-type", metavar="T", help="the type of every node, such as p5.48xlarge or cpu")
+    add("--nodes", metavar="N", type=whole_number, help="how many nodes")
     add(
         "--machine", metavar="KEY=VALUE,...",
         help="the type is a name of your own, for a machine that no table has: its gpu (as `prelaunch facts` spells it), gpus "
@@ -62,10 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)",
     )  # fmt: skip
     add("--name", help="the name of the gate and its cluster (default: from engine and type)")
-    add(
-        "--observe", action="store_true",
-        help="begin in observe mode: refusals are recorded and notified, and every training starts",
-    )  # fmt: skip
     add_force(parser)
     add_format(parser)
 
@@ -75,7 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     file: Path = arguments.file
     if os.path.lexists(file) and not arguments.force:
         raise OutputError(file, "it exists already. Name another file, or replace it with --force.")
-    _require_answers(arguments)
+    needed = {
+        "--engine": arguments.engine,
+        "--instance-type": arguments.instance_type,
+        "--nodes": arguments.nodes,
+    }
+    if missing := [option for option, value in needed.items() if value is None]:
+        raise InputError("init", f"these options are missing: {', '.join(missing)}.")
     wish = _wish(arguments)
     text = starter_text(wish, builtin().of(_declared(wish)).instances, file)
     _require_accepted(file, text)
@@ -92,40 +90,20 @@ def run(arguments: argparse.Namespace) -> int:
             f"prelaunch: {file} names files of this installation by their absolute paths, which another machine does not have. Copy "
             f"them first (prelaunch examples deployments), and write the file again: prelaunch init --force {file}"
         )
-    if _is_log_only(text):
-        write_stderr(
-            "prelaunch: missing evidence and a failed training would only be written to the log: name a notifier in owner of [notify] "
-            "(docs/notify.md)"
-        )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)
 
 
-def _require_answers(arguments: argparse.Namespace) -> None:
-    """Raise InputError with the names of the options that are missing."""
-    missing = [f"--{name.replace('_', '-')}" for name in NEEDED if getattr(arguments, name) is None]
-    if missing:
-        raise InputError("init", f"these options are missing: {', '.join(missing)}.")
-
-
-def _is_log_only(text: str) -> bool:
-    """Whether somebody is notified about hardware, and nobody about the gate."""
-    notify = tomllib.loads(text).get("notify", {})
-    return bool(notify.get("owner") == ["log"] and notify.get("order") != ["log"])
-
-
 def _wish(arguments: argparse.Namespace) -> Wish:
     """What is wanted. Raises InputError for what cannot be used."""
-    engine, kind = arguments.engine, arguments.instance_type
-    _require_one_of("--engine", engine, tuple(LAUNCHERS))
+    engine, kind, nodes = arguments.engine, arguments.instance_type, arguments.nodes
     gpus, machine = (0, None) if arguments.machine is None else _machine(arguments.machine, kind)
     if machine is None:
         _require_type(kind)
-    nodes = _count("--nodes", arguments.nodes)
     usual = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
     policy = _policy(arguments.policy, Declared(kind, nodes, gpus, max(gpus, 1), machine=machine))
     names = _notifiers(arguments.notify)
-    return Wish(arguments.name or usual, engine, kind, nodes, policy, names, arguments.observe, gpus, machine)
+    return Wish(arguments.name or usual, engine, kind, nodes, policy, names, gpus, machine)
 
 
 def _machine(text: str, name: str) -> tuple[int, DeclaredMachine]:
@@ -166,15 +144,13 @@ def _policy(named: Path | None, declared: Declared) -> Path:
         return named
     try:
         return default_policy(declared.instance_type, declared)[0]
-    except PolicyError as error:
+    except InputError as error:
         message = "no shipped policy is for this instance type. Name a policy file."
         raise InputError("--policy", message) from error
 
 
 def _notifiers(text: str) -> tuple[str, ...]:
     names = [name for name in re.split(r"[,\s]+", text) if name]
-    if MAIL & set(names):
-        raise InputError("--notify", "mail is sent by apprise: name that (docs/notify.md).", "", "apprise")
     if not names:
         raise InputError("--notify", f"name at least one of {', '.join(NOTIFIERS)}.")
     for name in names:

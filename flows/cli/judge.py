@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import add_policy, add_store_of_ids, number
+from flows.cli.options import add_policy, add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -17,19 +18,12 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from tasks.gate_file.cost_terms import MOST_HOURS, MOST_USD, CostTerms, cost_json
+from tasks.gate_file.cost_terms import cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.gate_folder.decision import own_decision_json
-from tasks.reports.read import (
-    InputError,
-    JudgedFile,
-    exit_code,
-    judge_file,
-    policy_of,
-    worst_code,
-)
+from tasks.reports.read import JudgedFile, exit_code, judge_file, policy_of, worst_code
 from tasks.reports.store_argument import report_named
 
 
@@ -53,18 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
     )
     parser.add_argument(
-        "--hours",
-        type=number(0, MOST_HOURS, "hours"),
-        metavar="H",
-        help="how many hours the training will run, for the cost shown with the verdict",
-    )
-    parser.add_argument(
-        "--usd-per-node-hour",
-        type=number(0, MOST_USD, "USD"),
-        metavar="X",
-        help="what one node costs per hour (default: its list price, if known)",
-    )
-    parser.add_argument(
         "--kept", action="store_true",
         help="only show: the verdict that the gate kept beside its report, and how the gate ended; judge where none was kept, or with "
         "--policy or --baseline",
@@ -78,13 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(arguments)
     policy = policy_of(arguments.policy)
     baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
-    terms = CostTerms(hours=arguments.hours, usd_per_node_hour=arguments.usd_per_node_hour)
     as_kept = _with_kept_end if arguments.kept else None
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
             path = report_named(file, arguments.store)
-            results.append(judge_file(path, policy, baseline, terms, as_kept))
+            results.append(judge_file(path, policy, baseline, as_kept))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)

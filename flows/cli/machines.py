@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
+from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import NODE_NAME
@@ -20,7 +21,6 @@ from tasks.remediation.records import JournalError, Records
 from tasks.remediation.settings import cluster_of, machines_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.machines.table import machines_text, node_text, row_table
-from tasks.reports.read import InputError
 from tasks.reports.store_argument import named_gate
 from tasks.store.base import BadAddress
 from tasks.store.open import absolute, open_store

@@ -6,17 +6,15 @@ import argparse
 import re
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import host_port, number
+from flows.cli.options import host_port
 from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, Job, Settings, rendered
 from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.read import InputError
-
-SECONDS = number(0.5, 600, "seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,10 +80,6 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
     parser.add_argument(
-        "--interval-s", type=SECONDS, default=Settings.interval_s, metavar="SECONDS",
-        help=f"between two scrapes; the rules are evaluated five times in it (default {Settings.interval_s:g})",
-    )  # fmt: skip
-    parser.add_argument(
         "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
         help="another port than the usual one, such as efa=9100",
     )  # fmt: skip
@@ -127,8 +121,7 @@ def _config(arguments: argparse.Namespace) -> Exit:
             on_call=arguments.on_call, owner=arguments.owner, heartbeat=arguments.heartbeat,
             prometheus=arguments.prometheus, alertmanager=arguments.alertmanager, exporter=arguments.exporter,
             slurm=arguments.slurm or "",
-            remote_write=arguments.remote_write, region=arguments.region, interval_s=arguments.interval_s,
-            ports=dict(arguments.port),
+            remote_write=arguments.remote_write, region=arguments.region, ports=dict(arguments.port),
         )
     )  # fmt: skip
     for name, text in files.items():

@@ -10,11 +10,12 @@ import hashlib
 from pathlib import Path
 
 from checks import cli
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from checks.facts import own_machine
-from flows.cli.output import write_stderr, write_stdout
+from flows.cli.output import write_stdout
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.read import read_gate_file
 from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 
@@ -46,15 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _machine(arguments: argparse.Namespace) -> int:
-    try:
-        declared = read_gate_file(Path(typed_path(arguments.file))).declared(())
-    except GateFileError as error:
-        write_stderr(f"prelaunch: {error}")
-        return int(Exit.REJECTED)
+    declared = read_gate_file(Path(typed_path(arguments.file))).declared(())
     if declared.machine is None:
         known = f"{declared.instance_type} is a known instance type: give it by its name"
-        write_stderr(f"prelaunch: {arguments.file}: {known}")
-        return int(Exit.REJECTED)
+        raise InputError(arguments.file, known)
     write_stdout(own_machine.text_of(declared, declared.machine).decode())
     return int(Exit.GO)
 
@@ -65,11 +61,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         data = node_zipapp()
         out.write_bytes(data)
         out.chmod(0o755)
-    except LaunchError as error:
-        write_stderr(f"prelaunch: {error}")
-        return int(Exit.REJECTED)
-    except OSError as error:
-        write_stderr(f"prelaunch: {out}: {error.strerror}")
-        return int(Exit.REJECTED)
+    except (LaunchError, OSError) as error:
+        raise InputError(out, f"it cannot be written ({error})") from error
     write_stdout(f"{out}: {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}\n")
     return int(Exit.GO)

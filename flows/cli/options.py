@@ -8,16 +8,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from checks.command_line import Parser
 from tasks.gate_file.folder import typed_path
 from tasks.reports.read import DEFAULT
 from tasks.reports.store_argument import typed_store
 
 PLACES = "a folder, s3://bucket/prefix, or a gate file"
-# What is typed as an option, and stands in the gate file alone.
-IN_FILE = {"policy": "[policy] file, in the gate file"}
-# Only such a value is repeated in the command to type; another one may be hostile, or of several words.
-PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,60}")
 
 
 def add_gate_file(parser: argparse.ArgumentParser) -> None:
@@ -33,28 +28,12 @@ def gate_file(arguments: argparse.Namespace) -> Path:
     return Path(typed_path(arguments.file))
 
 
-def add_set(parser: Parser) -> None:
-    """`--set A.B=VALUE`; `--nodes 2` is then answered with `--set cluster.declared.nodes=2`."""
-    parser.meant_by = meant_by
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """--set A.B=VALUE."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
         help="change a value of the gate file (commands and paths cannot be changed)",
     )  # fmt: skip
-
-
-def meant_by(option: str, value: str) -> str | None:
-    """What to type in place of an option that does not exist, if one key of the gate file has its name; None otherwise."""
-    from tasks.gate_file.read import is_locked, places_of  # pydantic, for a mistake alone
-    from tasks.launchers.registry import kinds_with
-
-    name = option.lstrip("-").replace("-", "_")
-    places = tuple(place for place in places_of(name) if not is_locked(place))
-    if name in IN_FILE:
-        return IN_FILE[name]
-    place = places[0] if len(places) == 1 else f"cluster.options.{name}"
-    if len(places) > 1 or is_locked(place) or not (places or kinds_with(name)):
-        return None
-    return f"--set {place}={value if PLAIN_VALUE.fullmatch(value) else 'VALUE'}"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:

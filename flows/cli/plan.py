@@ -9,13 +9,11 @@ import shlex
 from collections.abc import Sequence
 
 from checks.bundle import plan_of
-from checks.command_line import Parser
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
 from flows.cli.options import add_gate_file, add_set, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import reject_gate
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
@@ -24,7 +22,6 @@ from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import (
     ApiCall,
-    LaunchError,
     LaunchRejected,
     Plan,
     PreflightCheck,
@@ -39,7 +36,7 @@ from tasks.paging.preflight import notifier_reach
 REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Exit.NO_CAPACITY}
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --set a.b=value --format text|json|shell --offline."""
     add_gate_file(parser)
     add_set(parser)
@@ -58,14 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the requests of the jobs, and what was seen to be wrong; exit code 0, 2 where it is, 3 where the engine gave no answer, 5
     without machines.
     """
-    try:
-        advanced = Advanced(overrides=arguments.overrides)
-        setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), advanced=advanced))
-        plans = plans_of(setting, advanced.ask_minutes)
-        unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
-        lines = unverified if arguments.offline else (*_refused(setting), *preflight(setting.launcher, plans))
-    except (GateFileError, LaunchError) as error:
-        return reject_gate(arguments.format, error)
+    advanced = Advanced(overrides=arguments.overrides)
+    setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), advanced=advanced))
+    plans = plans_of(setting, advanced.ask_minutes)
+    unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
+    lines = unverified if arguments.offline else (*_refused(setting), *preflight(setting.launcher, plans))
     notes = [one.text for one in examples_of(setting.gate, os.environ)]
     if arguments.format == "json":
         write_stdout(json_text(_document(setting, plans, lines, advanced.ask_minutes)))

@@ -12,6 +12,10 @@ from tasks.orchestration.server.http_client import ask_no_proxy, client_fault, s
 from tasks.orchestration.server.server import EmbeddedServer, EnvironmentUnusable
 from tasks.orchestration.server.settings import configured_api_url
 
+NO_SERVER = (
+    "no Prefect server is configured. Name its API, such as PREFECT_API_URL=http://127.0.0.1:4200/api, or start one first "
+    "(prefect server start, or docs/server.md)"
+)
 # The command shows progress and result itself; Prefect's own lines are in its server.
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
 # A process that says nothing for three of these is looked at: deployments/prefect.yaml, prelaunch-silent.

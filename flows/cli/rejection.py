@@ -5,42 +5,29 @@ A verb lets such errors pass, and `main` reports them here: one line on stderr, 
 
 from __future__ import annotations
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, say_rejected, write_stderr, write_stdout
+from flows.cli.output import json_text, rejection, report_failure, say_rejected, write_stdout
 from tasks.gate.outcome import rejection_kind
-from tasks.gate_file.read import GateFileError
-from tasks.reports.command_line import OutputError
-from tasks.reports.read import InputError
+from tasks.launchers.base import LaunchError
 from tasks.store.base import StoreError, StoreMissing
-
-ENDS = (".", "?", "!", ".)")
 
 
 def report_error(form: str, error: Exception) -> int | None:
     """Report the error; returns the exit code, or None for an error that is none of an input, of a store and of a service."""
     if isinstance(error, StoreError):
-        code = report_error(form, InputError("store", str(error)))
-        return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
-    if isinstance(error, GateFileError):
-        error = InputError(error.file, error.message, error.path, error.nearest)
-    if not isinstance(error, (InputError, OutputError)):
-        return None
-    path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
-    if form == "json":
-        write_stdout(json_text(rejection(error.file, path, error.message, near)))
-    message = str(error)
-    if near:
-        message = f"{message if message.endswith(ENDS) else f'{message}.'} Did you mean {near!r}?"
-    write_stderr(f"prelaunch: {message}")
-    return int(Exit.REJECTED)
+        missing = InputError("store", str(error))
+        if not isinstance(error, StoreMissing):
+            return report_failure(form, str(missing), Exit.NO_CAPACITY)
+        return reject(form, missing)
+    return reject(form, error) if isinstance(error, (InputError, LaunchError)) else None
 
 
-def reject_gate(form: str, error: Exception) -> int:
-    """Report why no gate was started, in a workflow of GitHub at the line of the file; returns the exit code."""
-    if form == "json" and isinstance(error, GateFileError):
-        write_stdout(
-            json_text(rejection(error.file, error.path, error.message, error.nearest, line=error.line))
-        )
+def reject(form: str, error: Exception) -> int:
+    """Report why nothing was started, in a workflow of GitHub at the line of the file; returns the exit code."""
+    if form == "json" and isinstance(error, InputError):
+        document = rejection(error.file, error.path, error.message, error.nearest, line=error.line)
+        write_stdout(json_text(document))
     elif form == "json":
         write_stdout(json_text(rejection(None, None, str(error), kind=rejection_kind(error))))
     say_rejected(error)

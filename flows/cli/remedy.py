@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
@@ -30,7 +31,6 @@ from tasks.remediation.model import Act, Mode
 from tasks.remediation.records import JournalError, Records
 from tasks.remediation.settings import cluster_of, settings_of
 from tasks.remediation.step_texts import STEPS, planned
-from tasks.reports.read import InputError
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
+from flows.cli.prefect_server import NO_SERVER
 from tasks.gate_file.folder import VARIABLE, folder_of, names_in
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
 from tasks.orchestration.server.http_client import client_fault, service_fault
@@ -33,10 +34,6 @@ TOLD = {
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
     "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
 }
-NO_SERVER = (
-    "no Prefect server is configured, so no form can be offered. Start one (prefect server start, or docs/server.md), "
-    "then: PREFECT_API_URL=http://127.0.0.1:4200/api prelaunch serve"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

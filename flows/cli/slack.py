@@ -7,10 +7,10 @@ import os
 import threading
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr
-from flows.cli.rejection import reject_gate
-from tasks.gate_file.read import GateFileError
+from flows.cli.prefect_server import NO_SERVER
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.slackbot.config import Config, read_config
 
@@ -47,19 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve; returns only where it could not."""
-    try:
-        config = read_config(Path(arguments.config))
-    except GateFileError as error:
-        return reject_gate("text", error)
+    config = read_config(Path(arguments.config))
     if arguments.check:
         write_stderr(f"prelaunch: {arguments.config} is valid: {len(config.gates)} gate(s)")
         return int(Exit.GO)
     if not configured_api_url(os.environ, Path.cwd()):
-        write_stderr(
-            "prelaunch: PREFECT_API_URL is not set. Set it to the API of the server that runs the gates, "
-            "such as http://127.0.0.1:4200/api."
-        )
-        return int(Exit.REJECTED)
+        raise InputError("slack", NO_SERVER)
     os.environ.update({key: value for key, value in SETTINGS.items() if key not in os.environ})
     return _serve(config)
 

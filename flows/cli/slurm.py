@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.options import add_format, whole_number
 from flows.cli.output import json_text, write_stdout
 from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, look
 from tasks.launchers.slurm.commands import MissingCommand
-from tasks.reports.read import InputError
 
 # The worst counts, in this order. What is not installed could not be checked.
 CODES = {Outcome.FAILS: Exit.NO_GO, Outcome.MISSING: Exit.CANNOT_TELL, Outcome.UNSEEN: Exit.CANNOT_TELL}

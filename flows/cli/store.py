@@ -7,6 +7,7 @@ import re
 import time
 from datetime import UTC, datetime
 
+from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
@@ -18,7 +19,6 @@ from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.reading import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
-from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
     chosen_cluster,

@@ -34,7 +34,7 @@ from flows.cli.output import (
     write_stdout,
     write_unjudged,
 )
-from flows.cli.prefect_server import QUIET
+from flows.cli.prefect_server import NO_SERVER, QUIET
 from tasks.gate.progress import live_progress
 from tasks.launchers.base import JobState
 from tasks.orchestration.foreground import Foreground, Interrupted
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
 
 # The codes of gates whose verdict let the training go on, and whose training did not.
 NOT_TRAINED = (Exit.JOB_FAILED, Exit.NO_CAPACITY)
-NO_SERVER = (
-    "no Prefect server is configured. Set PREFECT_API_URL to the API of the server that has the run, "
-    "such as http://127.0.0.1:4200/api."
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from checks import bundle as bundles
 from checks import catalog
 from checks.bundle import Bundle
 from checks.check import CatalogError
+from checks.command_line import InputError
 from checks.culprit.topology import Topology
 from checks.documents.decode import nearest
 from checks.documents.report import digest, dump_plain
@@ -34,13 +35,12 @@ from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
-from tasks.gate_file.references import PolicyError, options_from, policies_in, read_policy
+from tasks.gate_file.references import options_from, policies_in, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
 from tasks.reports.baseline import read_baseline
-from tasks.reports.read import InputError
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
@@ -205,7 +205,7 @@ def _policy(file: str, here: Path, named: str) -> Policy:
     path = here / named
     try:
         return read_policy(path)
-    except PolicyError as error:
+    except InputError as error:
         if not path.exists():
             near = nearest(path.name, policies_in(path.parent))
             said = f"there is no file {path.resolve()}"

@@ -18,7 +18,7 @@ from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
 from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
-from tasks.gate_file.placeholders import doubtful_examples, require_own_values
+from tasks.gate_file.placeholders import examples_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import (
     EngineUnavailable,
@@ -127,7 +127,7 @@ def _examples(session: Session) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         session.preflight_done = True
         raise PreflightFailed(f"{error.message}.", error.path) from error
-    for one in doubtful_examples(gate, os.environ):
+    for one in examples_of(gate, os.environ):  # none of them is refused
         yield PreflightCheck(one.place, PreflightResult.WARNING, one.message, one.remedy, key=one.key)
 
 

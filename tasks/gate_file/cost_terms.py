@@ -1,4 +1,4 @@
-"""The job's length and price, from a gate file or the command line, and the cost of a verdict that follows from them."""
+"""The job's length and price, from a gate file, and the cost of a verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from checks.model import Declared, Report, Verdict
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
     from tasks.gate_file.model import Gate
 
-MOST_HOURS, MOST_USD = 24.0 * 366, 100_000.0
 SECONDS_PER_HOUR = 3600.0
 
 

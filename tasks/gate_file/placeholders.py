@@ -9,7 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.gate_file.model import Gate
@@ -51,12 +51,15 @@ OWN = ("cluster.options.region", "cluster.options.partition", "training.command"
 
 @dataclass(frozen=True)
 class Example:
-    """A value that cannot be the operator's own; `found` is the part that shows it, and `line` is None for a key that it lacks."""
+    """A value that cannot be the operator's own; `found` is the part that shows it, and `line` is None for a key that it lacks. With
+    one that `is_refused` no gate runs; another one may be somebody's own after all.
+    """
 
     key: str
     line: int | None
     found: str
     remedy: str
+    is_refused: bool = False
 
     @property
     def place(self) -> str:
@@ -76,7 +79,7 @@ class Example:
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
     """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
-    refused, _ = _divided(gate, environ)
+    refused = [one for one in examples_of(gate, environ) if one.is_refused]
     if refused:
         first, *others = refused
         said = f"{first.message}. {first.remedy}"
@@ -84,36 +87,15 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
         raise GateFileError(file, first.key, said, line=first.line)
 
 
-def doubtful_examples(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
-    """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
-    return tuple(_divided(gate, environ)[1])
-
-
-def _divided(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
-    """The examples with which the gate is refused, and the others."""
-    refused, doubtful = list[Example](), list[Example]()
-    for one, value in _applicable(gate, environ):
-        handed_over = gate.cluster.launcher != "local" and HANDED_OVER.match(one.key)
-        (refused if handed_over and UNOWNED.match(value) else doubtful).append(one)
-    return refused, doubtful
-
-
-def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
-    """The examples and their values; without those of AWS where another service answers for it."""
-    stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
-    for one, value in _examples(gate.model_dump(mode="json"), gate.text):
-        if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
-            yield one, value
-
-
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
-    """The values of a gate, with its overrides, that are still an example's."""
-    return tuple(one for one, _ in _applicable(gate, environ))
-
-
-def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
-    """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key."""
-    return tuple(one for one, _ in _examples(values, text))
+    """The values of a gate, with its overrides, that are still an example's; without those of AWS where another service answers."""
+    stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
+    found = list[Example]()
+    for one, value in examples_in(gate.model_dump(mode="json"), gate.text):
+        if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
+            handed_over = HANDED_OVER.match(one.key) and gate.cluster.launcher != "local"
+            found.append(replace(one, is_refused=bool(handed_over and UNOWNED.match(value))))
+    return tuple(found)
 
 
 def copied_keys(text: str) -> tuple[str, ...]:
@@ -127,8 +109,10 @@ def copied_keys(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _examples(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
-    """Each with its whole value, which may hold a secret and is in no Example for that reason."""
+def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
+    """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key. Each with its
+    whole value, which may hold a secret and is in no Example for that reason.
+    """
     for key, value in _leaves(values):
         for pattern, remedy in NOBODYS.items():
             if found := re.search(pattern, value):

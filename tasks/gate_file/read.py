@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from checks.command_line import InputError
 from checks.documents.decode import nearest
 from tasks.gate_file.folder import SUFFIX, names_in
 from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
@@ -34,30 +35,15 @@ EXPECTED = {
 FORMS = {
     NAME_FORM: "may have only lower-case letters, digits and dashes, with a letter or a digit at both ends"
 }
-# So many gate files are named of those that lie where one was looked for.
-BESIDE = 10
 
 
-class GateFileError(Exception):
-    """Rejected before anything started. `path` is the dotted key; `nearest` a valid key or value, or None; `line` the line of the
-    file, where it is known.
-    """
+class GateFileError(InputError):
+    """Rejected before anything started."""
 
     def __init__(
         self, file: str, path: str, message: str, nearest: str | None = None, line: int | None = None
     ) -> None:
-        super().__init__(message)
-        self.file = file
-        self.path = path
-        self.message = message
-        self.nearest = nearest
-        self.line = line
-
-    def __str__(self) -> str:
-        hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        place += f": {self.path}" if self.path else ""
-        return f"{place}: {_sentence(self.message)}{hint}"
+        super().__init__(file, message, path, nearest, line)
 
     def find_line(self) -> None:
         """Look for the line of the key in the file, where it is not known yet; none if the file cannot be read, or is no file."""
@@ -68,10 +54,6 @@ class GateFileError(Exception):
 
 class OverrideError(GateFileError):
     """The same of an override, which was typed: `file` says so, and names no file."""
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith("?") else f"{text.rstrip('.')}."
 
 
 @contextlib.contextmanager
@@ -110,11 +92,6 @@ def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_locked(path: str) -> bool:
-    """Whether `--set` never changes this key."""
-    return bool(_why_locked(path.split("."), {}, ""))
-
-
 def parse_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises GateFileError."""
     return _read_toml(path)[0]
@@ -149,20 +126,9 @@ def _absent(path: Path) -> GateFileError:
     if not path.parent.is_dir():
         return GateFileError(str(path), "", f"there is no folder {path.parent}")
     names = names_in(path.parent)
-    shown = ", ".join(f"{name}{SUFFIX}" for name in names[:BESIDE])
-    more = f" and {len(names) - BESIDE} more" if len(names) > BESIDE else ""
     near = nearest(path.stem, names)
-    beside = (
-        f"The gate files in {path.parent.absolute()}: {shown}{more}"
-        if names
-        else "Its folder has no gate file"
-    )
-    return GateFileError(
-        str(path),
-        "",
-        f"there is no such file. {beside}",
-        str(path.with_name(f"{near}{SUFFIX}")) if near else None,
-    )
+    said = f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
+    return GateFileError(str(path), "", said, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
 def line_of(text: str, path: str) -> int | None:

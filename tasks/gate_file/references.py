@@ -1,8 +1,6 @@
 """Reads policy files: the one that an operator named, or the shipped one for an instance type.
 
 A file of another kind (a report, a baseline, a gate file) is recognised by the keys at its top, so that the error names its kind.
-
-PolicyError         the policy cannot be read, or is none; it carries file, path and nearest word
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.documents.decode import nearest, parse_json
 from checks.facts.builtin import builtin
 from checks.facts.instances import types_text
@@ -58,14 +57,6 @@ SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "policies"
 POLICY_BYTES = 1 << 20
 
 
-class PolicyError(Exception):
-    """No policy can be had. `file` is where it was looked for, `path` the dotted place in it ("" for all)."""
-
-    def __init__(self, file: Path, message: str, path: str = "", near: str | None = None) -> None:
-        super().__init__(message)
-        self.file, self.path, self.message, self.nearest = file, path, message, near
-
-
 def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]:
     """A launcher's options; a relative path of a file (`*_file`) is one from the gate file's folder, as every other path in it. In
     lists {here} is that folder, as in the training's command.
@@ -108,21 +99,21 @@ def reference(path: Path, here: Path) -> str:
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a TOML or JSON file. Raises PolicyError, also for a floor above what a type's parts can do."""
+    """The policy in a TOML or JSON file. Raises InputError, also for a floor above what a type's parts can do."""
     try:
         with path.open("rb") as file:
             data = file.read(POLICY_BYTES + 1)
     except OSError as error:
-        raise PolicyError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
+        raise InputError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
     try:
         return _policy(data, path.suffix.lower() == ".json")
     except DecodeError as error:
         found = document_kind(data)
         if found and found != "a policy":
-            raise PolicyError(path, f"it is {found}, not a policy. Name another file.") from error
-        raise PolicyError(path, error.reason, error.path, error.nearest) from error
+            raise InputError(path, f"it is {found}, not a policy. Name another file.") from error
+        raise InputError(path, error.reason, error.path, error.nearest) from error
     except (ValueError, RecursionError) as error:
-        raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
+        raise InputError(path, f"it is not valid TOML ({error})"[:300]) from error
 
 
 def policies_in(folder: Path) -> tuple[str, ...]:
@@ -135,7 +126,7 @@ def policies_in(folder: Path) -> tuple[str, ...]:
 
 
 def default_policy(instance_type: str, declared: Declared | None = None) -> tuple[Path, Policy]:
-    """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises PolicyError."""
+    """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises InputError."""
     known: list[str] = []
     shipped: list[str] = []
     for path in sorted(SHIPPED.glob("*.toml")):
@@ -146,7 +137,7 @@ def default_policy(instance_type: str, declared: Declared | None = None) -> tupl
         known += policy.instance_types
         shipped.append(f"{path.name} is for {types_text(policy.instance_types, instance_type)}")
     said = f"no shipped policy was written for {instance_type:.64}: {'; '.join(shipped)}. Give one with --policy."
-    raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+    raise InputError(SHIPPED, said, "instance_types", nearest(instance_type, known))
 
 
 @functools.lru_cache(maxsize=32)  # a policy cannot be changed, and reading the largest takes 0.03 s

@@ -25,7 +25,7 @@ VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants: `observe` records refusals only, `policy` is the policy's file, and `notifiers` the names in [notify].
+    """What somebody wants: `policy` is the policy's file, and `notifiers` the names in [notify].
     `machine` describes an instance type that no table has, with so many `gpus` a node.
     """
 
@@ -35,7 +35,6 @@ class Wish:
     nodes: int
     policy: Path
     notifiers: tuple[str, ...]
-    observe: bool = False
     gpus: int = 0
     machine: DeclaredMachine | None = None
 
@@ -67,8 +66,6 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
             changes[f"cluster.options.{name}"] = reference(Path(os.path.normpath(path.parent / value)), here)
     for key, value in changes.items():
         text = _changed(text, key, value)
-    if wish.observe:
-        text = _observing(text)
     if wish.machine is not None:
         text = text.replace("[cluster.options]", f"{_machine(wish.machine)}[cluster.options]", 1)
     head = [
@@ -177,16 +174,6 @@ def _shown_tables() -> Mapping[str, list[str]]:
         if found or lines:
             lines.append(line if re.match(r"# \w*mention = ", line) else line.removeprefix("# "))
     return tables
-
-
-def _observing(text: str) -> str:
-    """The text with [policy] mode = "observe", below the policy's file."""
-    if "mode" in tomllib.loads(text)["policy"]:
-        return _changed(text, "policy.mode", "observe")
-    lines = text.splitlines()
-    number = line_of(text, "policy.file") or 0
-    note = 'mode = "observe"   # records refusals and starts every training; remove this line to enforce them'
-    return "\n".join([*lines[:number], note, *lines[number:]])
 
 
 def _changed(text: str, key: str, value: object) -> str:

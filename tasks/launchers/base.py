@@ -153,8 +153,7 @@ class PreflightCheck:
     """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong.
 
     `unreachable`: the engine itself gave no answer, so that nothing else could be verified either. `key` is the key of the gate file
-    that has to be corrected, "" where it is none or not known. `behind` is the subject of another line, without whose remedy this
-    could not be looked at, "" for none.
+    that has to be corrected, "" where it is none or not known.
     """
 
     subject: str
@@ -163,7 +162,6 @@ class PreflightCheck:
     remedy: str = ""
     unreachable: bool = field(default=False, metadata=SPARSE)
     key: str = field(default="", metadata=SPARSE)
-    behind: str = field(default="", metadata=SPARSE)
 
     def __post_init__(self) -> None:
         remove_secrets(self, "subject", "message", "remedy")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.documents.report import digest
 from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
@@ -16,7 +17,7 @@ from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import document_kind
 from tasks.reports.command_line import write_file
-from tasks.reports.read import InputError, default_policy_of, not_a_report, policy_of
+from tasks.reports.read import default_policy_of, not_a_report, policy_of
 from tasks.reports.store_argument import inputs_of
 
 

@@ -12,13 +12,11 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from checks.command_line import InputError
 
-class OutputError(Exception):
-    """A file that was asked for cannot be written. `file` is which."""
 
-    def __init__(self, file: Path, message: str) -> None:
-        super().__init__(f"{file}: {message}")
-        self.file, self.message = file, message
+class OutputError(InputError):
+    """A file that was asked for cannot be written."""
 
 
 def write_file(path: Path, text: str | None, mode: int = 0o644) -> None:

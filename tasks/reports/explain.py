@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from checks.command_line import InputError
 from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Part, ReadOptions
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
@@ -17,15 +18,11 @@ from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.reading import judge, unread
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Verdict
 from checks.policy import Policy
-from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation
 from tasks.reports import seed_report
-from tasks.reports.read import (
-    InputError,
-    default_policy_of,
-    read_input,
-)
+from tasks.reports.read import default_policy_of, read_input
 from tasks.text.inert import clean, one_line
 
 INPUT_BYTES = 64 << 20
@@ -145,10 +142,7 @@ def _policy(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tup
     if asked.declared is not None:
         return default_policy_of(asked.declared.instance_type, asked.declared)
     path = SHIPPED / (OF_KIND.get(kind, OTHERWISE) if kind else OTHERWISE)
-    try:
-        found = read_policy(path)
-    except PolicyError as error:
-        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    found = read_policy(path)
     return found, f"{found.name} ({path})"
 
 

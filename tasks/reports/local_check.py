@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks.command_line import InputError
 from checks.documents.decode import nearest
 from checks.documents.report import load
 from checks.facts.builtin import builtin
@@ -35,7 +36,6 @@ from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Policy
 from checks.runner import single_node
 from tasks.render.views.nodes import State, finding_state
-from tasks.reports.read import InputError
 from tasks.text.inert import one_line
 
 COLOURS = {State.PASS: "32", State.WARN: "33", State.UNKNOWN: "35", State.FAIL: "31"}

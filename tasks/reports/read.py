@@ -2,7 +2,7 @@
 
 If a gate judged nothing, the verdict says that nobody can tell, and why, so that no page of an earlier run stays in its place.
 
-InputError          there is no such report, or no policy to judge it by: exit 2
+Raises InputError if there is no such report, or no policy to judge it by.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from checks.command_line import InputError
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
 from checks.exit_codes import EXIT_CODES, Exit
 from checks.facts import own_machine
@@ -26,10 +27,9 @@ from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Lev
 from checks.policy import OnWarn, Policy
 from checks.value_types import DecodeError
 from checks.version import ENGINE
-from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
+from tasks.gate_file.cost_terms import cost_of
 from tasks.gate_file.references import (
     VERDICT,
-    PolicyError,
     default_policy,
     document_kind,
     read_policy,
@@ -54,14 +54,6 @@ AS_KEPT = "This is the gate's own verdict, as it was kept; prelaunch judge judge
 # Several files in one call: the worst, in this order.
 _WORST = (Exit.REJECTED, Exit.NO_GO, Exit.CANNOT_TELL, Exit.GO)
 REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
-
-
-class InputError(Exception):
-    """The input cannot be judged at all. The error carries what {"error": ...} says."""
-
-    def __init__(self, file: str, message: str, path: str = "", nearest: str | None = None) -> None:
-        super().__init__(f"{file}: {f'{path}: ' if path else ''}{message}")
-        self.file, self.path, self.message, self.nearest = file, path, message, nearest
 
 
 @dataclass(frozen=True)
@@ -95,16 +87,14 @@ def judge_file(
     file: str,
     policy: Policy | None,
     baseline: Baseline | None = None,
-    terms: CostTerms = NOTHING_SAID,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
 
-    `terms` are for the cost beside the verdict. `as_kept`: if
-    a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict; how the gate ended is
-    added by `as_kept`.
+    `as_kept`: if a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict; how the
+    gate ended is added by `as_kept`.
     """
-    return judge_data(file, *read_input(file), policy, baseline, terms, as_kept)
+    return judge_data(file, *read_input(file), policy, baseline, as_kept)
 
 
 def judge_data(
@@ -113,7 +103,6 @@ def judge_data(
     data: bytes,
     policy: Policy | None,
     baseline: Baseline | None = None,
-    terms: CostTerms = NOTHING_SAID,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
     """The same for a report that was read already, from `path`."""
@@ -125,10 +114,10 @@ def judge_data(
     kept = kept_beside(path, data)
     own = policy is None and baseline is None
     if own and as_kept is not None and kept is not None and kept.verdict is not None:
-        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.verdict, terms)))
+        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.verdict)))
     rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
-    shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
+    shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict), facts=facts)
     shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
     name = (kept.name if kept is not None else "") or report.gate_id or path
     made = _with_doubts(JudgedFile(file, name, report, verdict, chosen, shown, rules, kept))
@@ -143,11 +132,9 @@ def _with_doubts(made: JudgedFile) -> JudgedFile:
     return replace(made, context=replace(made.context, doubts=made.kept.doubts, said=said))
 
 
-def _as_kept(
-    file: str, path: str, report: Report, kept: KeptBeside, verdict: Verdict, terms: CostTerms
-) -> JudgedFile:
+def _as_kept(file: str, path: str, report: Report, kept: KeptBeside, verdict: Verdict) -> JudgedFile:
     """The gate's own verdict; thresholds and expectations only where its policy is known."""
-    cost = cost_of(report, verdict, terms)
+    cost = cost_of(report, verdict)
     if kept.policy is not None:
         shown = verdict_context(report, kept.policy, verdict, cost=cost, facts=builtin())
     else:
@@ -190,10 +177,7 @@ def not_a_report(data: bytes, error: DecodeError) -> str:
 
 def policy_of(path: Path | None) -> Policy | None:
     """The policy that --policy names; None where each report gets its type's own. Raises InputError."""
-    try:
-        return None if path is None else read_policy(path)
-    except PolicyError as error:
-        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    return None if path is None else read_policy(path)
 
 
 def declared_of(instance_type: str, nodes: int) -> Declared:
@@ -225,10 +209,7 @@ def default_policy_of(instance_type: str, declared: Declared | None = None) -> t
     """The shipped policy that was written for the type, or for an own one that `declared` describes, and how to name it. Raises
     InputError.
     """
-    try:
-        path, policy = default_policy(instance_type, declared)
-    except PolicyError as error:
-        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    path, policy = default_policy(instance_type, declared)
     return policy, f"{policy.name} ({path})"
 
 

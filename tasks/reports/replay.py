@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from checks.command_line import InputError
 from checks.documents.report import digest, load
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
@@ -19,7 +20,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.reports.gate_folder.decision import other_inputs
-from tasks.reports.read import InputError, default_policy_of
+from tasks.reports.read import default_policy_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.history import kept_gates, read_each

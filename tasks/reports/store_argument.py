@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.command_line import InputError
 from checks.documents.decode import nearest
 from checks.value_types import DecodeError
 from tasks.gate_file.folder import is_name, missing_name, typed_path
-from tasks.reports.read import DEFAULT, InputError, policy_of, read_input
+from tasks.reports.read import DEFAULT, policy_of, read_input
 from tasks.store import records
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import kept_gates, known_nodes, listed
@@ -86,15 +87,9 @@ def open_named_store(argument: str) -> NamedStore:
 
 def named_gate(file: str) -> Gate:
     """The gate of a file. Raises InputError."""
-    from tasks.gate_file.read import (  # brings pydantic, which `judge --help` must not wait for
-        GateFileError,
-        read_gate_file,
-    )
+    from tasks.gate_file.read import read_gate_file  # brings pydantic, which `judge --help` must not wait for
 
-    try:
-        return read_gate_file(Path(file))
-    except GateFileError as error:
-        raise InputError(error.file, error.message, error.path, error.nearest) from error
+    return read_gate_file(Path(file))
 
 
 def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:

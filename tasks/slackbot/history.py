@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from checks.command_line import InputError
 from checks.model import Answer, Verdict
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import read_fleet
-from tasks.reports.read import InputError
 from tasks.reports.store_argument import open_named_store
 from tasks.slackbot.config import Allowed
 from tasks.store import records
@@ -76,7 +76,7 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
         cluster = allowed.gate().cluster.name
         named = open_named_store(str(allowed.file))
         return cluster, read_fleet(named.store, time.time(), cluster=cluster)
-    except (GateFileError, InputError, StoreError) as error:
+    except (InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 
 

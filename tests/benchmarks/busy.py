@@ -1,11 +1,11 @@
-"""Does a busy machine keep its GO, and never get a NO-GO? `python tests/benchmarks/busy.py`. A table, about an hour.
+"""Does a busy machine keep its GO, and never get a NO-GO? `python -m tests.benchmarks.busy`. A line for each run, about an hour.
 
 Beside stress-ng with 2 and with 8 workers on this machine's CPUs: `prelaunch check --instance-type cpu` and the checks of
 the local gate (deployments/gates/local.toml: two nodes of two ranks on the loopback interface, judged by its policy; no
 training and no Prefect). As root also three nodes with networks of their own, of which one link is held to a tenth, and two
 nodes of which one has a CPU quota of a tenth. `--runs N` (10), `--only KIND`, `--workers N [N ...]` choose.
 
-The load average of each run stands in the table: other work on the machine is contention as well.
+The load average of each run stands beside it: other work on the machine is contention as well.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+from checks.model import Cause, Level, Verdict
+from tasks.launchers.base import Launcher
+from tests.survival.faulty_network import needs_root, network, slow_link
+from tests.survival.world import World, run
 
-from checks.model import Cause, Level, Verdict  # noqa: E402 - as a script, this file's own folder is known
-from tasks.launchers.base import Launcher  # noqa: E402
-from tests.survival.faulty_network import needs_root, network, slow_link  # noqa: E402
-from tests.survival.world import World, run  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 CPU_CGROUPS = Path("/sys/fs/cgroup/cpu")
 # Of the machine's CPUs; and of what two namespaces on one host carry (3.6 to 5.5 GB/s were measured on loopback).
@@ -176,44 +174,22 @@ def once(kind: str, workers: int) -> Ended:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print a line a run as it ends, then the table."""
+    """Print a line for each run as it ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends as at any other end
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--runs", type=int, default=10)
     asked.add_argument("--only", choices=tuple(KINDS), action="append")
     asked.add_argument("--workers", type=int, nargs="+", default=[2, 8])
     chosen = asked.parse_args(argv)
-    lines = []
     for kind in chosen.only or KINDS:
         if kind in ("slow link", "quota") and needs_root.args[0]:
             print(f"{kind}: left out, it needs root")
             continue
-        for workers in chosen.workers:
-            ended = [_told(kind, workers, once(kind, workers)) for _ in range(chosen.runs)]
-            lines.append(_line(kind, workers, ended))
-    print(
-        '\n| run | stress-ng --cpu | runs | go | cannot tell | of these "busy" | no-go | load average | seconds |'
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    print("\n".join(lines))
+        for workers in chosen.workers * chosen.runs:
+            one = once(kind, workers)
+            where = f"{kind} beside {workers}: {one.answer}, {one.seconds:.0f} s, load {one.load:.1f}"
+            print(where, "busy" if one.busy else "", *one.causes, one.said[:300], flush=True)
     return 0
-
-
-def _told(kind: str, workers: int, one: Ended) -> Ended:
-    where = f"{kind} beside {workers}: {one.answer}, {one.seconds:.0f} s, load {one.load:.1f}"
-    print(where, *one.causes, one.said[:300], flush=True)
-    return one
-
-
-def _line(kind: str, workers: int, ended: Sequence[Ended]) -> str:
-    lost = [one for one in ended if one.answer == "cannot_tell"]
-    go, no = (sum(one.answer == answer for one in ended) for answer in ("go", "no_go"))
-    loads, seconds = ([getattr(one, name) for one in ended] for name in ("load", "seconds"))
-    cells = (
-        kind, workers, len(ended), go, len(lost), sum(one.busy for one in lost), no,
-        f"{min(loads):.0f} to {max(loads):.0f}", f"{min(seconds):.0f} to {max(seconds):.0f}",
-    )  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who is named as degrading, in simulated fleets: `python tests/benchmarks/degradation.py [--full]`. JSON on stdout.
+"""Who is named as degrading, in simulated fleets: `python -m tests.benchmarks.degradation [--full]`. JSON on stdout.
 
 Constructed values, not measured ones: each machine has a level of its own (2 % apart), each proof normal noise around it. The same
 seed gives the same fleets. The rule of checks.judge.trend.degradation judges every gate, with the newest value of each machine last:
@@ -20,14 +20,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from checks.judge.baseline.samples import Side  # noqa: E402 - as a script, this file's own folder is what Python knows
-from checks.judge.trend.degradation import (  # noqa: E402
+from checks.judge.baseline.samples import Side
+from checks.judge.trend.degradation import (
     LEAST_PROOFS,
     Motion,
     chance_of,

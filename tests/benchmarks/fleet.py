@@ -1,8 +1,8 @@
 """Reports of whole fleets with faulty nodes planted in them, and what judging them costs. Constructed, not measured.
 
-`python tests/benchmarks/fleet.py make --form values --nodes 5000 --bad 5 --out FILE` writes a report, its policy
+`python -m tests.benchmarks.fleet make --form values --nodes 5000 --bad 5 --out FILE` writes a report, its policy
 (FILE.policy.json) and the names of the faulty nodes (FILE.bad.json); the same seed gives the same bytes.
-`python tests/benchmarks/fleet.py run` makes both sizes and judges each with `prelaunch judge`, five times, as a
+`python -m tests.benchmarks.fleet run` makes both sizes and judges each with `prelaunch judge`, five times, as a
 process of its own: JSON on stdout, medians in seconds (from the start of Python to its end) and the peak RSS.
 
 values   a value a node and metric: 37 values a node
@@ -24,12 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from checks.documents.report import dump, dump_plain  # noqa: E402
-from checks.model import (  # noqa: E402 - as a script, this file's own folder is what Python knows
+from checks.documents.report import dump, dump_plain
+from checks.model import (
     Cause,
     Declared,
     ErrorKind,
@@ -43,7 +39,9 @@ from checks.model import (  # noqa: E402 - as a script, this file's own folder i
     Value,
     rank_subject,
 )
-from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule  # noqa: E402
+from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SEED = 20261122
 RUNS = 5
@@ -102,11 +100,6 @@ CHECKS: dict[str, tuple[Scope, tuple[Metric, ...]]] = {
     ),
 }  # fmt: skip
 DRIVER = "driver"  # the 37th: text, and one everywhere
-
-
-def metric_count() -> int:
-    """How many values a node (or a GPU of it) has."""
-    return sum(len(metrics) for _, metrics in CHECKS.values()) + 1
 
 
 @dataclass(frozen=True)
@@ -287,7 +280,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     for verb in ("make", "run"):
         one = verbs.add_parser(verb)
         one.add_argument("--nodes", type=int, default=5000)
-        one.add_argument("--values", type=int, default=metric_count(), choices=[metric_count()])
         one.add_argument("--bad", type=int, default=5)
         one.add_argument("--form", choices=("values", "full"), default="values" if verb == "make" else None)
         if verb == "make":

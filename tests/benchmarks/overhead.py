@@ -1,11 +1,10 @@
-"""What Prefect costs a gate: `python tests/benchmarks/overhead.py`. JSON on stdout, about 35 s. With `gate` behind it, what the whole
+"""What Prefect costs a gate: `python -m tests.benchmarks.overhead`. JSON on stdout, about 35 s. With `gate` behind it, what the whole
 gate of deployments/gates/local.toml costs, and which of its processes: a few minutes.
 
 Without `gate`: medians of five processes, each on the embedded server with a migrated database (warm), each doing what
 `prelaunch gate` does: start the server, import Prefect meanwhile, wait, run a flow of six trivial tasks and
 three artifacts, stop. Seconds. `total_s` is the process's wall time from outside; the other figures are
-taken within: `server_ready_s` from the start of the server, with the import going on beside it;
-`server_alone_s` without it.
+taken within: `server_ready_s` from the start of the server, with the import going on beside it.
 
 With `gate`: medians of five gates. `wall_s` and `cpu_s` are of all processes, as the kernel counts them when they have ended. The rest
 are CPU seconds by kind of process. They come from /proc, which is read five times per second; `not_seen_s` is what processes used
@@ -28,6 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
 RUNS = 5
 LOOK_S = 0.2
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -48,11 +48,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         _one(Path(folder))  # not counted: makes the template and the database
         runs = [_one(Path(folder)) for _ in range(RUNS)]
-        alone = [_server_alone(Path(folder)) for _ in range(RUNS)]
     medians = {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
-    print(
-        json.dumps({"runs": RUNS, "server_alone_s": round(statistics.median(alone), 3), **medians}, indent=2)
-    )
+    print(json.dumps({"runs": RUNS, **medians}, indent=2))
     return 0
 
 
@@ -157,27 +154,13 @@ def _run_flow() -> None:
 
 
 def _one(state_dir: Path) -> dict[str, float]:
-    command = (sys.executable, __file__, "--once", str(state_dir))
+    command = (sys.executable, "-m", "tests.benchmarks.overhead", "--once", str(state_dir))
     begin = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return {**json.loads(done.stdout), "total_s": time.perf_counter() - begin}
 
 
-def _server_alone(state_dir: Path) -> float:
-    from tasks.orchestration.server.server import EmbeddedServer
-
-    server = EmbeddedServer(state_dir)
-    begin = time.perf_counter()
-    try:
-        server.start()
-        server.wait_ready()
-        return time.perf_counter() - begin
-    finally:
-        server.stop()
-
-
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))  # run by path: some distributions install a package called `tests`
     if sys.argv[1:2] == ["--once"]:
         print(json.dumps(measure(Path(sys.argv[2]))))
         sys.exit(0)

@@ -1,6 +1,6 @@
 """How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
 
-`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02] [--bad 15]` makes fleets in which so
+`python -m tests.benchmarks.relative_rules [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02] [--bad 15]` makes fleets in which so
 many nodes are slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a
 table: slow nodes found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
 
@@ -23,19 +23,14 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from checks.documents.columns import Rows  # noqa: E402 - as a script, this file's own folder is what Python knows
-from checks.judge.rules.apply import apply  # noqa: E402
-from checks.judge.rules.combined import chances  # noqa: E402
-from checks.judge.rules.values import RuleContext  # noqa: E402
-from checks.model import CLUSTER, Declared, Observation, Outcome, node_of  # noqa: E402
-from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule  # noqa: E402
+from checks.documents.columns import Rows
+from checks.judge.rules.apply import apply
+from checks.judge.rules.combined import chances
+from checks.judge.rules.values import RuleContext
+from checks.model import CLUSTER, Declared, Observation, Outcome, node_of
+from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule
 
 BAD = 15
 FIXED = 0.05
@@ -80,26 +75,19 @@ def shared(chance: random.Random, own: float) -> float:
     return math.sqrt(0.5) * (own + chance.gauss(0.0, 1.0))
 
 
-def heavy(chance: random.Random, own: float) -> float:
-    """Student's t with 4 degrees of freedom, with the quartiles of a normal distribution."""
-    squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(4)]
-    return chance.gauss(0.0, 0.6745 / 0.7407) / math.sqrt(math.fsum(squares) / 4)
+def student(freedom: int, quartile: float) -> Draw:
+    """Student's t with so many degrees of freedom, with the quartiles of a normal distribution."""
+
+    def draw(chance: random.Random, own: float) -> float:
+        squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)]
+        return chance.gauss(0.0, 0.6745 / quartile) / math.sqrt(math.fsum(squares) / freedom)
+
+    return draw
 
 
-def heavier(chance: random.Random, own: float) -> float:
-    """Student's t with 3 degrees of freedom, with the quartiles of a normal distribution."""
-    squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(3)]
-    return chance.gauss(0.0, 0.6745 / 0.7649) / math.sqrt(math.fsum(squares) / 3)
-
-
-def mixed(chance: random.Random, own: float) -> float:
-    """Normal, and five times as wide in a twentieth of the values."""
-    return chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0)
-
-
-def rare(chance: random.Random, own: float) -> float:
-    """Normal, and five times as wide in one of a hundred values."""
-    return chance.gauss(0.0, 5.0 if chance.random() < 0.01 else 1.0)
+def mixed(share: float) -> Draw:
+    """Normal, and five times as wide in this share of the values."""
+    return lambda chance, own: chance.gauss(0.0, 5.0 if chance.random() < share else 1.0)
 
 
 def half_normal(chance: random.Random, own: float) -> float:
@@ -120,10 +108,10 @@ def laplace(chance: random.Random, own: float) -> float:
 DRAWS: Mapping[str, Draw] = {
     "normal": normal,
     "shared": shared,
-    "heavy": heavy,
-    "heavier": heavier,
-    "mixed": mixed,
-    "rare": rare,
+    "heavy": student(4, 0.7407),
+    "heavier": student(3, 0.7649),
+    "mixed": mixed(0.05),
+    "rare": mixed(0.01),
     "laplace": laplace,
     "half": half_normal,
     "gamma": gamma,

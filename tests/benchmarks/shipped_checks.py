@@ -1,6 +1,6 @@
 """What judging all checks of the shipped policy costs on a large cluster, and what its page costs. Constructed, not measured.
 
-`python tests/benchmarks/shipped_checks.py [--nodes 5000]` makes a report of so many p5.48xlarge with every value as expected, give or
+`python -m tests.benchmarks.shipped_checks [--nodes 5000]` makes a report of so many p5.48xlarge with every value as expected, give or
 take 1 %, and without the tests of pairs of nodes (a list of all other nodes per node is quadratic). A process of its own reads and
 judges it. JSON on stdout: CPU seconds until the report is read, until the verdict, and for the HTML page, and the peak RSS.
 """
@@ -19,8 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
 
 KIND, SEED = "p5.48xlarge", 20261123
 SPEEDS = ("gbps", "tflops", "per_s", "_us", "_ms")
@@ -95,8 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.json"
         make(asked.nodes, out)
-        argv_of_child = (sys.executable, __file__, "--judge", str(out))
-        found = json.loads(subprocess.run(argv_of_child, check=True, capture_output=True, text=True).stdout)
+        child = (sys.executable, "-m", "tests.benchmarks.shipped_checks", "--judge", str(out))
+        done = subprocess.run(child, cwd=ROOT, check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout)
         print(
             json.dumps(
                 {"nodes": asked.nodes, "report_mb": out.stat().st_size // 1_000_000, **found}, indent=2

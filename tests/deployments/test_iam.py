@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.architecture.tree import ROOT
-from tests.deployments.iam_actions import ACTIONS, OPERATORS
 from tests.deployments.iam_calls import actions_of, operations
 
 FOLDER = ROOT / "deployments/iam"
@@ -111,38 +110,26 @@ def test_each_action_is_one_that_aws_has(path: Path) -> None:
     known |= {"iam:PassRole", "s3:ListBucket", "cloudwatch:PutMetricData"}
     actions = {action for statement in _statements(path) for action in _many(statement["Action"])}
 
-    assert (set(), set()) == (actions - known, actions - set(ACTIONS))
+    assert set() == actions - known
+
+
+# Actions for which AWS knows no resource ("Actions, resources, and condition keys" of the Service Authorization Reference).
+OF_NO_RESOURCE = (
+    r"ecr:GetAuthorizationToken|cloudwatch:PutMetricData|servicequotas:List\w+|ec2:Describe\w+|sts:AssumeRole"
+)
 
 
 @every
 def test_resources_are_named_where_the_action_has_any(path: Path) -> None:
-    """ "*" only where AWS knows no resource, and every ARN is of a kind that some action of the statement takes."""
-    wrong = []
-    for statement in _statements(path):
-        actions = [ACTIONS[action] for action in _many(statement["Action"])]
-        arns = _many(statement.get("Resource", "*"))
-        wrong += [arn for arn in arns if not any(action.takes(arn) for action in actions)]
-        wrong += [action for action in actions if not any(action.takes(arn) for arn in arns)]
+    """ "*" only where AWS knows no resource."""
+    actions = [
+        action
+        for statement in _statements(path)
+        if "*" in _many(statement.get("Resource", "*"))
+        for action in _many(statement["Action"])
+    ]
 
-    assert [] == wrong
-
-
-@every
-def test_conditions_are_on_keys_that_the_actions_know(path: Path) -> None:
-    """A key that an action does not carry would refuse it for ever."""
-    wrong = []
-    for statement in _statements(path):
-        for operator, pairs in statement.get("Condition", {}).items():
-            plain = operator.removeprefix("ForAllValues:").removesuffix("IfExists")
-            wrong += [operator] if plain not in OPERATORS else []
-            wrong += [
-                (action, key)
-                for key in pairs
-                for action in _many(statement["Action"])
-                if key not in ACTIONS[action].keys
-            ]
-
-    assert [] == wrong
+    assert [] == [action for action in actions if not re.fullmatch(OF_NO_RESOURCE, action)]
 
 
 @every

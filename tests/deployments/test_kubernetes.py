@@ -160,18 +160,13 @@ def test_every_empty_folder_of_a_pod_has_a_limit() -> None:
 
 @pytest.mark.parametrize("gate", ["eks-p5", "eks-p5-injob", "hyperpod-eks"])
 def test_the_images_of_a_gate_file_have_digests(gate: str) -> None:
-    """A tag may be another image tomorrow."""
+    """A tag may be another image tomorrow; nor has the image of a gate in a cluster one."""
     made = tomllib.loads((FOLDER.parent / "gates" / f"{gate}.toml").read_text())
+    (runner,) = yaml.safe_load((FOLDER / "runner" / "kustomization.yaml").read_text())["images"]
 
     for image in (made["cluster"]["options"]["image"], made["training"]["image"]):
         assert re.fullmatch(r"[^@:]+@sha256:[0-9a-f]{64}", image)
-
-
-def test_the_image_of_a_gate_in_a_cluster_has_a_digest() -> None:
-    """A tag may be another image tomorrow."""
-    (image,) = yaml.safe_load((FOLDER / "runner" / "kustomization.yaml").read_text())["images"]
-
-    assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"]) and "newTag" not in image
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", runner["digest"]) and "newTag" not in runner
 
 
 @pytest.mark.parametrize("workload", [Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB])
@@ -206,8 +201,8 @@ def test_the_rights_of_remediation_are_just_those_that_it_uses() -> None:
 
 
 def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path: Path) -> None:
-    """The same words but for the instance type, with the exit code of the verdict; another instance type is refused. The
-    measurements are made up: tests/engines/test_slurm_unprepared.py makes them, with the same command.
+    """The same words but for the instance type, with the exit code of the verdict. The measurements are made up:
+    tests/engines/test_slurm_unprepared.py makes them, with the same command.
     """
     (pod,) = documents(FOLDER / "examples" / "init-container.yaml")
     (container,) = pod["spec"]["initContainers"]
@@ -216,7 +211,6 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
         for word in container["args"]
     ]
     assert container["command"] == ["python3", "-m", "container.agent.allocation"]
-    refused = run_checks(["check", "--instance-type", "no-such-type", "--out", str(tmp_path)])
     policy = tmp_path / "policy.json"
     bundle = load(make_bundle())
     lines = dict(bundle.policy.checks)
@@ -232,7 +226,6 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
         for part in ("healthy", "wrong", "silent")
     }
 
-    assert refused.returncode == 2, refused.stderr
     assert {"healthy": 0, "wrong": 1, "silent": 3} == {part: done.returncode for part, done in ended.items()}
     assert {"healthy": True, "wrong": True, "silent": False} == {
         part: ": 1 of 1 nodes" in done.stdout for part, done in ended.items()

@@ -33,14 +33,6 @@ REJECTED: Answered = (
         "details": {"type": "abort_details", "reason": "Reason: 'launch' is not one of"},
     },
 )
-ABORTED: Answered = (
-    200,
-    {
-        "status": "ABORT",
-        "state": None,
-        "details": {"type": "abort_details", "reason": "Cannot resume a flow run that is not"},
-    },
-)
 ACCEPTED: Answered = (
     201,
     {"status": "ACCEPT", "state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}},
@@ -119,7 +111,6 @@ def test_without_a_password_none_is_sent_and_none_is_asked_for() -> None:
     ("answer", "said"),
     [
         (REJECTED, "not answered: Reason: 'launch' is not one of\n"),
-        (ABORTED, "not answered: Cannot resume a flow run that is not\n"),
         (REFUSED, "curl: (22) The requested URL returned error: 401\n"),
     ],
 )

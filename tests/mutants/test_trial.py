@@ -36,8 +36,10 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(root, tmp_path / "copy")
 
 
-def test_a_weak_test_lets_a_mutant_live_and_a_strong_one_kills_it(copy: Copy, tmp_path: Path) -> None:
-    """Neither the tree nor the copy keeps the change."""
+def test_a_mutant_lives_with_a_weak_test_and_dies_of_a_strong_one_or_of_the_time(
+    copy: Copy, tmp_path: Path
+) -> None:
+    """Neither the tree nor the copy keeps a change."""
     mutant = next(one for one in mutants_of("planted.limit", PLANTED, {}) if one.change == "< -> <=")
     fates = [
         copy.try_on(mutant.module, mutant.source, (test,), 60).fate
@@ -45,15 +47,9 @@ def test_a_weak_test_lets_a_mutant_live_and_a_strong_one_kills_it(copy: Copy, tm
     ]
 
     assert [Fate.SURVIVED, Fate.KILLED] == fates
-    assert Fate.SURVIVED is copy.run(("test_weak.py", "test_strong.py"), 60).fate
+    endless = next(one for one in mutants_of("planted.limit", PLANTED, {}) if one.change == "== -> !=")
+    assert Fate.TIMED_OUT is copy.try_on(endless.module, endless.source, ("test_weak.py",), 3).fate
     assert {PLANTED} == {(tmp_path / where / "planted/limit.py").read_bytes() for where in ("root", "copy")}
-
-
-def test_a_mutant_that_never_ends_is_found_out(copy: Copy) -> None:
-    """The time limit ends it, and it counts as killed."""
-    mutant = next(one for one in mutants_of("planted.limit", PLANTED, {}) if one.change == "== -> !=")
-
-    assert Fate.TIMED_OUT is copy.try_on(mutant.module, mutant.source, ("test_weak.py",), 3).fate
 
 
 @pytest.mark.parametrize(

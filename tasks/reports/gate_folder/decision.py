@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from checks.command_line import InputError
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest
 from checks.judge.clocks import seconds_of
 from checks.model import ANSWER_WORDS, Answer, Digests, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
-from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.store.layout import (
     POLICY_FILE,
@@ -79,7 +80,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     for candidate in _candidates(folder):
         try:
             policy = read_policy(candidate)
-        except PolicyError:
+        except InputError:
             continue
         if policy.digest == verdict.digests.policy:
             return replace(found, policy=policy, file=str(candidate))

@@ -5,23 +5,10 @@ from __future__ import annotations
 import pytest
 
 from checks.facts.builtin import builtin
-from checks.facts.instances import not_for, unknown_type
+from checks.facts.instances import unknown_type
 from tasks.gate_file.references import default_policy
 
 INSTANCES = builtin().instances
-
-
-@pytest.mark.parametrize(
-    ("kind", "efa"),
-    [
-        ("p3.2xlarge", 0), ("p3.16xlarge", 0), ("p3dn.24xlarge", 1), ("g4dn.xlarge", 0), ("g4dn.8xlarge", 1),
-        ("g4dn.12xlarge", 1), ("g4dn.16xlarge", 1), ("g4dn.metal", 1), ("g5g.metal", 0), ("inf2.48xlarge", 0),
-        ("g7.48xlarge", 2), ("trn1.2xlarge", 0),
-    ],
-)  # fmt: skip
-def test_how_many_efa_devices_a_type_has(kind: str, efa: int) -> None:
-    """As EC2 itself says."""
-    assert INSTANCES[kind].efa_devices == efa
 
 
 def test_every_type_says_whether_it_has_efa() -> None:
@@ -46,13 +33,6 @@ def test_a_network_that_bursts_is_a_bound_and_no_promise() -> None:
     assert (INSTANCES["g5.48xlarge"].network_gbit_s, INSTANCES["p5.48xlarge"].network_gbit_s) == (100, 3200)
 
 
-def test_the_eight_gpus_of_a_g7() -> None:
-    """They had no name."""
-    g7 = INSTANCES["g7.48xlarge"]
-
-    assert (g7.gpus, g7.gpu, g7.network_gbit_s, g7.memory_gib) == (8, "RTX PRO 4500", 700, 768)
-
-
 @pytest.mark.parametrize(
     ("name", "near", "says"),
     [
@@ -68,11 +48,3 @@ def test_an_unknown_type_comes_with_those_that_are_known(name: str, near: str | 
     assert nearest == near
     assert says in said and f"`prelaunch facts` lists all {len(INSTANCES)}" in said
     assert "[cluster.machine]" in said and "prelaunch node machine" in said and len(said) < 600
-
-
-def test_a_policy_for_other_types_is_said_with_its_types() -> None:
-    """Those that are most like the declared one first, and never all of sixty."""
-    said = not_for(default_policy("p5.48xlarge")[1].instance_types, "p5.4xl")
-
-    assert said.startswith("is not for instance type p5.4xl, but for p5.4xlarge, ")
-    assert said.endswith(" more") and len(said) < 200

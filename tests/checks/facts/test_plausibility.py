@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.command_line import InputError
 from checks.facts.builtin import builtin
 from checks.facts.expected_tables import fault_in
 from checks.facts.gpu_models import Parts
@@ -15,7 +16,7 @@ from checks.facts.instances import Facts
 from checks.facts.plausibility import QUANTITIES, bounds, impossible, rates
 from checks.facts.rooflines import FLOW_GBPS, Quantity, bus_gbps, rooflines
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
-from tasks.gate_file.references import PolicyError, read_policy
+from tasks.gate_file.references import read_policy
 
 FACTS = builtin()
 PARTS = FACTS.expected.parts
@@ -186,7 +187,7 @@ def test_an_impossible_policy_is_refused_before_anything_runs(tmp_path: Path) ->
         'rules = [{ metric = "busbw_peak_gbps", fail_below = 800, source = "a public script" }]\n'
     )
 
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(InputError) as refused:
         read_policy(file)
 
     assert refused.value.path == "checks.nccl.all_reduce.rules[0].fail_below"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.culprit.matrix_texts import csv_long, csv_square, p2p, rates
+from tests.checks.culprit.matrix_texts import csv_square, p2p, rates
 from tests.flows.cli.conftest import Run
 
 NAMES = [f"ip-10-0-0-{i}" for i in range(11, 19)]
@@ -71,11 +71,6 @@ def test_all_bad_alike_takes_a_floor(explain: Explained) -> None:
     assert "HARDWARE" not in floor
 
 
-def test_a_floor_for_two_units_is_refused(explain: Explained) -> None:
-    """GB/s are no microseconds."""
-    assert 3 == explain(p2p(4), "--floor", 10)[0]
-
-
 def test_what_is_bad_is_the_users_to_say(explain: Explained) -> None:
     """--ratio moves the line, --better turns it."""
     fifth = csv_square(NAMES, rates(8, bad=(5,), share=0.8))
@@ -104,29 +99,9 @@ def test_json_holds_suspects_and_the_noise(explain: Explained) -> None:
     assert {"hiccup", "line", "sensitivity", "spread", "usual"} == set(decoded["noise"])
 
 
-def test_the_page_has_the_map(explain: Explained, tmp_path: Path) -> None:
-    """The suspect is in it."""
-    code, _ = explain(BAD, "--html", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-
-    assert 1 == code
-    assert "ip-10-0-0-16" in page
-    first = page.partition("the worst first.")[2].partition("<tbody>")[2].partition("</tr>")[0]
-    assert "ip-10-0-0-16" in first and 7 == first.count("✕"), first
-
-
 def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(explain: Explained) -> None:
     """--nodes says how many there are."""
     code, out = explain(GOOD, "--instance-type", "p5.48xlarge", "--nodes", 9)
 
     assert 3 == code
     assert "it contains 8 nodes, but 9 are declared" in out
-
-
-def test_latency_in_long_form(explain: Explained) -> None:
-    """A node that answers five times as late."""
-    late = [[1000.0 / value for value in row] for row in rates(8, bad=(2,))]
-    code, out = explain(csv_long(NAMES, late, "src,dst,latency_us"))
-
-    assert 1 == code
-    assert "ip-10-0-0-13 has a high latency to and from its peers" in out

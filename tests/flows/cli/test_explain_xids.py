@@ -29,11 +29,3 @@ def test_a_gpu_that_fell_off_the_bus_has_one_first_action(run: Run, tmp_path: Pa
     assert 1 == out.count("do: what is said above about the same lines")
     assert out.index("do: Restart") < out.index("If it returns, replace the node")
     assert out.index("FAIL HARDWARE kernel.xid") < out.index("FAIL HARDWARE kernel.hardware")
-
-
-def test_findings_that_other_lines_prove_keep_their_own_remedy(run: Run, tmp_path: Path) -> None:
-    """Two Xids of two GPUs are two tasks."""
-    other = "NVRM: Xid (PCI:0000:aa:00): 48, pid=7, DBE"
-    out = run("explain", log(tmp_path, f"{GPU}74, x", other)).out
-
-    assert "what is said above" not in out

@@ -70,24 +70,6 @@ def test_two_containers_on_a_network_of_their_own_are_passed_and_refused(tmp_pat
 
 
 @pytest.mark.root
-@pytest.mark.timeout(240)
-def test_a_container_without_the_declared_gpus_is_rejected(tmp_path: Path) -> None:
-    """No toolkit injects a GPU here: nothing is started, and the remedy is named. A runner without GPUs is no reason to pass."""
-    gpus = (
-        "cluster.declared.instance_type=g5.xlarge",
-        "cluster.declared.gpus_per_node=1",
-        "cluster.declared.ranks_per_node=1",
-    )
-    with engine(ContainerEngine.DOCKER) as made:
-        file = written(tmp_path, made)
-        file.write_text(file.read_text().replace("policies/local.toml", "policies/nvidia.toml"))
-        done = gate(file, made, *(word for value in gpus for word in ("--set", value)))
-
-    assert (2, "") == (done.returncode, done.stdout.partition("Decision: launched")[1])
-    assert "GPUs need the NVIDIA Container Toolkit" in done.stderr + done.stdout
-
-
-@pytest.mark.root
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(

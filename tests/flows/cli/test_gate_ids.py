@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key, policy_key, report_key
-from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep, record_for
 
@@ -52,14 +50,6 @@ def test_a_report_is_named_by_its_gate(tmp_path: Path, capsys: Captured) -> None
         assert (code, by_path[1]) == (by_path[0], typed(capsys, "judge", gate_id(number))[1])
         assert by_path == typed(capsys, "judge", gate_id(number), "--store", store.root)
         assert by_path[:2] == typed(capsys, "judge", gate_id(number), "--store", ".prelaunch")[:2]
-
-
-def test_a_gate_file_names_the_store_of_a_gate(tmp_path: Path, capsys: Captured) -> None:
-    """As for every command that takes a store; of whatever cluster the gate is."""
-    file = write_gate(tmp_path, fake=False)
-    kept(tmp_path / "store")
-
-    assert 1 == typed(capsys, "judge", gate_id(1), "--store", file)[0]
 
 
 def test_the_report_of_a_gate_in_s3_is_to_be_copied(
@@ -118,15 +108,6 @@ def test_an_id_that_no_store_has_says_where_it_was_looked_for(tmp_path: Path, ca
     assert "gates/" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["a b", "X" * 300, "a/b", f"A-{ID}"])
-def test_a_word_that_can_be_no_id_is_rejected(tmp_path: Path, capsys: Captured, word: str) -> None:
-    """In one line, also where a store was named for it."""
-    kept(tmp_path / ".prelaunch")
-    code, out, err = typed(capsys, "judge", word, "--store", ".prelaunch")
-
-    assert (2, "", 1) == (code, out, err.count("\n"))
-
-
 def test_a_gate_that_judged_nothing_is_said_to_be_one(tmp_path: Path, capsys: Captured) -> None:
     """It is there, and has no report."""
     store = kept(tmp_path / ".prelaunch")
@@ -148,13 +129,3 @@ def test_a_store_that_fails_is_no_rejection(
     monkeypatch.setattr(FolderStore, "get", fails)
 
     assert 5 == typed(capsys, "judge", gate_id(0))[0]
-
-
-def test_each_of_several_ids_is_judged(tmp_path: Path, capsys: Captured) -> None:
-    """One that is not there does not hide the others."""
-    kept(tmp_path / ".prelaunch")
-    code, out, _ = typed(capsys, "judge", gate_id(0), ID, gate_id(1), "--format", "json")
-    rows = json.loads(out)["verdicts"]
-
-    assert (2, [gate_id(0), ID, gate_id(1)]) == (code, [row["file"] for row in rows])
-    assert [True, False, True] == [row["verdict"] is not None for row in rows]

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.exit_codes import Exit
 from checks.model import Level
 from flows.cli.gate import _failed, _show
 from flows.cli.gate_output import interrupted, show
@@ -32,59 +31,46 @@ from tasks.notifiers.registry import notifier_for
 from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.orchestration.server.server import StateUnusable
 from tasks.paging.live import STOPPED
-from tasks.render.context import NO_CONTEXT, VerdictContext
+from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
 
+def typed_words(**more: object) -> argparse.Namespace:
+    """What was typed, and no file."""
+    nothing = dict.fromkeys(("junit", "summary", "html", "logs"))
+    return argparse.Namespace(**{**nothing, "format": "json", "timeout_minutes": 0.5, **more})
+
+
+LEFT = "job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer"
+
+
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("number", "left", "code", "said"),
     [
-        ("", "cancelled by SIGTERM; no job had been started"),
-        (
-            "job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer.",
-            "cancelled by SIGTERM; job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer",
-        ),
+        (signal.SIGTERM, "", 143, "cancelled by SIGTERM; no job had been started"),
+        (signal.SIGTERM, f"{LEFT}.", 143, f"cancelled by SIGTERM; {LEFT}"),
+        (TIME_IS_UP, "", 3, "its time was up (0.5 minutes); no job had been started"),
+        (signal.SIGINT, "", 130, "cancelled by SIGINT; no job had been started"),
+        (0, "", 130, "cancelled in Prefect; no job had been started"),
     ],
 )
-def test_an_end_says_what_was_ended_and_what_was_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], left: str, said: str
+def test_an_end_says_what_ended_it_and_what_was_not_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, left: str, code: int, said: str
 ) -> None:
-    """Never that all jobs were ended, beside a notification that one was not."""
+    """Never that all jobs were ended, beside a notification that one was not. A time limit is no signal, and its exit code is that of
+    a gate that cannot tell.
+    """
     setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
-    shown = LiveProgress(None)
+    shown, summary = LiveProgress(None), tmp_path / "summary.md"
     if left:
         shown.progress(Progress("end", left, unended=True))
-    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
 
-    code = interrupted(arguments, "g-1", signal.SIGTERM, setting, shown)
-
-    document = json.loads(capsys.readouterr().out)
-    assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [
-        (TIME_IS_UP, 3, "its time was up (0.5 minutes)"),
-        (signal.SIGINT, 130, "cancelled by SIGINT"),
-        (0, 130, "cancelled in Prefect"),
-    ],
-)
-def test_an_end_says_what_ended_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, code: int, said: str
-) -> None:
-    """A time limit is no signal, and its exit code is that of a gate that cannot tell."""
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
-    summary = tmp_path / "summary.md"
-    arguments = argparse.Namespace(format="json", junit=None, summary=summary, html=None, timeout_minutes=0.5)
-
-    assert code == interrupted(arguments, "g-1", number, setting, LiveProgress(None))
-    reason = json.loads(capsys.readouterr().out)["reason"]
-    assert f"{said}; no job had been started" == reason
-    assert reason in summary.read_text() and summary.read_text().startswith("# CANCELLED test\n")
+    assert code == interrupted(typed_words(summary=summary), "g-1", number, setting, shown)
+    assert f"CANCELLED test: {said}" == json.loads(capsys.readouterr().out)["first_line"]
+    assert summary.read_text().startswith("# CANCELLED test\n") and said in summary.read_text()
 
 
 def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
@@ -99,7 +85,7 @@ def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
         return real(name, *given)
 
     monkeypatch.setattr(builtins, "__import__", noted)
-    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
+    arguments = typed_words()
     interrupted(arguments, "g-1", TIME_IS_UP, setting, LiveProgress(None))
 
     assert threads["tasks.page"] is threading.current_thread()
@@ -110,7 +96,7 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
     """The sentence of the terminal, in the message that showed the progress, and nobody is called; a gate that another run has
-    adopted goes on in that message.
+    adopted goes on in that message, and that run keeps how it ends. A lock of this process that could not be released is no other's.
     """
     with slack_server() as slack:
         slack.channel("gates")
@@ -122,19 +108,18 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         notifier_for("slack", setting.gate.notify, means_of(setting.store)).show(
             Status("g-1", "test", "test", "stopped", STOPPED, 0, 0, 42.0)
         )
-        if taken:
-            owner = this_process()
-            held = Lease(
-                1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
-                replace(owner, pid=owner.pid + 1), 0.0, 0.0, 1e12,
-            )  # fmt: skip
-            setting.store.put(lease_key("test"), dump_plain(held))
+        owner = this_process()
+        held = Lease(
+            1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
+            replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
+        )  # fmt: skip
+        setting.store.put(lease_key("test"), dump_plain(held))
         shown = LiveProgress(None)
         judged = JudgedReport(healthy(), verdict_of(healthy()))
         training = Training("g-1-train-1", JobState.CANCELLED)
         shown.outcome = Outcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
         setting.store.put(report_key("g-1"), b"{}")
-        arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None)
+        arguments = typed_words()
         interrupted(arguments, "g-1", signal.SIGTERM, setting, shown)
         said = json.loads(capsys.readouterr().out)["first_line"]
         message = slack.only()
@@ -142,29 +127,11 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
     assert said.endswith(
         "cancelled by SIGTERM after the verdict GO; the training that it had started was ended"
     )
+    assert (setting.store.get(outcome_key("g-1")) is None) is taken
     assert (message.text == said) is not taken
     assert (message.text == "stopped test, 42 s") is taken
     assert taken or "report: " in message.shown
     assert not any(reply.broadcast for reply in slack.thread(message))
-
-
-@pytest.mark.parametrize("taken", [True, False])
-def test_the_gate_of_another_run_is_not_called_cancelled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], taken: bool
-) -> None:
-    """It has adopted the gate, and keeps how that ends; a lock of this process that could not be released keeps nobody from it."""
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
-    owner = this_process()
-    held = Lease(
-        1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
-        replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
-    )  # fmt: skip
-    setting.store.put(lease_key("test"), dump_plain(held))
-    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
-    interrupted(arguments, "g-1", signal.SIGTERM, setting, LiveProgress(None))
-    capsys.readouterr()
-
-    assert (setting.store.get(outcome_key("g-1")) is None) is taken
 
 
 @pytest.mark.parametrize(
@@ -178,7 +145,7 @@ def test_why_a_training_failed_is_said_once(
     failed = ending is Ending.JOB_FAILED
     training = Training("g-1-train-1", state, "logs: /x", "KeyError: 'x'" if failed else "")
     outcome = Outcome("g-1", ending, Decision.LAUNCHED, judged, training, training.cause or "GO")
-    show(argparse.Namespace(format="text", junit=None, summary=None, html=None), "test", outcome)
+    show(typed_words(format="text"), "test", outcome)
 
     out, err = capsys.readouterr()
     assert (f"TRAINING FAILED test: {training.cause}\n" in out) is failed
@@ -196,9 +163,7 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     outcome = Outcome(
         "", Ending.REJECTED, None, None, None, "training script: it is not there", key="training.command"
     )
-    arguments = argparse.Namespace(
-        file=str(path), format="json", junit=tmp_path / "j.xml", summary=tmp_path / "s.md", html=None
-    )
+    arguments = typed_words(file=str(path), junit=tmp_path / "j.xml", summary=tmp_path / "s.md")
 
     assert 2 == _show(arguments, setting, outcome)
     out, err = capsys.readouterr()
@@ -257,21 +222,6 @@ def test_github_shows_every_end_that_somebody_has_to_look_at(
     assert (1 if word else 0) == len(lines) and all(line.startswith(word) for line in lines)
 
 
-def test_an_annotation_has_what_was_known_before_the_checks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Below the first line, each inert."""
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    doubt = "Before the checks: this machine: it is no g5.xlarge.\r::error::x"
-    verdict = verdict_of(wrong_sums(healthy()))
-    judged = JudgedReport(healthy(), verdict, context=VerdictContext(doubts=(doubt,)))
-    outcome = Outcome("g-1", Ending.VERDICT, Decision.REFUSED, judged, None, "")
-    show(argparse.Namespace(format="json", junit=None, summary=None, html=None), "test", outcome)
-    (shown,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::error")]
-
-    assert "::NO-GO test: " in shown and "%0ABefore the checks: this machine: it is no g5.xlarge." in shown
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: bool
@@ -282,9 +232,7 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     training = Training("g-1-train-1", JobState.FAILED, "logs: /x", "KeyError: 'x'")
     outcome = Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, training.cause)
     logs, summary = tmp_path / "logs.txt" if asked else None, tmp_path / "s.md"
-    show(
-        argparse.Namespace(format="json", junit=None, summary=summary, html=None, logs=logs), "test", outcome
-    )
+    show(typed_words(summary=summary, logs=logs), "test", outcome)
 
     said = "The ends of its logs are in logs.txt, beside the summary."
     err = capsys.readouterr().err
@@ -292,31 +240,12 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     assert 1 == err.count("KeyError: 'x'")
 
 
-@pytest.mark.parametrize("on_github", [True, False])
-def test_a_percentage_is_escaped_for_an_annotation_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_github: bool
-) -> None:
-    """GitHub decodes it; a person who reads the text anywhere else would read 43%25."""
-    monkeypatch.setenv("GITHUB_ACTIONS", "true" if on_github else "")
-    line = "CANNOT TELL a: node-1 was busy: other work used 43% of 2 CPUs"
-    annotate_end(line, Exit.CANNOT_TELL, Level.FAIL)
-    annotated = capsys.readouterr().err
-    show(
-        argparse.Namespace(format="text", junit=None, summary=None, html=None),
-        "a",
-        Outcome("a-1", Ending.VERDICT, None, None, None, line[15:]),
-    )
-
-    assert annotated.rpartition("::")[2] == (line.replace("%", "%25") + "\n" if on_github else "")
-    assert "used 43% of" in capsys.readouterr().out
-
-
 def test_a_store_without_space_for_a_server_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is a store that cannot be written: nothing lacks machines, and the same again helps nobody."""
     setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
-    arguments = argparse.Namespace(file="gate.toml", format="json", junit=None, summary=None, html=None)
+    arguments = typed_words(file="gate.toml")
     full = StateUnusable("/store/prefect is full. Free space there.")
 
     assert 2 == _failed(arguments, setting, "g-1", full, None, LiveProgress(None))

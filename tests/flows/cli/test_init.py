@@ -16,12 +16,9 @@ from tests.flows.cli.conftest import Run
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(GATE_PATH.read_text()))
 WISHES = [
     ("local", "cpu", 1, "log"),
-    ("slurm", "cpu", 2, "slack"),
     ("slurm", "p5.48xlarge", 16, "slack,pagerduty,apprise"),
-    ("slurm", "trn1.32xlarge", 2, "apprise"),
     ("kubernetes", "p5.48xlarge", 2, "log"),
     ("sagemaker", "g5.xlarge", 3, "pagerduty"),
-    ("sagemaker", "p4d.24xlarge", 1, "log"),
     ("sagemaker", "trn1.32xlarge", 2, "log,slack"),
 ]
 
@@ -36,20 +33,6 @@ def run(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[str, ...]:
     """The options of one wish."""
     return ("--engine", engine, "--instance-type", kind, "--nodes", str(nodes), "--notify", notify)
-
-
-@pytest.mark.parametrize(
-    ("engine", "kind"), [("local", "cpu"), ("slurm", "p5.48xlarge"), ("sagemaker", "p5.48xlarge")]
-)
-def test_a_gate_may_begin_in_observe_mode(run: Run, tmp_path: Path, engine: str, kind: str) -> None:
-    """With an option; without it the gate enforces."""
-    assert 0 == run("init", "mine.toml", "--observe", *options(engine, kind, 1))[0]
-    assert 0 == run("init", "other.toml", *options(engine, kind, 1))[0]
-    made, other = (
-        tomllib.loads((tmp_path / f"{name}.toml").read_text())["policy"] for name in ("mine", "other")
-    )
-
-    assert {**other, "mode": "observe"} == made and "enforce" == other.get("mode", "enforce")
 
 
 @pytest.mark.parametrize("place", ["mine.toml", "deployments/gates/mine.toml", "deployments/mine.toml"])
@@ -91,19 +74,6 @@ def test_plan_accepts_what_was_written(
     assert text.startswith(f"#:schema {GATE_PATH.as_uri()}\n") and text.count("#") > 6
     assert [] == [error.message for error in VALIDATOR.iter_errors(made)]
     assert 0 == run("plan", "mine.toml", "--offline")[0]
-
-
-def test_beside_copies_of_the_shipped_files_no_path_of_this_machine_is_written(
-    run: Run, tmp_path: Path
-) -> None:
-    """A file for a repository: it has to open wherever that is cloned."""
-    run("examples", "deployments")
-    code, _, err = run("init", "deployments/gates/new.toml", *options("local", "cpu", 2))
-    text = (tmp_path / "deployments/gates/new.toml").read_text()
-
-    assert 0 == code, err
-    assert "../policies/local.toml" == tomllib.loads(text)["policy"]["file"]
-    assert str(Path(__file__).parents[3]) not in text
 
 
 def test_what_has_to_be_replaced_is_named(run: Run) -> None:
@@ -162,21 +132,6 @@ def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) ->
     text = Path("root.toml").read_text()
     assert "this installation" not in err and str(Path(__file__).parents[3]) not in text
     assert text.startswith("#:schema ./deployments/schemas/gate.schema.json\n")
-
-
-def test_mail_is_sent_by_apprise(run: Run) -> None:
-    """Who writes the word of the README learns the notifier's."""
-    code, _, err = run("init", "gate.toml", *options("local", "cpu", 2), "--notify", "mail")
-
-    assert 2 == code and "apprise" in err
-
-
-def test_a_gate_whose_owner_hears_nothing_is_said(run: Run) -> None:
-    """PagerDuty is for hardware: missing evidence and a failed training would page nobody."""
-    _, _, alone = run("init", "a.toml", *options("local", "cpu", 2), "--notify", "pagerduty")
-    _, _, both = run("init", "b.toml", *options("local", "cpu", 2), "--notify", "pagerduty,slack")
-
-    assert "would only be written to the log" in alone and "would only" not in both
 
 
 @pytest.mark.parametrize(

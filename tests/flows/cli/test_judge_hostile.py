@@ -59,11 +59,9 @@ def test_a_hostile_report_is_answered_soon_and_in_few_words(run: Run, tmp_path: 
     file.write_bytes(_swollen(part))
     policy.write_bytes(dump_plain(POLICY))
     begun = time.process_time()
-    ended = run("judge", file, "--policy", policy, "--format", "json")
     page = run("judge", file, "--policy", policy, "--format", "text")
 
-    code, answer = (0, "go") if part in HARMLESS else (3, "cannot_tell")
-    assert (code, answer, "") == (ended.code, ended.document["answer"], ended.err)
-    assert (code, "") == (page.code, page.err)
+    code, answer = (0, "GO ") if part in HARMLESS else (3, "CANNOT TELL ")
+    assert (code, True, "") == (page.code, page.out.startswith(answer), page.err)
     assert len(page.out) < 100_000
     assert time.process_time() - begun < 20

@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli import machines as command
 from flows.cli.main import main
-from tasks.machines.base import Machine, Rung, Service
+from tasks.machines.base import Rung
 from tasks.remediation.records import Records
 from tasks.store.layout import act_key
 from tasks.store.open import open_store
@@ -132,14 +132,3 @@ def test_a_node_that_is_none_is_rejected(
     """With exit code 2."""
     assert 2 == main(["machines", str(gate), *words])
     assert not capsys.readouterr().out
-
-
-def test_a_state_that_the_engine_does_not_tell_is_no_disagreement(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Such as every machine of `machines = "log"`."""
-    keep(gate.parent, Rung.FENCE)
-    played.shown["n2"] = Machine("n2", Service.UNKNOWN)
-
-    assert 0 == main(["machines", str(gate)])
-    assert "no disagreement" in capsys.readouterr().out

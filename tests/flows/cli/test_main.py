@@ -102,13 +102,7 @@ def test_wrong_usage_is_json_where_json_was_asked(run: Run) -> None:
         (["facts", "cpu", "p5"], "prelaunch facts", None),
         (["qqqq"], "prelaunch", None),
         (["judge", "-x"], "prelaunch judge", None),
-        (["gate", "f", "--nodes", "2"], "prelaunch gate", "--set cluster.declared.nodes=2"),
-        (["plan", "--nodes=two"], "prelaunch plan", "--set cluster.declared.nodes=two"),
-        (["plan", "f", "--mode", "observe"], "prelaunch plan", "--set policy.mode=observe"),
-        (["gate", "f", "--partition", "gpu"], "prelaunch gate", "--set cluster.options.partition=gpu"),
-        (["gate", "f", "--partition", "$(id)"], "prelaunch gate", "--set cluster.options.partition=VALUE"),
         (["node", "qqqq"], "prelaunch node", None),
-        (["gate", "f", "--policy", "mine.toml"], "prelaunch gate", "[policy] file, in the gate file"),
     ],
 )
 def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(

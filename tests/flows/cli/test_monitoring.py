@@ -70,13 +70,11 @@ def test_a_configuration_is_written_with_its_rules(run: Run, tmp_path: Path) -> 
     ]
     words = ("config", "--out", tmp_path / "p", *hooks, "--slurm", "c:9341")
     run(*words)
-    code, out, err = run(
-        *words, "--remote-write", "https://aps/w", "--region", "us-west-2", "--interval-s", "30"
-    )
+    code, out, err = run(*words, "--remote-write", "https://aps/w", "--region", "us-west-2")
 
     assert (0, 3) == (code, len(out.splitlines())), err
     found = yaml.safe_load((tmp_path / "p" / "prometheus.yml").read_text())
-    assert ("30s", "us-west-2") == (
+    assert ("15s", "us-west-2") == (
         found["global"]["scrape_interval"],
         found["remote_write"][0]["sigv4"]["region"],
     )

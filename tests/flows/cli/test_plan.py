@@ -169,22 +169,6 @@ def page(setting: GateContext, *lines: PreflightCheck) -> list[str]:
     return plan_text(setting, forecast(setting, 0), plans, lines, {}).splitlines()
 
 
-def test_overrides_show_in_the_plan(plan: Run) -> None:
-    """What is printed is what would run."""
-    done = plan(str(LOCAL), "--set", "cluster.declared.nodes=3", "--format", "json")
-
-    assert len(json.loads(done.out)["requests"]) == 6
-
-
-def test_a_typo_is_rejected(plan: Run) -> None:
-    """One JSON document that says where and what was meant."""
-    done = plan(str(LOCAL), "--set", "cluster.declared.nodez=3", "--format", "json")
-
-    error = json.loads(done.out)["error"]
-    assert done.code == 2
-    assert (error["path"], error["nearest"]) == ("cluster.declared.nodez", "nodes")
-
-
 def test_an_example_that_was_not_replaced_is_a_note(plan: Run, tmp_path: Path) -> None:
     """By key and line, with what to write; the exit code is as without it, because only the engine knows what it refuses."""
     path = tmp_path / "gate.toml"

@@ -40,51 +40,29 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "said", "on_warn"),
     [
-        (CPU, "volume_gb", "volume_bg", "options.volume_bg: unknown key. Did you mean 'volume_gb'?"),
-        (CPU, '"in_job"', '"pool"', "options.placement: 'pool' is none of .* Did you mean 'pooled'"),
-        (P5, "keep_alive_s = 3600", "keep_alive_s = 7200", "keep_alive_s: 7200 is not between 0 and 3600"),
-        (P5, LINE, 'placement = "pooled"\nspot = true', 'Leave spot out, or set placement = "in_job"'),
-        (CPU, '"in_job"', '"pinned"', "Name them, or say in_job"),
-        (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form"),
-        (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://"),
-        (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own"),
-        (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", 'Unknown parameter in input: "Rolle"'),
-        (CPU, "max_attempts = 1", 'model_trainer = "a:b"', "training: give either command or model_trainer"),
-        (P5, "p5.48xlarge", "p6-b300.48xlarge.", "is not a known instance type"),
+        (CPU, "volume_gb", "volume_bg", "options.volume_bg: unknown key. Did you mean 'volume_gb'?", "go"),
+        (CPU, '"in_job"', '"pool"', "options.placement: 'pool' is none of .* Did you mean 'pooled'", "go"),
+        (P5, "keep_alive_s = 3600", "keep_alive_s = 7200", "keep_alive_s: 7200 is not between 0 and 3600", "go"),
+        (P5, LINE, 'placement = "pooled"\nspot = true', 'Leave spot out, or set placement = "in_job"', "go"),
+        (CPU, '"in_job"', '"pinned"', "Name them, or say in_job", "go"),
+        (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form", "go"),
+        (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://", "go"),
+        (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own", "go"),
+        (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", 'Unknown parameter in input: "Rolle"', "go"),
+        (CPU, "max_attempts = 1", 'model_trainer = "a:b"', "training: give either command or model_trainer", "go"),
+        (P5, "p5.48xlarge", "p6-b300.48xlarge.", "is not a known instance type", "go"),
+        ("sagemaker-trn1", "trn1.32xlarge", "inf2.48xlarge", "'ml.inf2.48xlarge' is none of", "go"),
+        (P5, "keep_alive_s = 3600", "keep_alive_s = 300", "Keep them for 40 minutes or longer.\n$", "ask"),
+        (P5, LINE, 'placement = "in_job"\nnetwork_isolation = true', "or leave network_isolation out", "ask"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str, said: str, on_warn: str
 ) -> None:
     """With the file, and what to write in its place."""
-    assert re.search(said, refused(gate(tmp_path, name, old, new), capsys))
-
-
-def test_a_type_on_which_sagemaker_does_not_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """EC2 has it, so the tables know it; the API's own list of types does not."""
-    path = gate(tmp_path, "sagemaker-trn1", "trn1.32xlarge", "inf2.48xlarge")
-
-    assert "'ml.inf2.48xlarge' is none of" in refused(path, capsys)
-
-
-def test_a_keep_alive_too_short_to_ask_names_one_that_is_long_enough(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Below the margin no time to answer would help."""
-    path = gate(tmp_path, P5, "keep_alive_s = 3600", "keep_alive_s = 300", on_warn="ask")
-
-    assert refused(path, capsys).endswith("Keep them for 40 minutes or longer.\n")
-
-
-def test_nodes_that_nobody_can_answer_are_refused_by_the_plan(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And not first by the gate, which holds the cluster by then."""
-    path = gate(tmp_path, P5, LINE, 'placement = "in_job"\nnetwork_isolation = true', on_warn="ask")
-
-    assert 'Set on_warn to "go" or "refuse", or leave network_isolation out.' in refused(path, capsys)
+    assert re.search(said, refused(gate(tmp_path, name, old, new, on_warn), capsys))
 
 
 def test_a_plan_shows_how_long_nodes_wait_for_an_answer(
@@ -119,19 +97,3 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     assert ["in_job", "pooled", "none"] == [row["placement"] for row in estimate["placements"]]
     assert [False, True, False] == [row["chosen"] for row in estimate["placements"]]
     assert {"name", "about_s", "is_least", "at_most_s", "source", "billed"} == set(estimate["stages"][0])
-
-
-def test_the_gate_refuses_the_same_before_it_starts_a_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody is paged for a misspelt file, and no store is made."""
-    path = gate(tmp_path, P5, LINE, 'placement = "pooled"\nspot = true')
-
-    monkeypatch.chdir(tmp_path)
-
-    code = main(["gate", str(path)])
-    out, err = capsys.readouterr()
-
-    assert (2, "", 1) == (code, out, err.count("\n"))
-    assert "Leave spot out" in err
-    assert not (tmp_path / ".prelaunch").exists()

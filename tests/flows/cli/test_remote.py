@@ -27,13 +27,14 @@ from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status import RunStatus
 from tasks.store.folder import FolderStore
 from tasks.store.layout import log_key, logs_folder
+from tests.flows.cli.test_gate_output import typed_words
 from tests.sample_reports import healthy, verdict_of
 
 CANNOT_START = "Flow run could not start: Permission denied: '/opt/prelaunch/.venv/bin/python'"
 
 
 def _arguments(folder: Path) -> argparse.Namespace:
-    return argparse.Namespace(format="text", junit=None, summary=folder / "out.md", html=None)
+    return typed_words(format="text", summary=folder / "out.md")
 
 
 def test_a_run_that_never_began_says_what_prefect_says(
@@ -120,9 +121,7 @@ def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     store = FolderStore(tmp_path / "store")
     store.put(log_key("g-1", "g-1-train-1", "node-1"), b"KeyError: 'x'\n")
-    arguments = argparse.Namespace(
-        format=form, junit=None, summary=None, html=None, logs=tmp_path / "logs.txt"
-    )
+    arguments = typed_words(format=form, logs=tmp_path / "logs.txt")
     code = show(arguments, failed_run(store))
     out, err = capsys.readouterr()
     note = "The ends of its logs are in logs.txt, beside the summary."
@@ -140,9 +139,7 @@ def test_no_file_of_logs_is_named_that_was_not_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """This machine may not reach the store of the run; where the logs are there is said all the same."""
-    arguments = argparse.Namespace(
-        format="text", junit=None, summary=None, html=None, logs=tmp_path / "logs.txt"
-    )
+    arguments = typed_words(format="text", logs=tmp_path / "logs.txt")
     show(arguments, failed_run(FolderStore(tmp_path / "nowhere")))
     out = capsys.readouterr().out
 
@@ -157,7 +154,7 @@ def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: pytest
     document = {**run.announced.document, "training": {"job_id": "j", "state": "running"}}
     announced = replace(run.announced, document=document, code=0)
     show(
-        argparse.Namespace(format="text", junit=None, summary=None, html=None, logs=None),
+        typed_words(format="text"),
         replace(run, announced=announced),
     )
 

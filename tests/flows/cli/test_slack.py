@@ -97,7 +97,7 @@ def test_it_needs_a_prefect_server_and_says_so(
         assert 2 == main(["slack", str(world.config)])
         assert [] == world.slack.calls
 
-    assert "PREFECT_API_URL is not set" in capfd.readouterr().err
+    assert "no Prefect server is configured" in capfd.readouterr().err
 
 
 def test_a_wrong_list_is_2_before_anybody_is_asked(

@@ -26,5 +26,5 @@ def test_beside_a_file_that_is_not_there_the_gate_files_are_named(tmp_path: Path
     with pytest.raises(GateFileError) as caught:
         read_gate_file(tmp_path / "p5-prd.toml")
 
-    assert caught.value.message.endswith(f"The gate files in {tmp_path}: p5-prod.toml")
+    assert caught.value.message.endswith(f"The gate files in {tmp_path}: p5-prod")
     assert str(tmp_path / "p5-prod.toml") == caught.value.nearest

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from checks.command_line import InputError
 from checks.documents.report import dump as dump_report
 from checks.documents.report import dump_plain
 from checks.judge.baseline.model import Baseline, dump
 from checks.judge.verdict import decide
 from checks.value_types import DecodeError
-from tasks.gate_file.references import MOST_FILE_BYTES, PolicyError, document_kind, read_policy
+from tasks.gate_file.references import MOST_FILE_BYTES, document_kind, read_policy
 from tasks.reports.baseline import read_baseline
-from tasks.reports.read import InputError, not_a_report
+from tasks.reports.read import not_a_report
 from tests.sample_reports import FACTS, POLICY, healthy
 
 ROOT = Path(__file__).parents[3]
@@ -67,5 +68,5 @@ def test_a_report_is_no_baseline_and_the_remedy_is_said(tmp_path: Path) -> None:
 
 def test_a_gate_file_is_no_policy() -> None:
     """Both are TOML that an operator writes."""
-    with pytest.raises(PolicyError, match="it is a gate file, not a policy"):
+    with pytest.raises(InputError, match="it is a gate file, not a policy"):
         read_policy(ROOT / "deployments/gates/local.toml")

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from checks.model import Profile
 from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts, gate_requests
 from tasks.gate.context import open_gate_context, run_title
-from tasks.gate.record import request as request_record
 from tasks.gate.record.request import keep_request
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
@@ -151,17 +150,6 @@ def test_a_deployment_takes_no_store_of_somebody_else(
     assert place not in Advanced.model_json_schema()["properties"]
     with pytest.raises(GateFileError, match=f"^{place}: cannot be chosen for a deployment"):
         open_session(request, "a-run")
-
-
-def test_the_server_is_asked_once_whether_a_gate_is_a_deployments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`prelaunch gate` names a path and a store, and each question is a request to the server."""
-    asked: list[None] = []
-    monkeypatch.setattr(request_record, "_names_alone", lambda: asked.append(None))
-
-    request_record.require_names(("/gates/a.toml",), Advanced(store="/mine"))
-    request_record.require_names(("a",), Advanced())
-
-    assert [None] == asked
 
 
 def test_what_the_form_sends_by_itself_is_what_its_schema_takes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tasks.launchers.base import LaunchError, PreflightCheck
 from tasks.launchers.preflight import unseen, wrong
@@ -65,8 +65,7 @@ def unanswered(what: str, error: Refused | LaunchError, name: str = "") -> Prefl
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
         return wrong(what, f"there are none that AWS accepts: {error.message}", remedy)
     if error.is_login:
-        line = unseen(what, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
-        return replace(line, behind=CREDENTIALS)
+        return unseen(what, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
     return unseen(what, f"{error.action} has no answer: {error.message[:MESSAGE_CHARACTERS]}", REMEDY)
 
 
