@@ -189,21 +189,21 @@ def drain_client(timeout_s: float) -> bool:
 
     Prefect does so when the interpreter ends. By then the embedded server has ended: task runs would be lost.
     """
+
+    def drain() -> None:
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        EventsWorker.drain_all()
+        APILogWorker.drain_all()
+
     if "prefect.events.worker" not in sys.modules:
         return True
     try:
-        limited(timeout_s, _drain)  # in a thread of its own, because the caller may run an event loop
+        limited(timeout_s, drain)  # in a thread of its own, because the caller may run an event loop
     except Exception as error:  # noqa: BLE001 - what Prefect cannot send, nobody else can
         return not isinstance(error, NotInTime)
     return True
-
-
-def _drain() -> None:
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    EventsWorker.drain_all()
-    APILogWorker.drain_all()
 
 
 def _files(state_dir: Path, template_dir: Path | None) -> _Files:

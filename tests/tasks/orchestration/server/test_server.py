@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,29 +116,16 @@ def _soon(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
 
 
 @pytest.mark.long
-def test_what_a_gate_recorded_is_there_at_the_next_start(tmp_path: Path, template_dir: Path) -> None:
-    """Flow run, state name, task runs and artifacts outlive their server; nothing is printed."""
-    gate = subprocess.run(
-        _gate(tmp_path, template_dir), env=_clean_environment(), capture_output=True, text=True
-    )
-
-    assert (gate.returncode, gate.stdout, gate.stderr) == (0, "", "")
-    with embedded_server(tmp_path, template_dir) as server:
-        assert _rows(server, "flow_runs/filter", "name") == ["gate local: 2 nodes, quick"]
-        assert _rows(server, "flow_runs/filter", "state_name") == ["Refused"]
-        assert _rows(server, "task_runs/filter", "state_name") == ["Completed"] * 3
-        assert _rows(server, "artifacts/filter", "key") == ["verdict"]
-
-
-@pytest.mark.long
 def test_two_gates_at_once_share_a_folder(tmp_path: Path, template_dir: Path) -> None:
-    """Each has a server of its own on one database; neither fails, and no run of either is lost."""
+    """Each has a server of its own on one database; neither fails, and no run, task or artifact of either is lost."""
     gates = [subprocess.Popen(_gate(tmp_path, template_dir), env=_clean_environment()) for _ in range(2)]
 
     assert [gate.wait(100) for gate in gates] == [0, 0]
     with embedded_server(tmp_path, template_dir) as server:
+        assert _rows(server, "flow_runs/filter", "name") == ["gate local: 2 nodes, quick"] * 2
         assert _rows(server, "flow_runs/filter", "state_name") == ["Refused"] * 2
         assert _rows(server, "task_runs/filter", "state_name") == ["Completed"] * 6
+        assert _rows(server, "artifacts/filter", "key") == ["verdict"] * 2
 
 
 AUDIT = """
@@ -249,17 +237,20 @@ def test_dies_with_its_parent(tmp_path: Path, template_dir: Path, moment: str) -
     assert _soon(lambda: not _runs(pid)), f"server {pid} was left behind"
 
 
-def test_stop_ends_a_frozen_server(tmp_path: Path, template_dir: Path) -> None:
-    """A server that does not react to SIGTERM is killed when the grace is over."""
+def test_a_server_that_is_too_slow_or_frozen_is_ended(
+    tmp_path: Path, template_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting has an end; a server that does not react to SIGTERM is killed when the grace is over."""
     server = EmbeddedServer(tmp_path, template_dir)
+    monkeypatch.setattr(server, "stop", partial(server.stop, grace_s=0.2))
     server.start()
     pid = server.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    server.stop(grace_s=0.2)
 
-    assert not _runs(pid)
-    assert server.pid is None
+    with pytest.raises(ServerFailed, match=r"not ready after 0\.01 s"):
+        server.wait_ready(timeout_s=0.01)
+    assert not _runs(pid) and server.pid is None
 
 
 def test_a_server_that_cannot_start_says_why(
@@ -276,18 +267,6 @@ def test_a_server_that_cannot_start_says_why(
 
     with pytest.raises(ServerFailed, match=r"uvicorn is broken here.*server\.log.*PREFECT_API_URL"):
         server.wait_ready()
-    assert pid is not None
-    assert not _runs(pid)
-
-
-def test_a_server_that_is_too_slow_is_ended(tmp_path: Path, template_dir: Path) -> None:
-    """Waiting has an end, and it leaves no process."""
-    server = EmbeddedServer(tmp_path, template_dir)
-    server.start()
-    pid = server.pid
-
-    with pytest.raises(ServerFailed, match=r"not ready after 0\.01 s"):
-        server.wait_ready(timeout_s=0.01)
     assert pid is not None
     assert not _runs(pid)
 
