@@ -203,43 +203,28 @@ def test_the_outcome_of_a_failure(
     assert str(error) in outcome.reason
 
 
-def test_a_training_that_ran_counts_as_launched(tmp_path: Path) -> None:
-    """Its end could not be observed: that is no refusal, and no success."""
-    one = session(tmp_path)
-    one.judged, one.trained = GO, True
-    outcome = failed_outcome(one, EngineUnavailable("down"), PUBLISHED)
-
-    assert (Decision.LAUNCHED, Exit.JOB_FAILED) == (outcome.decision, outcome.code)
-
-
-@pytest.mark.parametrize("waited", [True, False])
-def test_a_pool_that_expires_while_the_training_waits_is_a_lack_of_machines(
-    tmp_path: Path, waited: bool
-) -> None:
-    """And one that is lost otherwise was taken away."""
-    one = session(tmp_path)
-    one.judged, one.waiting_since = GO, 1.0 if waited else None
-    outcome = failed_outcome(one, PoolLost("gone"), PUBLISHED)
-
-    assert (Exit.NO_CAPACITY if waited else Exit.JOB_FAILED) is outcome.code
-
-
 @pytest.mark.parametrize(
-    ("mode", "said", "code"),
+    ("error", "facts", "decision", "code"),
     [
-        (Mode.ENFORCE, YES, Exit.JOB_FAILED),
-        (Mode.ENFORCE, NO, Exit.NO_GO),
-        (Mode.OBSERVE, None, Exit.JOB_FAILED),
+        (EngineUnavailable("down"), {"judged": GO, "trained": True}, Decision.LAUNCHED, Exit.JOB_FAILED),
+        (PoolLost("gone"), {"judged": GO, "waiting_since": 1.0}, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "answer": YES}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "answer": NO}, Decision.REFUSED, Exit.NO_GO),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "mode": Mode.OBSERVE}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
     ],
-)
-def test_a_refused_verdict_that_was_to_launch_anyway(
-    tmp_path: Path, mode: Mode, said: Any, code: Exit
+)  # fmt: skip
+def test_what_a_failure_is_depends_on_how_far_the_gate_was(
+    tmp_path: Path, error: Exception, facts: dict[str, Any], decision: Decision, code: Exit
 ) -> None:
-    """With an approval, or in observe mode, the failure is one of the launch."""
-    one = session(tmp_path, mode=mode)
-    one.judged, one.answer = NO_GO, said
+    """A training that ran was launched; a pool that expires while it waits is a lack of machines; an approval, or observe mode, makes
+    the failure one of the launch.
+    """
+    one = session(tmp_path, mode=facts.get("mode", Mode.ENFORCE))
+    for name in facts.keys() - {"mode"}:
+        setattr(one, name, facts[name])
+    outcome = failed_outcome(one, error, PUBLISHED)
 
-    assert code is failed_outcome(one, LaunchRejected("wrong"), PUBLISHED).code
+    assert (decision, code) == (outcome.decision, outcome.code)
 
 
 def test_a_defect_is_no_verdict(tmp_path: Path) -> None:

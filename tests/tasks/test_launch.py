@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tasks import launch
 from tasks.gate.jobs import JobEnd
-from tasks.gate.progress import Progress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launch import (
     PoolLost,
@@ -27,7 +25,7 @@ from tasks.launch import (
     training_result,
     wait_for_pool,
 )
-from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
+from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement
 from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
@@ -344,72 +342,3 @@ def test_what_is_known_besides_of_a_training_that_failed(
 
     assert (cause, f"{besides}logs: {logs}") == (found.training.cause, found.training.detail)
     assert found.training.said == f"{cause}; {besides}logs: {logs}"
-
-
-WAITS = replace(RUNNING, state=JobState.PENDING)
-STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)
-
-
-@pytest.mark.parametrize(
-    ("wait", "statuses", "state", "ran", "left"),
-    [
-        ("verdict", [], JobState.PENDING, True, False),
-        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True, False),
-        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
-        ("finished", [STOPPED], JobState.FAILED, False, True),
-    ],
-)
-def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    wait: str,
-    statuses: list[JobStatus],
-    state: JobState,
-    ran: bool,
-    left: bool,
-) -> None:
-    """One that goes on is left running; one that ended before it ran did not run."""
-    engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
-    one = session(tmp_path, engine)
-    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.judged = PASSED
-    one.remember(TRAIN_JOB)
-
-    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, trains: bool) -> JobEnd:
-        for status in statuses:
-            await look(status)
-            if enough(status):
-                return JobEnd(job, status, ran=one.trained)
-        return JobEnd(job, statuses[-1], ran=one.trained)
-
-    monkeypatch.setattr(launch, "follow_job", follow)
-    found = asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
-
-    assert (state, ran) == (found.training.state, found.ran)
-    assert one.trained is any(status.state is JobState.RUNNING for status in statuses)
-    with one:
-        pass
-    assert left is (("cancel", TRAIN_JOB) in engine.calls)
-
-
-def test_what_a_waiting_pool_costs_is_shown_while_the_training_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And no longer: a pool that the training has taken waits for nobody."""
-    one = session(tmp_path, FakeEngine(holds=[READY, READY, OURS]))
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.ended(CHECK_JOB)
-    shown: list[Progress] = []
-    monkeypatch.setattr(launch, "report_progress", shown.append)
-
-    async def follow(_one: Any, _job: str, _limit_s: float, look: Any, _enough: Any, trains: bool) -> JobEnd:
-        for status in (replace(RUNNING, state=JobState.PENDING), RUNNING):
-            await look(status)
-        raise InterruptedError
-
-    monkeypatch.setattr(launch, "follow_job", follow)
-    with pytest.raises(InterruptedError):
-        asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, "finished"))
-
-    assert [f"pending {pool_cost_now(one)}", "running"] == [each.detail for each in shown]
