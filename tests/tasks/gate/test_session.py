@@ -280,21 +280,18 @@ def parked(folder: Path, digest: str = "d") -> Session:
     return one
 
 
-def test_a_run_comes_back_to_its_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own gate id, and the question that was asked."""
-    back, expired = opened(parked(tmp_path), monkeypatch, resumed=True)
-    one = back()
-
-    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
-
-
-def test_an_answer_to_another_gate_file_is_no_answer(
+def test_a_run_comes_back_to_its_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str]
 ) -> None:
-    """The question is closed, the jobs are ended, the lock is given back, and nothing is launched."""
-    waits = parked(tmp_path, "another")
-    back, expired = opened(waits, monkeypatch, resumed=True)
+    """With its own gate id, and the question that was asked. An answer to another gate file is no answer: the question is closed, the
+    jobs are ended, the lock is given back, and nothing is launched.
+    """
+    back, expired = opened(parked(tmp_path / "same"), monkeypatch, resumed=True)
+    one = back()
+    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
 
+    waits = parked(tmp_path / "other", "another")
+    back, expired = opened(waits, monkeypatch, resumed=True)
     with pytest.raises(LeaseLost, match="Nothing was launched"):
         back()
     assert (["g-1"], False) == (expired, locked(waits))

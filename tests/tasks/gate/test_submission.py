@@ -35,9 +35,9 @@ JOB: Any = SimpleNamespace(name=CHECK_JOB)
 
 
 class Engine(FakeEngine):
-    """An engine that takes no job: `error` is what it says."""
+    """An engine that takes no job: `errors` are what it says."""
 
-    error: Exception = EngineUnavailable("it does not answer")
+    errors: tuple[Exception, ...] = ()
 
     def plan(self, job: Any) -> Any:
         """A plan is its job here."""
@@ -46,7 +46,7 @@ class Engine(FakeEngine):
     def submit(self, plan: Any) -> None:
         """Never a job."""
         self.calls.append(("submit", plan.job.name))
-        raise self.error
+        raise self.errors[len(self.calls) - 1]
 
 
 class SilentEngine(Engine):
@@ -83,53 +83,30 @@ def gate(folder: Path, engine: Engine) -> Session:
 
 
 @pytest.mark.parametrize(
-    ("error", "asked", "ended"),
+    ("errors", "ended"),
     [
-        (NotSubmitted("it was not submitted"), 1, []),
-        (EngineUnavailable("it is not known"), 2, [("cancel", CHECK_JOB)]),
+        ((LaunchRejected("denied"),), False),
+        ((QuotaExceeded("the quota is 0"),), False),
+        ((NoCapacity("no machines"),), False),
+        ((NotSubmitted("away"),), False),
+        ((EngineUnavailable("the answer was lost"), LaunchRejected("denied")), True),
+        ((EngineUnavailable("the answer was lost"), NotSubmitted("away")), True),
+        ((EngineUnavailable("it is not known"),) * 2, True),
     ],
 )
 def test_what_may_run_is_ended_and_nothing_else(
-    tmp_path: Path, error: Exception, asked: int, ended: list[tuple[str, str]]
+    tmp_path: Path, errors: tuple[LaunchError, ...], ended: bool
 ) -> None:
-    """An engine that may have taken the job is asked twice, and only that job is ended: the end waits for no answer about the rest."""
-    engine = Engine(Placement.NONE)
-    engine.error = error
-    with pytest.raises(EngineUnavailable), gate(tmp_path, engine) as one:
-        submit_job(one, JOB)
-
-    assert [*[("submit", CHECK_JOB)] * asked, *ended] == engine.calls
-    assert one.begun == ({CHECK_JOB} if ended else set())
-
-
-@pytest.mark.parametrize(
-    ("errors", "ended"),
-    [
-        ((LaunchRejected("denied"),), []),
-        ((QuotaExceeded("the quota is 0"),), []),
-        ((NoCapacity("no machines"),), []),
-        ((NotSubmitted("away"), LaunchRejected("denied")), []),
-        ((EngineUnavailable("the answer was lost"), LaunchRejected("denied")), [("cancel", CHECK_JOB)]),
-        ((EngineUnavailable("the answer was lost"), NotSubmitted("away")), [("cancel", CHECK_JOB)]),
-    ],
-)
-def test_a_job_that_was_never_made_is_not_ended_and_nobody_is_told_of_it(
-    tmp_path: Path, errors: tuple[LaunchError, ...], ended: list[tuple[str, str]]
-) -> None:
-    """An engine that refused it started nothing. One whose answer to an earlier try was lost may have."""
-
-    class Refusing(Engine):
-        answers = iter(errors)
-
-        def submit(self, plan: Any) -> None:
-            raise next(self.answers)
-
-    engine = Refusing(Placement.NONE, broken={CHECK_JOB})
+    """An engine that refused a job started nothing, and nobody is told of it. One that may have taken the job is asked twice, and only
+    that job is ended: the end waits for no answer about the rest.
+    """
+    engine = Engine(Placement.NONE, broken={CHECK_JOB})
+    engine.errors = errors
     with pytest.raises(LaunchError), gate(tmp_path, engine) as one:
         submit_job(one, JOB)
 
-    assert (ended, len(ended)) == (engine.calls, len(one.unreleased))
-    assert one.begun == ({CHECK_JOB} if ended else set())
+    assert [*[("submit", CHECK_JOB)] * len(errors), *[("cancel", CHECK_JOB)] * ended] == engine.calls
+    assert (int(ended), {CHECK_JOB} if ended else set()) == (len(one.unreleased), one.begun)
 
 
 def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_path: Path) -> None:
