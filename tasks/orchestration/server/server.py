@@ -105,8 +105,6 @@ class EmbeddedServer:
         """
         if threading.current_thread() is not threading.main_thread():
             raise ServerFailed("The embedded Prefect server must be started from the main thread.")
-        if self._process is not None:
-            raise ServerFailed("This embedded Prefect server is running. Make another EmbeddedServer.")
         log = _open_log(self._files)
         with log, socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
@@ -127,8 +125,6 @@ class EmbeddedServer:
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return once requests are answered. Raises ServerFailed, and then nothing is left running."""
-        if self._process is None:
-            raise ServerFailed("The embedded Prefect server was not started.")
         said = _read_line(self._ready_fd, timeout_s)
         if said == "ready":
             return
