@@ -52,19 +52,13 @@ def test_a_gate_that_refused_says_that_no_training_was_started(decision: Decisio
     assert said(decision) == ("" if launched else NOT_STARTED)
 
 
-def test_where_there_is_no_training_nothing_is_said_of_it() -> None:
-    """Checks alone were asked for."""
+def test_where_no_training_was_requested_or_one_was_started_nothing_is_denied() -> None:
+    """A policy that leaves warnings to a person does not make a gate wait that was to launch nothing, and the page says so. A training
+    that was started may have been refused by its own nodes after their checks.
+    """
     assert said(Decision.REFUSED, launches=False, requested=False) == ""
-
-
-def test_checks_alone_ask_nobody_and_say_so() -> None:
-    """A policy that leaves warnings to a person does not make a gate wait that was to launch nothing."""
     assert said(Decision.AWAITING, launches=False, requested=False) == NOBODY_ASKED
     assert said(Decision.AWAITING, launches=False, training=RAN) == ""
-
-
-def test_a_training_that_was_started_is_not_denied() -> None:
-    """Its own nodes refused it after their checks."""
     assert said(Decision.REFUSED, training=RAN) == ""
 
 
