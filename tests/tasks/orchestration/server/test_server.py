@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import urllib.error
@@ -63,14 +62,8 @@ finally:
 REFUSED = """return Failed(name="Refused", message="node-1 is slow")"""
 
 
-def _program(source: str, **inserted: str) -> str:
-    for name, text in inserted.items():
-        source = source.replace("{" + name + "}", text)
-    return textwrap.dedent(source)
-
-
 def _gate(state_dir: Path, template_dir: Path, body: str = REFUSED) -> tuple[str, ...]:
-    return (sys.executable, "-c", _program(GATE, body=body), str(state_dir), str(template_dir))
+    return (sys.executable, "-c", GATE.replace("{body}", body), str(state_dir), str(template_dir))
 
 
 def _clean_environment(**changed: str) -> dict[str, str]:
@@ -189,8 +182,8 @@ def test_strangers_on_the_machine_are_kept_out(prefect_backend: EmbeddedServer) 
     assert secret.encode() not in Path(f"/proc/{prefect_backend.pid}/cmdline").read_bytes()
 
 
-def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
-    """No other address of this machine answers."""
+def test_listens_on_loopback_alone_and_ctrl_c_does_not_reach_it(prefect_backend: EmbeddedServer) -> None:
+    """No other address of this machine answers. Ctrl-C ends the flow, which must still be able to report how it ended."""
     descriptors = Path(f"/proc/{prefect_backend.pid}/fd")
     sockets = {os.readlink(link) for link in descriptors.iterdir() if link.is_symlink()}
     listening = [
@@ -201,12 +194,7 @@ def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
     ]
 
     assert listening == ["0100007F"]
-
-
-def test_ctrl_c_does_not_reach_the_server(prefect_backend: EmbeddedServer) -> None:
-    """Ctrl-C ends the flow, which must still be able to report how it ended."""
-    assert prefect_backend.pid is not None
-    assert os.getsid(prefect_backend.pid) == prefect_backend.pid
+    assert prefect_backend.pid is not None and os.getsid(prefect_backend.pid) == prefect_backend.pid
 
 
 PARENT = """
