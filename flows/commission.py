@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow, runtime, tags
+from prefect import flow, runtime
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
-from flows.gate import gate
+from flows.gate import gate_below
 from tasks.commission import (
     accept_clusters,
     compare_with_last,
@@ -19,9 +19,7 @@ from tasks.commission import (
 from tasks.finish import reject_request
 from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts
 from tasks.gate.session import REJECTIONS
-from tasks.gate_file.request import GateRequest
 from tasks.orchestration.events import emit_run_ended
-from tasks.orchestration.runs import TAG
 
 
 def run_name() -> str:
@@ -53,13 +51,8 @@ async def commission(request: CommissionRequest) -> State[Any]:
         settings = gate_contexts(request)
     except REJECTIONS as error:
         return reject_request(error)
-    found = await accept_clusters(_gate, request, settings)
+    found = await accept_clusters(gate_below, request, settings)
     if request.learn:
         found = await learn_baselines(found, settings, request.reports)
     found = await compare_with_last(found, settings)
     return await conclude_commission(found)
-
-
-async def _gate(request: GateRequest) -> State[Any]:
-    with tags(TAG):  # a deployment's tags do not reach the runs below it, and automations are scoped by ours
-        return await gate(request, return_state=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
-from prefect import flow, runtime
+from prefect import flow, runtime, tags
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
@@ -25,6 +26,7 @@ from tasks.finish import (
     reject_request,
 )
 from tasks.gate.approval.wait import was_resumed
+from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import GateContext, run_title, with_own_store
 from tasks.gate.outcome import JudgedReport, Outcome
@@ -39,12 +41,13 @@ from tasks.in_job import (
     note_training,
     wait_for_restart,
 )
-from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
+from tasks.judge import judge_report, keep_pass, reuse_or_void_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
 from tasks.orchestration.events import emit_rejected, emit_run_ended, emit_started
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
+from tasks.orchestration.runs import TAG
 from tasks.orchestration.stage_log import logged_stages
 from tasks.orchestration.status import publish_rejection, publish_start
 from tasks.page import check_notifiers
@@ -97,6 +100,12 @@ def opened_gate(setting: GateContext) -> Flow[[GateRequest], Any]:
         return await _gate(request, with_own_store(setting))
 
     return Flow(of_context, flow_run_name=setting.gate.title, **FLOW)
+
+
+async def gate_below(request: GateRequest, setting: GateContext | None = None) -> State[Any]:
+    """The gate as a run below another one: a deployment's tags do not reach it, and automations are scoped by ours."""
+    with tags(TAG):
+        return await (opened_gate(setting) if setting else gate)(request, return_state=True)
 
 
 async def _gate(request: GateRequest, setting: GateContext | None = None) -> State[Any]:
@@ -173,7 +182,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
 async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
     judged = await reuse_or_void_pass(session) or await _check(session)
     published = await publish_report(session, opaque(judged))
-    await remember_verdict(session, opaque(judged))
+    await run_to_end(keep_pass, session, judged, time.time())
     await export_report(session, judged)
     return with_past(judged, published), published
 

@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 
 from tasks.gate.context import GateContext
+from tasks.notifiers.base import Kind
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.orchestration.stage_log import filter_end_lines
@@ -25,9 +26,13 @@ from tasks.reap import (
     handle_waiting_run,
     jobs_of,
     mark_ended,
-    notify_crash,
-    notify_late,
+    notify_owner,
     successor_of,
+)
+
+LATE = (
+    "no worker has started run {run}: nothing was checked, and nothing was launched. "
+    "See that a worker of its work pool runs: docs/server.md, Start a worker"
 )
 
 
@@ -72,7 +77,8 @@ async def _one(run: GateRun, why: Why) -> ReapResult:
     if found.act is ReapAction.WAKE:
         return await handle_waiting_run(run, setting, found.why)
     if found.act is ReapAction.LATE:
-        return ReapResult(run.name, f"{found.why}; {await notify_late(run, opaque(setting))}")
+        told = await notify_owner(run, opaque(setting), Kind.LATE, LATE.format(run=run.name))
+        return ReapResult(run.name, f"{found.why}; {told}")
     if found.act is ReapAction.CRASH:
         return await _crashed(run, setting, found.why)
     cancels = found.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=found.why))
@@ -90,6 +96,6 @@ async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
     told = (
         "its gates send the notifications"
         if run.leads
-        else await notify_crash(run, opaque(setting), why, done)
+        else await notify_owner(run, opaque(setting), Kind.CRASHED, f"its run {why}; {done}")
     )
     return ReapResult(run.name, f"{why}; {done}; {told}", left=left)

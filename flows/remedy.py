@@ -7,20 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from prefect import flow, runtime, tags
+from prefect import flow, runtime
 from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
-from flows.gate import gate, opened_gate
+from flows.gate import gate_below
 from tasks.finish import reject_request
-from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.record.request import require_names
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest, RemedyRequest
+from tasks.gate_file.request import RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import MachineError, Retest
-from tasks.orchestration.runs import TAG
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Why
 from tasks.remediation.records import JournalError
@@ -63,7 +61,9 @@ async def remedy(request: RemedyRequest) -> State[Any]:
 
     def recheck(case: Case, place: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
-        retests[:] = [asyncio.run_coroutine_threadsafe(run_retest(work.setting, _opened, case, place), loop)]
+        retests[:] = [
+            asyncio.run_coroutine_threadsafe(run_retest(work.setting, gate_below, case, place), loop)
+        ]
         return retests[0].result()
 
     def give_up() -> None:
@@ -84,7 +84,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
                 return Failed(
                     name="Waiting", message=f"the remediation stopped, and the next run goes on: {error}"
                 )
-        await start_again(work, _gate, ends)  # without the lock: a training may run for days
+        await start_again(work, gate_below, ends)  # without the lock: a training may run for days
         return state
     except LeaseHeld as error:
         return nothing_to_do(str(error)) if request.open_only else reject_request(error)
@@ -105,13 +105,3 @@ async def _followed(
 
     done = await follow(work, say, lost, give_up)
     return final_state(ends, () if done else work.open), ends
-
-
-async def _gate(request: GateRequest) -> State[Any]:
-    with tags(TAG):
-        return await gate(request, return_state=True)
-
-
-async def _opened(request: GateRequest, setting: GateContext) -> State[Any]:
-    with tags(TAG):
-        return await opened_gate(setting)(request, return_state=True)

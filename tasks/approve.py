@@ -145,7 +145,8 @@ def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Qu
         emit_question(session, judged, asked)
         if can_resume_elsewhere(session):
             about = digest(dump_plain(judged.verdict))
-            session.keeper.ask(OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S))
+            asking = OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S)
+            session.keeper.change(asking=asking)
     return question
 
 
@@ -175,10 +176,10 @@ def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:
 def _settle(session: Session, answer: ApprovalAnswer) -> None:
     keep_final_answer(session.setting.store, answer)
     if session.keeper.lease.asking is not None:
-        session.keeper.ask(None)
+        session.keeper.change(asking=None)
 
 
 def _begin_again(session: Session) -> None:
-    session.keeper.recheck()
+    session.keeper.change(rechecks=session.keeper.lease.rechecks + 1)
     session.answer = None
     session.begin_again()

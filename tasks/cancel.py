@@ -46,7 +46,7 @@ from tasks.launchers.base import JobState, LaunchError
 from tasks.launchers.log_end import NodeLog, cause_of, node_log, read_log
 from tasks.orchestration.events import emit_cancelled
 from tasks.page import show_cancelled
-from tasks.publish import put_pages, store_pages
+from tasks.publish import put_pages
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, outcome_key, report_key
 from tasks.text.inert import one_line
@@ -200,19 +200,13 @@ def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool
 
 
 def _keep_cancelled_run(session: Session, unended: str) -> None:
-    store, gate_id, job = session.setting.store, session.gate_id, session.keeper.lease.job(TRAIN)
-    engine = session.setting.launcher
+    job, engine = session.keeper.lease.job(TRAIN), session.setting.launcher
     session.begun.update(name for name in session.keeper.lease.jobs if not engine.state(name).absent)
-    data = store.get(report_key(gate_id))
+    data = session.setting.store.get(report_key(session.gate_id))
     if data is not None:
         session.judged = report_verdict(session, load(data), digest(data))
         begun = not session.in_job and job in session.begun
         session.training = job if begun else ""
     outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
-    keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)
-    judged = with_ending(outcome, session.setting.gate.name).judged
-    if judged is not None:
-        store_pages(session, judged)
+    outcome = keep_cancelled(session.setting, outcome, outcome.code)
     show_cancelled(session.setting, outcome, run_links(session))
-    if session.training:
-        keep_logs(session.setting, gate_id, job, session.setting.declared.node_names[:MOST_LOGS])

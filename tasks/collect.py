@@ -32,13 +32,11 @@ from checks.merge import merge
 from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
-from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.cancellation import StopWatch
 from tasks.gate.context import GateContext
-from tasks.gate.forecast import expected_checks_s
 from tasks.gate.job_failures import (
     end_said,
     ending_text,
-    keep_state_history,
     require_reports,
     starts_said,
     state_history,
@@ -138,8 +136,7 @@ def poll_action(
     session: Session, job: str, meter: ProgressArtifact, clock: CheckDeadline, decoded: NodeReports
 ) -> Callable[[JobStatus], Awaitable[None]]:
     """What to do at each poll: fetch what was written so far, and publish the progress."""
-    bundle, expected_s = session.setting.bundle(session.gate_id), expected_checks_s(session.setting)
-    waits = WaitLog()
+    bundle, waits = session.setting.bundle(session.gate_id), WaitLog()
 
     async def look(status: JobStatus) -> None:
         try:
@@ -159,9 +156,7 @@ def poll_action(
             if seen.nodes or status.state is not JobState.PENDING
             else status.text
         )
-        report_progress(
-            Progress("checks", said, seen.done, seen.total, nodes=seen.by_node, expected_s=expected_s)
-        )
+        report_progress(Progress("checks", said, seen.done, seen.total, nodes=seen.by_node))
         await meter.show(100.0 * seen.done / max(seen.total, 1), said)
 
     return look
@@ -191,11 +186,11 @@ async def follow_job(
     they are given up, the job is ended while its reports are judged. A job that `trains` after a GO is never ended because nothing
     is heard of it.
     """
-    launcher, times, stop, ran = session.setting.launcher, JobTimes(), CancellationWatch(), False
+    launcher, times, stop, ran = session.setting.launcher, JobTimes(), StopWatch(session), False
     begun, notices = (last := time.monotonic()), SilenceNotices(session, job)
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
-        await raise_if_stopped(session, stop)
+        await stop.check()
         status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
         session.seen[job] = status = times.settle(status, now - last, trains or session.in_job)
@@ -327,7 +322,6 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     logs: dict[str, str] = {}
     keep = partial(keep_logs, session.setting, session.gate_id, watched.job, logged, logs.__setitem__)
     _keep(keep, "the logs", limit_s)
-    _keep(partial(keep_state_history, session, watched.job, watched.status), "the engine's messages", limit_s)
     if not files and not problems:
         require_reports(watched, logs.values())
     bundle = replace(bundle, certificates=session.certificates)

@@ -10,7 +10,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +51,7 @@ from tasks.store.history import newest_records
 from tasks.store.layout import baseline_key, commission_key
 from tasks.store.records import Record
 from tasks.text.inert import one_line
+from tasks.text.tables import counted
 
 LOG = get_logger("prelaunch")
 MINUTE_S = 60.0
@@ -62,29 +63,22 @@ KEPT_BYTES = 1 << 16
 Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
-@dataclass(frozen=True)
-class LearnedBaseline:
-    """The result, for people. `place` is "" if nothing was kept; `problems` names the reports that were not used."""
-
-    said: str
-    place: str = ""
-    problems: tuple[str, ...] = ()
-
-
-def learn_baseline(setting: GateContext, most: int) -> LearnedBaseline:
-    """Learn a baseline from the newest `most` reports of the cluster that ended in GO, and keep it. Raises StoreError."""
+def learn_baseline(setting: GateContext, most: int) -> str:
+    """Learn a baseline from the newest `most` reports of the cluster that ended in GO, and keep it; returns what was learned, for
+    people. Raises StoreError.
+    """
     cases, problems = _cases(setting, most)
+    for problem in problems:
+        LOG.warning("baseline of %s: left out: %s", setting.gate.cluster.name, problem)
     made = learn(cases)
     bands = sum(len(group.bands) for group in made.groups)
-    reports = f"{len(cases)} go report{'' if len(cases) == 1 else 's'}"
+    reports = counted(len(cases), "go report")
     if not bands:
-        said = f"no baseline was learned: {reports}, and each range needs {LEAST_VALUES} values from healthy machines"
-        return LearnedBaseline(said, problems=problems)
+        return f"no baseline was learned: {reports}, and each range needs {LEAST_VALUES} values from healthy machines"
     key = baseline_key(setting.gate.cluster.name)
     setting.store.put(key, dump(made))
     place = setting.store.place(key)
-    said = f"learned {bands} band{'' if bands == 1 else 's'} from {reports}: {place}. {_remedy(setting, place, made)}"
-    return LearnedBaseline(said, place, problems)
+    return f"learned {counted(bands, 'band')} from {reports}: {place}. {_remedy(setting, place, made)}"
 
 
 def _cases(setting: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
@@ -245,13 +239,11 @@ async def learn_baselines(
     for one in found:
         if one.result is CommissionResult.PASSED:
             try:
-                made = await run_to_end(learn_baseline, settings[one.gate_file], most)
+                learned = await run_to_end(learn_baseline, settings[one.gate_file], most)
             except StoreError as error:
-                made = LearnedBaseline(f"no baseline was learned: {error}")
-            LOG.info("baseline of %s: %s", one.cluster, made.said)
-            for problem in made.problems:
-                LOG.warning("baseline of %s: left out: %s", one.cluster, problem)
-            one = replace(one, baseline=made.said)
+                learned = f"no baseline was learned: {error}"
+            LOG.info("baseline of %s: %s", one.cluster, learned)
+            one = replace(one, baseline=learned)
         learnt.append(one)
     return tuple(learnt)
 

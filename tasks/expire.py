@@ -6,9 +6,7 @@ import logging
 import time
 
 from prefect.client.orchestration import get_client
-from pydantic import ValidationError
 
-from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
 from checks.value_types import DecodeError
 from tasks.finish import refused_outcome
@@ -18,14 +16,14 @@ from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Ending, Outcome, outcome_summary, with_ending, without_training
 from tasks.gate.question import ApprovalAnswer, expired_answer, nobodys_answer, read_question
+from tasks.gate.record.request import kept_request
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict as judge_again
 from tasks.orchestration.run_state import run_is_final
 from tasks.page import send_notification
 from tasks.publish import PublishedReport, store_pages
-from tasks.store.layout import html_key, outcome_key, report_key, request_key
+from tasks.store.layout import html_key, outcome_key, report_key
 
 LOG = logging.getLogger("prelaunch")
 ENDED = "its run was ended in Prefect while it waited for approval"
@@ -78,16 +76,10 @@ def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> 
 
 
 def _own(setting: GateContext, lease: Lease) -> GateContext:
-    data = setting.store.get(request_key(lease.gate_id))
+    request = kept_request(setting.store, lease.gate_id)
     try:
-        table = parse_json(data or b"{}", 1 << 20)
-        wanted = (
-            {key: value for key, value in table.items() if key != "flow_run"}
-            if isinstance(table, dict)
-            else {}
-        )
-        return open_gate_context(GateRequest.model_validate(wanted))
-    except (GateFileError, DecodeError, ValidationError) as error:
+        return setting if request is None else open_gate_context(request)
+    except GateFileError as error:
         LOG.warning("the gate file of %s cannot be read again: %s", lease.gate_id, error)
         return setting
 

@@ -72,17 +72,21 @@ from tasks.text.redact import redact
 LOG = get_logger("prelaunch")
 # An HTTP error is of Prefect's client: engines, stores and notifiers have errors of their own.
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError, httpx.HTTPError)
-FAILED_NAMES = {
+# The names of Prefect's final states.
+DECISION_NAMES = {
+    Decision.LAUNCHED: "Launched",
+    Decision.PASSED: "Passed",
+    Decision.OVERRIDDEN: "Overridden",
+    Decision.OBSERVED: "Observed",
     Decision.NOT_LAUNCHED: "NotLaunched",
     Decision.REFUSED: "Refused",
     Decision.CANNOT_TELL: "CannotTell",
     Decision.AWAITING: "Awaiting",
 }
-DONE_NAMES = {
-    Decision.LAUNCHED: "Launched",
-    Decision.PASSED: "Passed",
-    Decision.OVERRIDDEN: "Overridden",
-    Decision.OBSERVED: "Observed",
+ENDING_NAMES = {
+    Ending.NO_CAPACITY: "NoCapacity",
+    Ending.REJECTED: "Rejected",
+    Ending.JOB_FAILED: "TrainingFailed",
 }
 
 
@@ -261,8 +265,7 @@ def billed_machines(session: Session) -> tuple[str, ...]:
     """The machines that may still be billed, each as a sentence with what to do, and their price; () if there are none."""
     if not session.unreleased:
         return ()
-    price = price_text(session, 1.0)
-    cost = f"{nodes_text(session)} cost {price} an hour until then" if price else "their price is not known"
+    cost = f"{nodes_text(session)} cost {price_text(session, 1.0)} an hour until then"
     return tuple(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in (*session.unreleased, cost))
 
 
@@ -281,8 +284,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
-    tell = notify_outcome if heard else note_good_end
-    told = await tell(session, opaque(outcome))
+    told = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
     session.told = len(session.unreleased)
     outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
     try:
@@ -333,16 +335,13 @@ def failed_state(outcome: Outcome, name: str) -> State[Any]:
     """A failure that is red in the UI and has no traceback; its message says what to do first."""
     said = title_of(outcome, name)[:2000]
     LOG.log(level_of(outcome), said)
+    decision, ending = outcome.decision or Decision.CANNOT_TELL, outcome.ending
+    refused = decision is Decision.REFUSED
+    unlaunched = decision is Decision.NOT_LAUNCHED and ending is Ending.JOB_FAILED
+    by_decision = ending not in ENDING_NAMES or refused or unlaunched
+    word = DECISION_NAMES[decision] if by_decision else ENDING_NAMES[ending]
     if outcome.code is Exit.GO:
-        return Completed(name=DONE_NAMES[outcome.decision or Decision.LAUNCHED], message=said)
-    if outcome.decision is Decision.REFUSED:
-        return Failed(name="Refused", message=said, data=NotLaunched(said))
-    named = {Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
-    if outcome.decision is not Decision.NOT_LAUNCHED:
-        named[Ending.JOB_FAILED] = "TrainingFailed"
-    word = named.get(outcome.ending) or FAILED_NAMES.get(
-        outcome.decision or Decision.CANNOT_TELL, "CannotTell"
-    )
+        return Completed(name=word, message=said)
     return Failed(name=word, message=said, data=NotLaunched(said))
 
 

@@ -190,36 +190,28 @@ def _key(session: Session) -> str:
     return pass_key(session.setting.gate.cluster.name)
 
 
-@task(cache_policy=NO_CACHE, task_run_name="look for a fresh PASS")
 async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
-    """A verdict that can be reused instead of checking. If there is none, an older PASS is voided here."""
-    found = await find_reusable_pass(session)
+    """A verdict that can be reused instead of checking; an adopted gate continues with its predecessor's. If there is none, an older
+    PASS is voided here. A request for checks alone always checks.
+    """
+    if not session.launches:
+        return None
+    found = await (_adopted(session) if session.keeper.lease.adopted else run_to_end(_fresh, session))
     if found is not None:
         session.judged = found
-        report_progress(
-            Progress("checks", f"PASS of {found.reused} from {found.report.measured_at} reused", 1, 1)
-        )
+        said = f"PASS of {found.reused} from {found.report.measured_at} reused"
+        report_progress(Progress("checks", said, 1, 1))
     return found
 
 
-@task(cache_policy=NO_CACHE, task_run_name="remember the verdict")
-async def remember_verdict(session: Session, judged: JudgedReport) -> None:
-    """Keep a PASS for later gates; any other verdict voids an older PASS."""
-    await run_to_end(keep_pass, session, judged, time.time())
-
-
-async def find_reusable_pass(session: Session) -> JudgedReport | None:
-    """A PASS to reuse; an adopted gate continues with its predecessor's verdict. A request for checks alone always checks."""
-    if not session.launches:
+async def _adopted(session: Session) -> JudgedReport | None:
+    there = await find_jobs(session)
+    if not there.check.absent:
         return None
-    if session.keeper.lease.adopted:
-        there = await find_jobs(session)
-        if not there.check.absent:
-            return None
-        if not there.train.absent:
-            report_takeover(session, there)
-            return await run_to_end(load_own_report, session)
-    return await run_to_end(_fresh, session)
+    if there.train.absent:
+        return await run_to_end(_fresh, session)
+    report_takeover(session, there)
+    return await run_to_end(load_own_report, session)
 
 
 def _fresh(session: Session) -> JudgedReport | None:

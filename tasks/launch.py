@@ -30,8 +30,8 @@ from tasks.collect import (
     nodes_to_log,
 )
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
-from tasks.gate.job_failures import keep_state_history, never_ran, require_machines
+from tasks.gate.cancellation import StopWatch
+from tasks.gate.job_failures import never_ran, require_machines
 from tasks.gate.jobs import JobEnd, train_job
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.outcome import JudgedReport, Training
@@ -47,6 +47,7 @@ from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
 from tasks.text.redact import redacted
+from tasks.text.tables import counted
 
 ROUNDS = 2
 # How long after the training runs the engine may take to say whose the pool is.
@@ -139,11 +140,8 @@ def pool_cost_now(session: Session) -> str:
     since_s, keeps_s = session.kept_s(session.keeper.lease.job(CHECK)), session.setting.launcher.keeps_s
     if since_s is None:
         return ""
-    most = "" if keeps_s is None else f", for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
-    price = price_text(session, 1.0)
-    they, cost, are = ("They", "cost", "are") if session.setting.declared.nodes > 1 else ("It", "costs", "is")
-    billed = f"{cost} {price} per hour" if price else f"{are} billed; {_no_price(session)}"
-    return f"{nodes_text(session)} {are} waiting for the training{most}. {they} {billed}."
+    most = "" if keeps_s is None else f" for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
+    return f"Kept for the training{most}: {nodes_text(session)} at {price_text(session, 1.0)} per hour."
 
 
 def pool_cost_so_far(session: Session) -> str:
@@ -151,24 +149,22 @@ def pool_cost_so_far(session: Session) -> str:
     since_s = session.kept_s(session.keeper.lease.job(CHECK))
     if since_s is None:
         return ""
-    said = price_text(session, since_s / 3600) or _no_price(session)
-    return f"{nodes_text(session)} waited for it for {since_s / 60:.1f} minutes ({said})."
+    cost = price_text(session, since_s / 3600)
+    return f"{nodes_text(session)} waited for it for {since_s / 60:.1f} minutes ({cost})."
 
 
 def nodes_text(session: Session) -> str:
     """ "2 nodes"."""
-    return f"{(nodes := session.setting.declared.nodes)} node{'s' if nodes > 1 else ''}"
+    return counted(session.setting.declared.nodes, "node")
 
 
 def price_text(session: Session, hours: float) -> str:
-    """What all nodes cost in this time; "" if their price is not known."""
+    """What all nodes cost in this time."""
     declared, terms = session.setting.declared, session.setting.terms
     price = price_for(declared.instance_type, terms)
-    return "" if price is None else f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
-
-
-def _no_price(session: Session) -> str:
-    return f"the price of {session.setting.declared.instance_type} is not known"
+    if price is None:
+        return f"an unknown price of {declared.instance_type}"
+    return f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
 
 
 def hand_over_pool(session: Session, job: str) -> None:
@@ -203,9 +199,9 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
 
 async def _known(session: Session, check: str) -> Hold:
     """The engine's answer, once it has one; without one in time the pool counts as lost."""
-    stop, begun = CancellationWatch(), time.monotonic()
+    stop, begun = StopWatch(session), time.monotonic()
     while True:
-        await raise_if_stopped(session, stop)
+        await stop.check()
         hold = await run_to_end(_asked, session, check)
         if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
             return hold
@@ -291,7 +287,6 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
         return LaunchResult(Training(job, JobState.RUNNING, start.said))
     if never_ran(watched):
         require_machines(watched)
-        await run_to_end(keep_state_history, session, job, watched.status)
         return LaunchResult(
             Training(job, watched.status.state, watched.late or watched.status.detail), ran=False
         )
@@ -349,7 +344,6 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         nodes,
         lambda node, log: read.append(node_log(node, log)),
     )
-    keep_state_history(session, watched.job, status)
     words = _last_words(read, status, state)
     if state is JobState.SUCCEEDED:
         return LaunchResult(

@@ -59,10 +59,9 @@ async def notify_outcome(session: Session, outcome: Outcome) -> DeliveryResult:
     return await run_to_end(send_notification, session, outcome)
 
 
-@task(cache_policy=NO_CACHE, task_run_name="note the end of {outcome.gate_id}")
 async def note_good_end(session: Session, outcome: Outcome) -> DeliveryResult:
     """Record a good end: messages are updated, incidents resolved, and nobody is notified."""
-    return await run_to_end(_note, session, outcome)
+    return await run_to_end(lambda: settle(*_receivers(session), _made(session, outcome)))
 
 
 async def check_notifiers(session: Session) -> None:
@@ -123,10 +122,6 @@ def notify_question(
         made = replace(_bare(session, session.gate_id, said, error), kind=Kind.QUESTION, question=asked)
     deliver(*_receivers(session), made)
     return made
-
-
-def _note(session: Session, outcome: Outcome) -> DeliveryResult:
-    return settle(*_receivers(session), _made(session, outcome))
 
 
 def _receivers(session: Session) -> tuple[Notify, Store]:

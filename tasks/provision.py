@@ -18,7 +18,7 @@ from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from checks.judge.certificates.findings import choice_text
 from checks.judge.verdict import failed_nodes
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.cancellation import StopWatch
 from tasks.gate.jobs import answer_wait_s, check_job, gated_job
 from tasks.gate.lease.lease import CHECK, TRAIN, Lease
 from tasks.gate.outcome import JudgedReport
@@ -163,9 +163,9 @@ def _pause(session: Session, error: NoCapacity) -> float:
 
 async def _sleep(session: Session, seconds: float, goes_on: Callable[[], bool] = lambda: True) -> bool:
     """Sleep; return whether nothing interrupted it. `goes_on` is called regularly and may end it."""
-    stop, until = CancellationWatch(), time.monotonic() + seconds
+    stop, until = StopWatch(session), time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        await raise_if_stopped(session, stop)
+        await stop.check()
         if not await run_to_end(goes_on):
             return False
         await asyncio.sleep(min(max(LOOK_S, session.setting.launcher.poll_s), left))

@@ -50,8 +50,6 @@ Why = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
 SILENT_S = 200.0
 # Another reaper, or the dying process itself, may be ending the jobs of a run that crashed.
 SETTLE_S = 120.0
-# A hook begins within seconds of the crash, in a process that imports the flow first.
-PUT_BACK_S = 60.0
 # An engine that does not answer is asked again for as long; whatever may then still run is told to a person.
 RETRIES_S = [10.0, 30.0, 60.0]
 UNCLEAR = (LaunchError, LeaseError, StoreError)
@@ -108,25 +106,6 @@ def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> Run
     )
 
 
-async def assess_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
-    """What has to be done about the run now. Waits until that is known, minutes at most. Raises StoreError, LeaseError."""
-    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, setting, why)
-    state = await _state(run.flow_run_id)
-    if state is None:
-        return RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
-    return assess_state(why, state.type, state.name or state.type.value, life)
-
-
-async def _put_back(run: GateRun) -> None:
-    """Wait for the gate's own hook. A run whose process was killed while it waited is Crashed until the hook lets it wait again."""
-    until = time.monotonic() + PUT_BACK_S
-    while time.monotonic() < until:
-        state = await _state(run.flow_run_id)
-        if state is None or not state.is_crashed():
-            return
-        await asyncio.sleep(LOOK_S)
-
-
 async def _parked(run: GateRun, setting: GateContext) -> bool:
     """Whether the run waits for a person. A run that continued has no open question any more, or is Running."""
     held, state = (
@@ -140,7 +119,6 @@ async def _parked(run: GateRun, setting: GateContext) -> bool:
 async def _life(run: GateRun, setting: GateContext, why: Why) -> RunLiveness:
     until = time.monotonic() + SETTLE_S
     if await _parked(run, setting):
-        await _put_back(run)
         return RunLiveness.PARKED
     life = await liveness_of(setting.store, run.flow_run_id)
     while why == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
@@ -211,8 +189,13 @@ def context_of_run(run: GateRun) -> GateContext:
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
 async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
-    """Find out whether the run is dead, and what has to be done."""
-    found = await assess_run(run, setting, why)
+    """Find out whether the run is dead, and what has to be done now; that may take minutes. Raises StoreError, LeaseError."""
+    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, setting, why)
+    state = await _state(run.flow_run_id)
+    if state is None:
+        found = RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
+    else:
+        found = assess_state(why, state.type, state.name or state.type.value, life)
     LOG.info("run %s %s: %s", run.name, found.why, found.act.value)
     return found
 
@@ -232,19 +215,17 @@ async def end_jobs(run: GateRun, setting: GateContext) -> str:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_crash(run: GateRun, setting: GateContext, why: str, done: str) -> str:
+async def notify_owner(run: GateRun, setting: GateContext, kind: Kind, said: str) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
-    return await _page(run, setting, Kind.CRASHED, f"its run {why}; {done}")
-
-
-@task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_late(run: GateRun, setting: GateContext) -> str:
-    """Notify the gate's owner, once per run. Returns who was notified, for people."""
-    said = (
-        f"no worker has started run {run.name}: nothing was checked, and nothing was launched. "
-        "See that a worker of its work pool runs: docs/server.md, Start a worker"
-    )
-    return await _page(run, setting, Kind.LATE, said)
+    async with get_client() as client:
+        known = await runs.run_status(client, run.flow_run_id)
+    gate_id = known.gate_id if known is not None else ""
+    event = Event.LATE if kind is Kind.LATE else Event.CRASHED
+    where = await run_to_end(notify_run, setting, run.flow_run_id, gate_id, kind, said)
+    if where is None:
+        return "already notified"
+    emit_gate_event(event, setting, gate_id, run.flow_run_id, {"headline": said})
+    return f"notified: {where}" if where else "no notification could be delivered"
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="wake {run.name}")
@@ -259,9 +240,7 @@ async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> Re
         said = await expire_run_question(run, opaque(setting))
     except UNCLEAR as error:
         left = f"its jobs may still run, and its cluster stays locked: {error}"
-        await run_to_end(
-            still_paid, setting.gate, setting.file, setting.store, _nameless(run, setting), (left,)
-        )
+        await _notify_left(run, setting, left)
         return ReapResult(run.name, left, left=left)
     return ReapResult(run.name, said or why, acted=bool(said))
 
@@ -306,9 +285,7 @@ async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str,
     except UNCLEAR as error:
         left = f"its jobs may still run, and be billed: {error}"
     if not paged:
-        await run_to_end(
-            still_paid, setting.gate, setting.file, setting.store, _nameless(run, setting), (left,)
-        )
+        await _notify_left(run, setting, left)
     return left, left
 
 
@@ -323,21 +300,10 @@ def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
     return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)
 
 
-def _nameless(run: GateRun, setting: GateContext) -> str:
-    """A replacement for a gate's id if the run may never have had one."""
-    return f"{setting.gate.name}-run-{run.flow_run_id[:8]}"
-
-
-async def _page(run: GateRun, setting: GateContext, kind: Kind, said: str) -> str:
-    async with get_client() as client:
-        known = await runs.run_status(client, run.flow_run_id)
-    gate_id = known.gate_id if known is not None else ""
-    event = Event.LATE if kind is Kind.LATE else Event.CRASHED
-    where = await run_to_end(notify_run, setting, run.flow_run_id, gate_id, kind, said)
-    if where is None:
-        return "already notified"
-    emit_gate_event(event, setting, gate_id, run.flow_run_id, {"headline": said})
-    return f"notified: {where}" if where else "no notification could be delivered"
+async def _notify_left(run: GateRun, setting: GateContext, left: str) -> None:
+    # The run may never have had a gate's id.
+    nameless = f"{setting.gate.name}-run-{run.flow_run_id[:8]}"
+    await run_to_end(still_paid, setting.gate, setting.file, setting.store, nameless, (left,))
 
 
 def _end_jobs(setting: GateContext, flow_run_id: str) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,7 @@ from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Decision
+from tasks.gate.progress import Progress, report_progress
 from tasks.gate.record.end import kept_end
 from tasks.gate.record.request import kept_request
 from tasks.gate_file.model import Mode as GateMode
@@ -281,25 +281,11 @@ def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> St
     return Failed(name="NotRepaired", message=said)
 
 
-_SAY: ContextVar[Callable[[str], None] | None] = ContextVar("prelaunch_say_steps", default=None)
-
-
-@contextmanager
-def say_steps(say: Callable[[str], None]) -> Iterator[None]:
-    """Within the block each step of this process's remediation is also given to `say`, as a line for people."""
-    token = _SAY.set(say)
-    try:
-        yield
-    finally:
-        _SAY.reset(token)
-
-
 def say_step(case: Case, step: Step) -> None:
-    """Log a step."""
+    """Log a step, and show it to whoever runs the remediation in this process."""
     line = step_text(case, step)
     LOG.info("%s", line)
-    if (say := _SAY.get()) is not None:
-        say(line)
+    report_progress(Progress("remedy", line, lasting=True))
 
 
 async def start_again(work: Work, gate: Gate, ends: Mapping[str, Why | None]) -> None:

@@ -49,12 +49,8 @@ def test_a_schedule_makes_runs(world: World, folder: Path) -> None:
     deployment = world.deploy("probe.py:probe", "scheduled", folder=folder, cron="0 2 * * *")
     chosen = {"deployments": {"id": {"any_": [deployment]}}}
 
-    until(
-        lambda: world.api.post("/flow_runs/filter", json=chosen).json(),
-        20,
-        world.log,
-        "a run of the schedule",
-    )
+    runs = lambda: world.api.post("/flow_runs/filter", json=chosen).json()  # noqa: E731 - a name for the line below
+    until(runs, 240, world.log, "a run of the schedule")
 
 
 @pytest.mark.long

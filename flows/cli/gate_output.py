@@ -32,10 +32,10 @@ from tasks.gate.outcome import (
     Ending,
     Outcome,
     cancelled_by,
-    ending_json,
     first_line,
     keep_outcome,
     outcome_json,
+    unjudged_json,
     with_ending,
 )
 from tasks.gate.progress import LiveProgress, measured_text
@@ -185,8 +185,7 @@ def nothing_judged(
     else:
         write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
-        made = ending_json(None, None, None, None, None, gate_id, reason, line)
-        write_stdout(json_text(made, by_name=False))
+        write_stdout(json_text(unjudged_json(reason, line, gate_id), by_name=False))
         if arguments.summary is None:
             write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     else:

@@ -148,12 +148,12 @@ def _write_cancellation(words: Sequence[str], said: str) -> bool:
     """Write how a gate ended before it began, to stdout if JSON was asked for, and to the files; False for other commands."""
     if not words or words[0] not in GATES or stdout_has_something():
         return False
-    from tasks.gate.outcome import CANCELLED, ending_json
+    from tasks.gate.outcome import CANCELLED, unjudged_json
 
     reason = f"{said} {GATES[words[0]]}"
     line = f"{CANCELLED} {_gate_name(words)}: {reason}"
     if _asks_for_json(words):
-        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason, line), by_name=False))
+        write_stdout(json_text(unjudged_json(reason, line), by_name=False))
     write_cancelled(_page_files(words), _gate_name(words), reason)
     annotate_end(line, 1, None)
     return True

@@ -51,10 +51,9 @@ def plan_text(
         f"Checks, profile {setting.gate.checks.profile.value}": _checks(setting, planned),
         "Stages: estimates, not measurements of this cluster": [_stage(made, one) for one in made.stages],
         f"Cost before the training{region}": [
-            *(_cost(one) for one in made.placements if one.chosen),
+            *(_cost(made, one) for one in made.placements if one.chosen),
             _price(made),
         ],
-        "Not known": made.unknown,
         "Notifications": _notified(setting, environment),
         "Jobs": map(_job, plans),
         "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
@@ -138,22 +137,19 @@ def _stage(made: Forecast, stage: StageForecast) -> str:
     limit = "no limit" if stage.at_most_s is None else f"at most {_time(stage.at_most_s)}"
     if not stage.billed or stage.at_most_s is None:
         return f"{stage.name}: {about}, {limit}"
-    hours = made.nodes * stage.at_most_s / HOUR_S
-    usd = None if made.usd_per_node_hour is None else hours * made.usd_per_node_hour
-    return f"{stage.name}: {about}, {limit} for {_amount(hours, usd)}"
+    amount = _amount(made.nodes * stage.at_most_s / HOUR_S, made.usd_per_node_hour)
+    return f"{stage.name}: {about}, {limit} for {amount}"
 
 
-def _cost(one: PlacementCost) -> str:
-    about = "not known"
+def _cost(made: Forecast, one: PlacementCost) -> str:
+    price, about, idle = made.usd_per_node_hour, "not known", "nothing"
     if one.about_node_hours is not None:
-        word = "at least" if one.is_least else "about"
-        about = f"{word} {_amount(one.about_node_hours, one.about_usd)}"
-    idle = "nothing"
+        about = f"{'at least' if one.is_least else 'about'} {_amount(one.about_node_hours, price)}"
     if one.idle_at_most_node_hours:
-        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD per minute"
-        idle = f"at most {_amount(one.idle_at_most_node_hours, one.idle_at_most_usd)}{rate}"
-    most = _amount(one.at_most_node_hours, one.at_most_usd)
+        rate = "" if price is None else f", {made.nodes * price / 60:,.2f} USD per minute"
+        idle = f"at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
     again = f"; {one.again}" if one.again else ""
+    most = _amount(one.at_most_node_hours, price)
     return f"{one.placement.value}: {about}, at most {most}, of which idle {idle}{again}"
 
 
@@ -193,9 +189,9 @@ def _price(made: Forecast) -> str:
     return f"{made.usd_per_node_hour:g} USD per node and hour{source}"
 
 
-def _amount(node_hours: float, usd: float | None) -> str:
+def _amount(node_hours: float, usd_per_node_hour: float | None) -> str:
     hours = f"{node_hours:,.2f} node-hours"
-    return hours if usd is None else f"{usd:,.2f} USD ({hours})"
+    return hours if usd_per_node_hour is None else f"{node_hours * usd_per_node_hour:,.2f} USD ({hours})"
 
 
 def _time(seconds: float) -> str:

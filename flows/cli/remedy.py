@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from flows.cli.options import add_format, add_gate_file, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.prefect_server import start_server, wait_for_server
 from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import REPAIRS, MachineError, Rung
@@ -178,14 +178,10 @@ async def _flow(
 
         from flows.remedy import remedy
         from tasks.orchestration.runs import TAG
-        from tasks.remedy import say_steps
 
     wait_for_server(server)
-    with (
-        tags(TAG),
-        allow_in_advance(allowed),
-        say_steps(lambda line: print(line, file=sys.stderr, flush=True)),
-    ):
+    LISTENER.set(LiveProgress(None))
+    with tags(TAG), allow_in_advance(allowed):
         seen.append(await remedy(_request(arguments, setting), return_state=True))
     return seen[0].is_cancelled()
 

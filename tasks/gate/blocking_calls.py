@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from checks.runner.deadline import limited
 from tasks.launchers.base import JobState, JobStatus, Launcher
 from tasks.launchers.interruption import interruptible
 
@@ -38,44 +37,13 @@ async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 
 async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """The same for a call that may hang. Raises TimeoutError after `seconds`; the call is then left behind in a daemon thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[R] = loop.create_future()
-
-    def settle(result: R | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
-    def call() -> None:
-        result, failed = None, None
-        try:
-            result = function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
-            failed = error
-        with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop is closed
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True).start()
-    try:
-        await asyncio.wait({done}, timeout=seconds)
-    except asyncio.CancelledError:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({done}, timeout=seconds)
-        if done.done():
-            done.exception()
-        raise
-    if not done.done():
-        raise TimeoutError(f"no answer within {seconds:.0f} s")
-    return done.result()
+    return await run_to_end(limited, seconds, partial(function, *args, **kwargs))
 
 
 async def ask_state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
     """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last."""
     try:
         return await run_within(patience_s, launcher.state, job)
-    except TimeoutError as error:
-        said = f"the engine does not answer: {error}"
-        return JobStatus(JobState.UNKNOWN, said, last.attempt, last.exit_codes)
+    except TimeoutError:
+        detail = f"the engine did not answer within {patience_s:.0f} s"
+        return JobStatus(JobState.UNKNOWN, detail, last.attempt, last.exit_codes)

@@ -24,30 +24,30 @@ class RunCancelled(Exception):
     """Somebody cancelled the run."""
 
 
-class CancellationWatch:
-    """Asks the server every five seconds at most; a server that does not answer is asked again."""
+class StopWatch:
+    """Finds out whether the gate is to stop. It asks the server every five seconds at most, also one that does not answer."""
 
-    def __init__(self) -> None:
-        self.asked_at = time.monotonic()
+    def __init__(self, session: Session) -> None:
+        self.keeper, self.asked_at = session.keeper, time.monotonic()
 
     async def check(self) -> None:
-        """Raise RunCancelled if the run is to end."""
-        context = FlowRunContext.get()
-        if context is None or context.flow_run is None or time.monotonic() - self.asked_at < EVERY_S:
-            return
-        self.asked_at = time.monotonic()
-        try:
-            async with get_client() as client:
-                run = await client.read_flow_run(context.flow_run.id)
-        except (httpx.HTTPError, PrefectException, OSError) as error:
-            LOG.warning("the server does not answer whether the run was cancelled: %s", error)
-            return
-        if run.state is not None and (run.state.is_cancelling() or run.state.is_cancelled()):
-            raise RunCancelled("the run was cancelled")
+        """Raise RunCancelled if the run was cancelled, LeaseLost if the session lost its lock."""
+        if time.monotonic() - self.asked_at >= EVERY_S:
+            self.asked_at = time.monotonic()
+            await _raise_if_cancelled()
+        if self.keeper.lost.is_set():
+            raise LeaseLost(self.keeper.loss)
 
 
-async def raise_if_stopped(session: Session, stop: CancellationWatch) -> None:
-    """Raise RunCancelled if the run was cancelled, LeaseLost if the session lost its lock."""
-    await stop.check()
-    if session.keeper.lost.is_set():
-        raise LeaseLost(session.keeper.loss)
+async def _raise_if_cancelled() -> None:
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    try:
+        async with get_client() as client:
+            state = (await client.read_flow_run(context.flow_run.id)).state
+    except (httpx.HTTPError, PrefectException, OSError) as error:
+        LOG.warning("the server does not answer whether the run was cancelled: %s", error)
+        return
+    if state is not None and (state.is_cancelling() or state.is_cancelled()):
+        raise RunCancelled("the run was cancelled")

@@ -34,11 +34,11 @@ class StageForecast:
 
 @dataclass(frozen=True)
 class PlacementCost:
-    """What a placement costs before the training runs, for all nodes: in node-hours, and in US dollars where a price is known.
+    """What a placement costs before the training runs, for all nodes in node-hours.
 
-    `about_*` is the cost of the checks alone: None if their time is not known, and with `is_least` they cost at least that.
-    `at_most_*` is the cost if every limit is reached; `idle_at_most_*` is the part of it in which the machines only wait for the
-    training or for a person.
+    `about_node_hours` is the cost of the checks alone: None if their time is not known, and with `is_least` they cost at least that.
+    `at_most_node_hours` is the cost if every limit is reached; `idle_at_most_node_hours` is the part of it in which the machines only
+    wait for the training or for a person. `again` says what may have to be done once more.
     """
 
     placement: Placement
@@ -47,10 +47,6 @@ class PlacementCost:
     about_node_hours: float | None
     at_most_node_hours: float
     idle_at_most_node_hours: float
-    about_usd: float | None
-    at_most_usd: float | None
-    idle_at_most_usd: float | None
-    idle_usd_per_minute: float | None
     again: str
 
 
@@ -68,7 +64,6 @@ class Forecast:
     stages: tuple[StageForecast, ...]
     placements: tuple[PlacementCost, ...]
     training_usd: float | None
-    unknown: tuple[str, ...]
 
 
 # What a second job may cost once more: see docs/sagemaker.md, Placements.
@@ -86,7 +81,6 @@ def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
     declared, price = setting.declared, price_for(setting.declared.instance_type, setting.terms)
     usd = None if price is None else price.usd_per_node_hour
     answer_s = ask_minutes * 60.0 if setting.asks else 0.0
-    stages = tuple(_stages(setting, answer_s))
     expected = setting.gate.training.expected_hours
     trains = setting.gate.training.command or setting.gate.training.model_trainer
     return Forecast(
@@ -95,13 +89,12 @@ def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
         usd_per_node_hour=usd,
         price_source="" if price is None else str(price.provenance),
         price_region="" if price is None else price.where,
-        stages=stages,
+        stages=tuple(_stages(setting, answer_s)),
         placements=tuple(
-            _spent(setting, placement, idle_s, answer_s, usd)
+            _spent(setting, placement, idle_s, answer_s)
             for placement, idle_s in setting.launcher.offers.items()
         ),
         training_usd=usd * declared.nodes * expected if usd and expected and trains else None,
-        unknown=tuple(_unknown(setting, stages, usd)),
     )
 
 
@@ -124,11 +117,6 @@ def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
     yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said, True)
 
 
-def expected_checks_s(setting: GateContext) -> float | None:
-    """How long the checks should take, in seconds; None if it is not known."""
-    return _checks(setting).about_s
-
-
 def _checks(setting: GateContext) -> StageForecast:
     declared, checks = setting.declared, setting.gate.checks
     devices = devices_of(setting.facts.instances.get(declared.instance_type), declared.gpus_per_node)
@@ -141,36 +129,16 @@ def _checks(setting: GateContext) -> StageForecast:
     return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance), True)
 
 
-def _spent(
-    setting: GateContext, placement: Placement, idle_s: float, answer_s: float, usd: float | None
-) -> PlacementCost:
+def _spent(setting: GateContext, placement: Placement, idle_s: float, answer_s: float) -> PlacementCost:
     """Machines are billed while a person is asked, if they check and train in one job or are kept meanwhile."""
     checks, nodes = _checks(setting), setting.declared.nodes
     waits_s = answer_s if placement is Placement.IN_JOB else idle_s
-    about = None if checks.about_s is None else nodes * checks.about_s / SECONDS_PER_HOUR
-    most = nodes * ((checks.at_most_s or 0.0) + waits_s) / SECONDS_PER_HOUR
-    idle = nodes * waits_s / SECONDS_PER_HOUR
     return PlacementCost(
         placement=placement,
         chosen=placement is setting.launcher.placement,
         is_least=checks.is_least,
-        about_node_hours=about,
-        at_most_node_hours=most,
-        idle_at_most_node_hours=idle,
-        about_usd=None if usd is None or about is None else about * usd,
-        at_most_usd=None if usd is None else most * usd,
-        idle_at_most_usd=None if usd is None else idle * usd,
-        idle_usd_per_minute=None if usd is None or not idle else nodes * usd / 60,
+        about_node_hours=None if checks.about_s is None else nodes * checks.about_s / SECONDS_PER_HOUR,
+        at_most_node_hours=nodes * ((checks.at_most_s or 0.0) + waits_s) / SECONDS_PER_HOUR,
+        idle_at_most_node_hours=nodes * waits_s / SECONDS_PER_HOUR,
         again=REPEATS[placement],
     )
-
-
-def _unknown(setting: GateContext, stages: tuple[StageForecast, ...], usd: float | None) -> Iterator[str]:
-    for stage in stages:
-        if stage.about_s is None:
-            yield f"how long this takes: {stage.name}"
-        elif stage.is_least:
-            yield f"how much longer than its estimate this takes: {stage.name}"
-    if usd is None:
-        yield f"what a node of {setting.declared.instance_type} costs ([cost] usd_per_node_hour)"
-    yield "whether the engine bills the start of the machines: it is in no sum"

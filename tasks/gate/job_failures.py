@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from checks.documents.report import dump_plain, load_node
+from checks.documents.report import load_node
 from checks.exit_codes import Exit
 from checks.model import unreachable
 from checks.value_types import DecodeError
 from checks.version import BUILD_IMAGE
 from tasks.gate.jobs import JobEnd
-from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session, is_unanswered
+from tasks.gate.session import is_unanswered
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -25,8 +24,6 @@ from tasks.launchers.base import (
     Trouble,
 )
 from tasks.reports.node_reports import read_files
-from tasks.store.base import StoreError
-from tasks.store.layout import job_key
 
 HISTORY_LINES = 12
 NAMED = 8
@@ -163,23 +160,3 @@ def _lost(name: str, ids: Mapping[str, str], now: Mapping[str, Mapping[str, str]
 def state_history(status: JobStatus) -> Iterator[str]:
     """The last of the states that the job went through, in the engine's own words."""
     yield from status.history[-HISTORY_LINES:]
-
-
-def keep_state_history(session: Session, job: str, status: JobStatus) -> None:
-    """Keep every state that the job went through in gates/<gate id>/jobs/<job>.json. A failure is logged and changes nothing."""
-    if not status.history and status.trouble is Trouble.NONE:
-        return
-    said = {
-        "job": job,
-        "state": status.state,
-        "trouble": status.trouble,
-        "detail": status.detail,
-        "attempt": status.attempt,
-        "earlier": status.earlier,
-        "history": status.history,
-        "exit_codes": status.exit_codes,
-    }
-    try:
-        session.setting.store.put(job_key(session.gate_id, job), dump_plain(said))
-    except StoreError as error:
-        report_progress(Progress("checks", f"the history of {job} could not be stored: {error}"))

@@ -74,19 +74,9 @@ def check_job(
     its exit code is no verdict.
     """
     bundle = dataclasses.replace(setting.bundle(gate_id), certificates=certificates)
-    return JobSpec(
-        name=name,
-        command=CHECK_COMMAND,
-        nodes=setting.declared.nodes,
-        ranks_per_node=setting.declared.ranks_per_node,
-        max_runtime_s=setting.gate.checks.max_runtime_minutes * 60,
-        files={"bundle.json": bundles.dump(bundle)},
-        environment={},
-        work=Work.CHECK,
-        deadline_s=setting.gate.checks.whole_deadline_s,
-        tags=tags,
-        instance_type=setting.declared.instance_type,
-    )
+    minutes, files = setting.gate.checks.max_runtime_minutes, {"bundle.json": bundles.dump(bundle)}
+    job = _job(setting, name, CHECK_COMMAND, minutes, files, Work.CHECK)
+    return dataclasses.replace(job, deadline_s=setting.gate.checks.whole_deadline_s, tags=tags)
 
 
 def train_job(
@@ -166,20 +156,36 @@ def _training(
     behind = (*BEHIND[training.distributed], *command) if command else ()
     observe = setting.gate.policy.mode is Mode.OBSERVE
     flags = (*options, *(("--observe",) if observe else ()))
-    return JobSpec(
-        name=name,
-        command=(*GATE_COMMAND, *flags, "--", *behind),
-        nodes=setting.declared.nodes,
-        ranks_per_node=setting.declared.ranks_per_node,
-        max_runtime_s=minutes * 60,
-        files=files,
+    job = _job(setting, name, (*GATE_COMMAND, *flags, "--", *behind), minutes, files, work)
+    return dataclasses.replace(
+        job,
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
-        work=work,
         behind=behind,
         script=training_script(training.distributed, command),
         observe=observe,
         image=training.image,
         request=training.request,
         trainer=training.model_trainer,
-        instance_type=setting.declared.instance_type,
+    )
+
+
+def _job(
+    setting: GateContext,
+    name: str,
+    command: tuple[str, ...],
+    minutes: float,
+    files: Mapping[str, bytes],
+    work: Work,
+) -> JobSpec:
+    declared = setting.declared
+    return JobSpec(
+        name=name,
+        command=command,
+        nodes=declared.nodes,
+        ranks_per_node=declared.ranks_per_node,
+        max_runtime_s=minutes * 60,
+        files=files,
+        environment={},
+        work=work,
+        instance_type=declared.instance_type,
     )

@@ -6,13 +6,11 @@ As a JSON document it is what `prelaunch gate --format json` prints and what a r
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
 from checks.documents.report import dump_plain, plain
 from checks.exit_codes import Exit, RejectionKind
-from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
 from checks.value_types import natural
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
@@ -39,11 +37,6 @@ TRAINING_FAILED = (
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
-# PyTorch warns twice (torch/csrc/distributed/c10d/socket.cpp) whenever a rank of the checks asks its store for an answer that is not
-# there yet. It says nothing about a verdict.
-POLLING = re.compile(
-    r"\[c10d\] waitForInput: (poll for )?socket .*(returned 0, likely a timeout|timed out after \d+ms)"
-)
 
 
 class Decision(StrEnum):
@@ -310,7 +303,7 @@ def keep_outcome(store: Store, outcome: Outcome, code: Exit, cluster: str) -> No
 
 
 def kept_logs(store: Store, gate_id: str, training: str) -> str:
-    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs (without POLLING);
+    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs;
     "" if they have no line. Without secrets of this process and control characters, and bounded. Raises StoreError.
     """
     own = store.list(logs_folder(gate_id, training)) if training else ()
@@ -318,8 +311,6 @@ def kept_logs(store: Store, gate_id: str, training: str) -> str:
     parts = []
     for key in keys[:MOST_LOGS]:
         text = redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ)
-        if not own:
-            text = "\n".join(line for line in text.split("\n") if not POLLING.search(line))
         if not text.strip():
             continue
         *_, job, file = key.split("/")
@@ -342,59 +333,40 @@ def rejection_kind(error: Exception) -> RejectionKind:
     return RejectionKind.ENGINE if isinstance(error, LaunchError) else RejectionKind.REQUEST
 
 
-def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
-    """The whole outcome of the gate with this name."""
-    judged = outcome.judged
-    return ending_json(
-        decision=outcome.decision.value if outcome.decision else None,
-        verdict=judged.verdict if judged else None,
-        training=outcome.training,
-        report=outcome.report,
-        html=outcome.html,
-        gate_id=outcome.gate_id,
-        reason=outcome.reason,
-        line=first_line(outcome, name),
-        cost=judged.context.cost if judged else None,
-        images=images_json(judged.context.images) if judged else None,
-        placement=outcome.placement,
-        approval=outcome.answer,
-        rejected=RejectionKind.ENGINE if outcome.ending is Ending.REJECTED else None,
-    )
-
-
-def ending_json(
-    decision: str | None,
-    verdict: Verdict | None,
-    training: Training | None,
-    report: str | None,
-    html: str | None,
-    gate_id: str,
-    reason: str,
-    line: str = "",
-    cost: Cost | None = None,
-    placement: PlacementProof | None = None,
-    approval: ApprovalAnswer | None = None,
-    rejected: RejectionKind | None = None,
-    images: dict[str, object] | None = None,
+def outcome_json(
+    outcome: Outcome, name: str, line: str = "", rejected: RejectionKind | None = None
 ) -> dict[str, object]:
-    """The outcome of a gate that may have ended early, with only what is known. Its form: deployments/schemas/result.schema.json."""
+    """The whole outcome of the gate with this name. Its form: deployments/schemas/result.schema.json.
+
+    `line` and `rejected` are given of a gate that ended before it could be asked, else they follow from the outcome.
+    """
+    judged, training = outcome.judged, outcome.training
+    if outcome.ending is Ending.REJECTED:
+        rejected = rejected or RejectionKind.ENGINE
     return {
-        "answer": verdict.answer.value if verdict else None,
-        "decision": decision,
-        "first_line": line or reason,
-        "culprits": list(culprits(verdict)) if verdict else [],
-        "reason": reason,
+        "answer": judged.verdict.answer.value if judged else None,
+        "decision": outcome.decision.value if outcome.decision else None,
+        "first_line": line or first_line(outcome, name),
+        "culprits": list(culprits(judged.verdict)) if judged else [],
+        "reason": outcome.reason,
         "rejected": rejected.value if rejected else None,
-        "gate_id": gate_id,
-        "verdict": verdict_json(verdict) if verdict else None,
+        "gate_id": outcome.gate_id,
+        "verdict": verdict_json(judged.verdict) if judged else None,
         "training": {
             "job_id": training.job_id if training else None,
             "state": training.state.value if training else None,
         },
-        "placement": plain(placement),
-        "approval": plain(approval),
-        "report": report,
-        "html": html,
-        "cost": cost_json(cost),
-        "images": images,
+        "placement": plain(outcome.placement),
+        "approval": plain(outcome.answer),
+        "report": outcome.report,
+        "html": outcome.html,
+        "cost": cost_json(judged.context.cost if judged else None),
+        "images": images_json(judged.context.images) if judged else None,
     }
+
+
+def unjudged_json(
+    reason: str, line: str, gate_id: str = "", rejected: RejectionKind | None = None
+) -> dict[str, object]:
+    """The same of a gate that ended before anything was judged; `line` is its first line."""
+    return outcome_json(Outcome(gate_id, Ending.VERDICT, None, None, None, reason), "", line, rejected)

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.cancellation import StopWatch
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session, is_unanswered
@@ -27,9 +27,9 @@ async def find_jobs(session: Session) -> PredecessorJobs:
 
     A job of which nothing is heard may train: without an answer both are left, with the lock, to the next gate.
     """
-    launcher, stop, begun = session.setting.launcher, CancellationWatch(), time.monotonic()
+    launcher, stop, begun = session.setting.launcher, StopWatch(session), time.monotonic()
     while True:
-        await raise_if_stopped(session, stop)
+        await stop.check()
         found = await run_to_end(_look, session)
         silent = next((status for status in (found.check, found.train) if is_unanswered(status)), None)
         if silent is None:

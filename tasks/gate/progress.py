@@ -39,7 +39,7 @@ NOTED_S = 1.0
 class Progress:
     """The progress of a stage. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
 
-    `nodes` are those that report, and `expected_s` is how long the stage should take, None if it is not known.
+    `nodes` are those that report.
 
     `answered` says who decided what and why where a question of the run has just been answered. A `lasting` detail is no state that
     the next one replaces: it stays on a terminal. An `unended` one is about a job that could not be ended, or machines that are kept.
@@ -55,7 +55,6 @@ class Progress:
     unended: bool = False
     waits: bool = False
     nodes: tuple[NodeProgress, ...] = ()
-    expected_s: float | None = None
 
     @property
     def percent(self) -> float:
@@ -111,21 +110,34 @@ def report_end(outcome: Outcome) -> None:
         listener.ended(outcome)
 
 
+def write_line(line: str) -> None:
+    """Write a line to stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
 class LiveProgress:
     """Shows progress, and keeps how the flow ended, in `measured` the last progress that counted observations, and in `unended` what
     could not be ended.
 
-    On a terminal it is what `status` draws; each drawing has the present time.
+    On a terminal it is what `status` draws; each drawing has the present time. Without a terminal `say` gets the lines; the
+    `stage` with which it begins has none about its end.
     """
 
-    def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        status: Status | None,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] = write_line,
+        stage: str = STARTING,
+    ) -> None:
         self.outcome: Outcome | None = None
         self.measured: Progress | None = None
         self.unended: list[str] = []
         self._status, self._clock, self._lock = status, clock, threading.Lock()
-        self._now, self._begun = Progress(STARTING, "Prefect begins the run"), clock()
+        self._write, self._initial = say, stage
+        self._now, self._begun = Progress(stage, "Prefect begins the run"), clock()
         self._said, self._said_at = "", self._begun
-        self._shown = ""
+        self._shown = self._first = ""
 
     def progress(self, progress: Progress) -> None:
         """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
@@ -138,8 +150,8 @@ class LiveProgress:
                 return
             begins = progress.stage != self._now.stage
             if begins:
-                self._end_stage()
-                self._begun = self._clock()
+                self.end_stage()
+                self._begun, self._first = self._clock(), progress.detail
             self._now = progress
             if progress.total:
                 self.measured = progress
@@ -158,7 +170,7 @@ class LiveProgress:
         """Keep the outcome for the command line."""
         self.outcome = outcome
         with self._lock:
-            self._end_stage()
+            self.end_stage()
 
     def __rich__(self) -> Text:
         """The stage, then the nodes that have most to do."""
@@ -168,20 +180,18 @@ class LiveProgress:
 
     def _line(self, most: int = SAID) -> str:
         took = _time(self._clock() - self._begun)
-        of, expected_s = "", self._now.expected_s
-        if expected_s is not None:
-            late = self._clock() - self._begun > expected_s
-            of = f"{', longer than usual: about' if late else ' of about'} {_time(expected_s)}"
-        return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took}{of})"
+        return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took})"
 
     def _every_s(self) -> float:
         known = self._now.waits and self._now.detail == self._shown
         return MINUTE_S if known and self._clock() - self._begun >= MINUTE_S else PLAIN_EVERY_S
 
-    def _end_stage(self) -> None:
-        took_s = self._clock() - self._begun
-        if self._status is None and self._now.stage != STARTING and took_s >= NOTED_S:
-            self._say(f"{self._now.stage}: ended after {_time(took_s)}")
+    def end_stage(self) -> None:
+        """Say that the stage has ended, with its last state where that is another than its first."""
+        took_s, detail = self._clock() - self._begun, self._now.detail
+        if self._status is None and self._now.stage != self._initial and took_s >= NOTED_S:
+            last = f": {one_line(detail, SAID)}" if detail != self._first else ""
+            self._say(f"{self._now.stage}: ended after {_time(took_s)}{last}")
 
     def _last(self, line: str) -> None:
         if self._status is not None:
@@ -195,17 +205,14 @@ class LiveProgress:
 
     def _say(self, line: str) -> None:
         self._said, self._said_at = line, self._clock()
-        print(line, file=sys.stderr, flush=True)
+        self._write(line)
 
 
 def measured_text(progress: Progress | None) -> str:
     """What had been measured by the end of a gate without a verdict, as a sentence."""
     if progress is None:
         return "Nothing had been measured by then."
-    nodes = [f"{one_line(node.name, 40)} {node.done} of {node.total}" for node in progress.nodes]
-    more = f" and {len(nodes) - SHOWN_NODES} more nodes" if len(nodes) > SHOWN_NODES else ""
-    each = f" ({', '.join(nodes[:SHOWN_NODES])}{more})" if nodes else ""
-    return f"By then {progress.done} of {progress.total} observations had been made{each}."
+    return f"By then {progress.done} of {progress.total} observations had been made."
 
 
 def node_lines(nodes: Sequence[NodeProgress]) -> tuple[str, ...]:

@@ -187,7 +187,8 @@ class Session:
             self.let_go(job)
         self.judged = None
         self.proof.clear()
-        return self.keeper.next_attempt()
+        attempt = self.keeper.lease.attempt + 1
+        return self.keeper.change(attempt=attempt, trainings=1, adopted=False)
 
     def train_again(self) -> Lease:
         """End what is left of a training that got no machines, and give the next one a new name. The checks' pool stays.
@@ -197,7 +198,7 @@ class Session:
         job = self.keeper.lease.job(TRAIN)
         self.setting.launcher.cancel(job)
         self.let_go(job)
-        return self.keeper.next_training()
+        return self.keeper.change(trainings=self.keeper.lease.trainings + 1)
 
     def release_machines(self) -> None:
         """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""

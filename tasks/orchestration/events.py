@@ -73,23 +73,17 @@ def emit_gate_event(
     """
     gate = setting.gate if setting is not None else None
     cluster, name = (gate.cluster.name, gate.name) if gate is not None else (UNKNOWN, "")
-    base = {"gate_id": gate_id, "gate": name, "cluster": cluster, "flow_run_id": flow_run_id}
-    related = [
-        {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
-    ]
-    _emit(event.value, cluster, related if flow_run_id else None, {**base, **payload})
-
-
-def _emit(event: str, cluster: str, related: list[dict[str, str]] | None, payload: Said) -> None:
     resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
-    said = {key: _bounded(value) for key, value in payload.items()}
+    run = {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
+    base = {"gate_id": gate_id, "gate": name, "cluster": cluster, "flow_run_id": flow_run_id}
+    bounded = {key: _bounded(value) for key, value in {**base, **payload}.items()}
     try:
-        sent = emit_event(event, resource, related=related, payload=said)
+        sent = emit_event(event.value, resource, related=[run] if flow_run_id else None, payload=bounded)
     except Exception as error:  # noqa: BLE001 - whatever it is: news that is lost must not change a verdict
-        LOG.warning("event %s was not emitted: %s", event, error)
+        LOG.warning("event %s was not emitted: %s", event.value, error)
         return
     if sent is None and should_emit_events():
-        LOG.warning("event %s was not emitted: no server receives the events of this process", event)
+        LOG.warning("event %s was not emitted: no server receives the events of this process", event.value)
 
 
 def emit_started(session: Session) -> None:

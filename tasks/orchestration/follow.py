@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterIdempotencyKey,
 )
-from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
@@ -90,6 +90,7 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
     """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
     begun = heard = time.monotonic()
     async with get_client() as client:
+        at = _at(client.api_url)
         while True:
             try:
                 found, heard = await client.read_flow_run(run), time.monotonic()
@@ -102,12 +103,16 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
                 say(await _progress(client, found, waits))
             except httpx.HTTPError as error:
                 if heard == begun and _is_unwelcome(error):
-                    raise Unreachable(unanswered(str(client.api_url), error)) from error
+                    raise Unreachable(unanswered(client.api_url, error)) from error
                 patience_s = min(FIRST_ANSWER_S, limit_s) if heard == begun else SILENCE_S
-                _require_patience(client, error, run, min(heard + patience_s, begun + limit_s), heard)
+                if (now := time.monotonic()) > min(heard + patience_s, begun + limit_s):
+                    raise Unreachable(
+                        f"the Prefect server {at} has not answered for {now - heard:.0f} s ({_why(error)}). "
+                        f"Run {run} may go on. Start the server, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
+                    ) from error
                 say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
             except ObjectNotFound as error:
-                said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+                said = f"the server {at} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
                 raise NoSuchRun(said) from error
             await asyncio.sleep(POLL_S)
 
@@ -147,9 +152,10 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
     except httpx.HTTPError as error:
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
             raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
-        raise Unreachable(unanswered(str(client.api_url), error)) from error
+        raise Unreachable(unanswered(client.api_url, error)) from error
     except ObjectNotFound as error:
-        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        at = _at(client.api_url)
+        said = f"the server {at} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
         raise NoSuchRun(said) from error
 
 
@@ -208,46 +214,28 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
         begins = state is None or state.is_scheduled() or state.is_pending()
         idle = begins or (state is not None and state.is_paused())
         return Progress("waiting" if begins else "run", f"{name}: {said}" if said else name, waits=idle)
-    found = await _newest_progress(client, run.id)
-    if found is None:
+    of_run, of_kind = ArtifactFilterFlowRunId(any_=[run.id]), ArtifactFilterType(any_=["progress"])
+    chosen = ArtifactFilter(flow_run_id=of_run, type=of_kind)
+    newest = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.UPDATED_DESC, limit=1)
+    if not newest:
         return Progress("run", "running")
+    found = newest[0]
     if found.updated is not None and found.updated < state.timestamp:
         return Progress("run", "running again, after it waited")  # that progress is of before
     percent = round(found.data) if isinstance(found.data, (int, float)) else 0
     return Progress("checks", found.description or "checking", percent, 100)
 
 
-async def _newest_progress(client: PrefectClient, run: UUID) -> Artifact | None:
-    of_run, of_kind = ArtifactFilterFlowRunId(any_=[run]), ArtifactFilterType(any_=["progress"])
-    chosen = ArtifactFilter(flow_run_id=of_run, type=of_kind)
-    found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.UPDATED_DESC, limit=1)
-    return found[0] if found else None
-
-
 def _followed(run: FlowRun, final: bool, announced: RunStatus | None, why: str) -> FollowedRun:
     state = run.state
-    name, message = (state.name or "", state.message or "") if state is not None else ("", "")
-    if (
-        announced is not None
-        and announced.code == Exit.GO
-        and not (state is not None and state.is_completed())
-    ):
+    completed = state is not None and state.is_completed()
+    if announced is not None and announced.code == Exit.GO and not completed:
         # Said by an earlier try of this run, or before somebody ended it and its jobs: no go any more.
         announced, why = None, "its last status was a go, but the run did not end so"
-    cancelled = state is not None and (state.is_cancelled() or state.is_cancelling())
-    return FollowedRun(str(run.id), name, message, final, announced, why, cancelled)
-
-
-def _require_patience(
-    client: PrefectClient, error: httpx.HTTPError, run: UUID, until: float, heard: float
-) -> None:
-    """Raise Unreachable once the server was waited for until then."""
-    now = time.monotonic()
-    if now > until:
-        raise Unreachable(
-            f"the Prefect server {_at(client)} has not answered for {now - heard:.0f} s ({_why(error)}). Run {run} may go on. "
-            f"Start the server, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
-        ) from error
+    if state is None:
+        return FollowedRun(str(run.id), "", "", final, announced, why)
+    cancelled = state.is_cancelled() or state.is_cancelling()
+    return FollowedRun(str(run.id), state.name or "", state.message or "", final, announced, why, cancelled)
 
 
 def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:
@@ -266,22 +254,18 @@ def _is_unwelcome(error: httpx.HTTPError) -> bool:
     return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
 
 
-def unanswered(url: str, error: httpx.HTTPError) -> str:
+def unanswered(url: object, error: httpx.HTTPError) -> str:
     """What every command says of a server at this address that failed, and the remedy."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"the Prefect server {_address(url)} refuses: {_said(error)}"
+        return f"the Prefect server {_at(url)} refuses: {_said(error)}"
     why = _why(error).rstrip(".")
     remedy = "Start it, or correct PREFECT_API_URL; `prelaunch doctor` looks at it."
-    return f"the Prefect server {_address(url)} does not answer: {why}. {remedy}"
+    return f"the Prefect server {_at(url)} does not answer: {why}. {remedy}"
 
 
-def _at(client: PrefectClient) -> str:
-    return _address(str(client.api_url))
-
-
-def _address(url: str) -> str:
+def _at(url: object) -> str:
     """The server's address without its password, with a hint about a common mistake."""
-    url = url.rstrip("/")
+    url = str(url).rstrip("/")
     hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"
     return redact(f"at {url}", os.environ) + hint
 

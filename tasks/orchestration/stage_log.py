@@ -10,19 +10,14 @@ import contextlib
 import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
-from tasks.gate.progress import STAGES, Progress
-from tasks.text.inert import one_line
+from tasks.gate.progress import STAGES, LiveProgress
 from tasks.text.redact import redact
 
-DETAIL = 500
-# A stage that was shorter has no line about its end.
-NOTED_S = 1.0
 FLOWS, TASKS = "prefect.flow_runs", "prefect.task_runs"
 # Prefect 3.8.8 (flow_engine.py, task_engine.py) logs this at the end of a flow's or a task's process, as an error unless it completed.
 FINISHED = re.compile(r"Finished in state (\w+)\(")
@@ -30,36 +25,6 @@ FINISHED = re.compile(r"Finished in state (\w+)\(")
 STOPPED = "Execution was cancelled by the runtime environment."
 # A run that waits for a person, or is cancelled from outside, ends its process in these: the state that it gets is not known here.
 NO_END = ("Suspended", "Paused", "Running", "Cancelling", "Cancelled")
-
-
-class StageLog:
-    """What is logged of the progress: `say` writes a line."""
-
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say, self._clock = say, clock
-        self._stage, self._detail, self._first, self._begun = "", "", "", clock()
-
-    def progress(self, progress: Progress) -> None:
-        """Log it if a stage begins with it, or if it says something that is no state."""
-        if progress.unended:
-            return
-        detail = one_line(redact(progress.detail, os.environ), DETAIL)
-        if progress.lasting:
-            self._say(f"{progress.stage}: {detail}")
-            return
-        if progress.stage != self._stage:
-            self.end()
-            self._stage, self._first, self._begun = progress.stage, detail, self._clock()
-            self._say(f"{progress.stage}: {detail}")
-        self._detail = detail
-
-    def end(self) -> None:
-        """Log the end of the last stage, with its last state where that is another than its first."""
-        took_s = self._clock() - self._begun
-        if self._stage and (took_s >= NOTED_S or self._detail != self._first):
-            last = f": {self._detail}" if self._detail != self._first else ""
-            self._say(f"{self._stage}: ended after {took_s:.0f} s{last}")
-        self._stage = ""
 
 
 def is_kept(record: logging.LogRecord) -> bool:
@@ -88,10 +53,10 @@ def logged_stages() -> Iterator[None]:
         yield
         return
     filter_end_lines()
-    stages = StageLog(log.info)
+    stages = LiveProgress(None, say=lambda line: log.info(redact(line, os.environ)), stage="")
     token = STAGES.set(stages.progress)
     try:
         yield
     finally:
         STAGES.reset(token)
-        stages.end()
+        stages.end_stage()

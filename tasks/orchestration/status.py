@@ -12,7 +12,7 @@ StatusError         it is not a status of this version, or it contradicts itself
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -33,9 +33,9 @@ from tasks.gate.outcome import (
     Decision,
     Ending,
     Outcome,
-    ending_json,
     outcome_json,
     rejection_kind,
+    unjudged_json,
 )
 from tasks.gate.question import ApprovalAction
 from tasks.gate.session import Session
@@ -83,17 +83,10 @@ async def publish_state(session: Session, said: str = RUNS) -> None:
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
     """Publish how the gate ended."""
-    said = outcome_json(outcome, session.setting.gate.name)
-    left_out = _cut(said)
-    lines = list(outcome.judged.context.said) if outcome.judged else []
-    ended = {
-        "phase": "ended",
-        "exit_code": int(outcome.code),
-        "outcome": said,
-        "beside": lines,
-        "findings_left_out": left_out,
-    }
-    data, title = {**_about(session), **ended}, title_of(outcome, session.setting.gate.name)
+    name = session.setting.gate.name
+    lines = outcome.judged.context.said if outcome.judged else ()
+    title = title_of(outcome, name)
+    data = {**_about(session), **_end(outcome_json(outcome, name), outcome.code, lines)}
     if session.announcement is None:
         await _write(key_of(session.setting.gate.cluster.name), title, data)
     else:
@@ -102,18 +95,21 @@ async def publish_end(session: Session, outcome: Outcome) -> None:
 
 async def publish_rejection(error: Exception) -> None:
     """Publish that nothing was started: the request is wrong, or another gate holds the cluster's lock."""
-    reason = str(error)
-    line = f"{ENDING_WORDS[Ending.REJECTED]} gate: {reason}"
-    said = ending_json(None, None, None, None, None, "", reason, line, rejected=rejection_kind(error))
+    line = f"{ENDING_WORDS[Ending.REJECTED]} gate: {error}"
+    document = unjudged_json(str(error), line, rejected=rejection_kind(error))
     nowhere = {"schema_version": SCHEMA, "gate_id": "", "gate": "", "cluster": "", "store": ""}
-    ended = {
+    await _write(key_of("rejected"), line, {**nowhere, **_end(document, Exit.REJECTED)})
+
+
+def _end(document: dict[str, Any], code: Exit, lines: Sequence[str] = ()) -> dict[str, object]:
+    left_out = _cut(document)
+    return {
         "phase": "ended",
-        "exit_code": int(Exit.REJECTED),
-        "outcome": said,
-        "beside": [],
-        "findings_left_out": 0,
+        "exit_code": int(code),
+        "outcome": document,
+        "beside": list(lines),
+        "findings_left_out": left_out,
     }
-    await _write(key_of("rejected"), line, {**nowhere, **ended})
 
 
 def _running(session: Session) -> dict[str, object]:

@@ -79,11 +79,6 @@ def slack_key(gate_id: str) -> str:
     return f"{GATES}/{gate_id}/slack.json"
 
 
-def job_key(gate_id: str, job: str) -> str:
-    """The key of the history of one of a gate's jobs."""
-    return f"{GATES}/{gate_id}/jobs/{job}.json"
-
-
 def evidence_key(gate_id: str, file: str) -> str:
     """The key of a file of evidence."""
     return f"{GATES}/{gate_id}/evidence/{file}"

@@ -34,6 +34,10 @@ def test_a_row_is_what_plan_computes(row: tuple[str, ...]) -> None:
     chosen = next(one for one in made.placements if one.chosen)
 
     assert (nodes, kind, placement) == (str(made.nodes), made.instance_type, chosen.placement.value)
-    assert (expected, most) == (f"{chosen.about_usd:,.2f}", f"{chosen.at_most_usd:,.2f}")
-    assert idle == (f"{chosen.idle_at_most_usd:,.2f}" if chosen.idle_at_most_usd else "nothing")
+    usd = made.usd_per_node_hour or 0.0
+    assert expected == f"{(chosen.about_node_hours or 0.0) * usd:,.2f}"
+    assert most == f"{chosen.at_most_node_hours * usd:,.2f}"
+    assert idle == (
+        f"{chosen.idle_at_most_node_hours * usd:,.2f}" if chosen.idle_at_most_node_hours else "nothing"
+    )
     assert chosen.is_least

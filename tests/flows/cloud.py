@@ -61,7 +61,6 @@ def image(folder: Path, part: str) -> dict[str, Any]:
     python.chmod(0o755)
     played = {
         "FAKE_NODE": part,
-        "FAKE_GATE": "1",
         "FAKE_RUNS": str(folder / "runs"),
         "PRELAUNCH_PYTHON": str(python),
         "PRELAUNCH_GRACE_S": "2",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A fake node: the interpreter of a job whose checks make reports up instead of measuring.
 
-Everything else goes to the real interpreter, so `checks gate --confirm` and the training are real; of a gate that has to
-check (IN_JOB) the measurements are made up, and its verdict, its hold for an answer and its command are not. FAKE_NODE
+Everything else goes to the real interpreter, so the training is real; of `checks gate` the measurements are made up, and its
+verdict, its confirmation, its hold for an answer and its command are not. FAKE_NODE
 says what it plays: healthy | slow (healthy, after FAKE_SECONDS) | wrong (a wrong sum on the last rank) | silent (no
 report) | half (an incomplete report) | truncated | lone (only node-0 reports) | hang | warn.
 """
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Play the part, or become the real interpreter."""
-    if sys.argv[1:4] == ["-m", "checks", "gate"] and "FAKE_GATE" in os.environ:
+    if sys.argv[1:4] == ["-m", "checks", "gate"]:
         gate()
-    checks = (
-        sys.argv[1:3] == ["-m", "checks"] and sys.argv[3] in ("run", "gate") and "--confirm" not in sys.argv
-    )
-    if not checks:
+    if sys.argv[1:4] != ["-m", "checks", "run"]:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     part, node = os.environ.get("FAKE_NODE", "healthy"), os.environ["PRELAUNCH_NODE"]
     with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
@@ -44,12 +41,10 @@ def main() -> None:
     bundle = bundles.load(Path(option("--bundle")).read_bytes())
     attempt = os.environ["PRELAUNCH_ATTEMPT"]
     write(part, node, bundle, Path(option("--out")), attempt)
-    if "--" in sys.argv:
-        decide_here(node, bundle, Path(option("--out")) / attempt, attempt)
 
 
 def gate() -> None:
-    """The real gate in front of a command (FAKE_GATE), of which the measurements alone are made up."""
+    """The real gate in front of a command, of which the measurements alone are made up."""
     from checks.cli import main as command
     from checks.runner.in_job import gate as in_job_gate
 
@@ -62,37 +57,6 @@ def gate() -> None:
 
     setattr(in_job_gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
     sys.exit(command(sys.argv[3:]))
-
-
-def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
-    """What a node of a gate does with everybody's reports: decide, hold where it must, become the command or end."""
-    from checks.documents.answer import AnswerWord, wait_for_answer
-    from checks.documents.report import dump_plain
-    from checks.facts.builtin import builtin
-    from checks.judge.verdict import decide
-    from checks.merge import merge
-    from checks.model import Answer
-
-    deadline = time.monotonic() + 60
-    while len(list(out.glob("nodes/*.json"))) < bundle.declared.nodes and time.monotonic() < deadline:
-        time.sleep(0.02)
-    files = {path.stem: path.read_bytes() for path in out.glob("nodes/*.json")}
-    verdict = decide(merge(bundle, attempt, files, "2026-11-22T00:00:00Z"), bundle.policy, builtin())
-    (out / "verdicts").mkdir(exist_ok=True)
-    (out / "verdicts" / f".{node}.tmp").write_bytes(dump_plain(verdict))
-    (out / "verdicts" / f".{node}.tmp").rename(out / "verdicts" / f"{node}.json")
-    go = verdict.answer is Answer.GO
-    if verdict.answer is Answer.ASK and "--ask-s" in sys.argv:
-        found = wait_for_answer(out.parent, bundle.gate_id, attempt, float(option("--ask-s")), print)
-        go = found is not None and found.word is AnswerWord.LAUNCH
-    kind = "started" if go else "failure"
-    (out / kind).mkdir(exist_ok=True)
-    (out / kind / node).write_text("" if go else f"{verdict.answer.value}: refused here\n")
-    if not go:
-        sys.exit(1)
-    words = sys.argv[sys.argv.index("--") + 1 :]
-    words = [sys.executable if word == "{python}" else word for word in words]
-    os.execv(words[0], words)
 
 
 def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None:

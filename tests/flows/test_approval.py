@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.exceptions import Pause
 
 from tasks import approve as asking
 from tasks.gate.approval import wait
@@ -20,6 +23,7 @@ from tests.flows.answering import answered, asked, by_slack, form, paused
 from tests.flows.driving import gate_it, kept, page, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
+from tests.tasks.sessions import answer, session
 
 __all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
@@ -120,18 +124,6 @@ def test_nobody_in_time_is_a_refusal(tmp_path: Path, engine: Engine, monkeypatch
     assert engine.idle
 
 
-def test_only_an_overrider_overrides_a_fail(tmp_path: Path, engine: Engine) -> None:
-    """The Slack process resumes with the form; what it proved of the user decides, and the form itself overrides nothing."""
-    engine.parts = ["wrong"]
-    path = gate_file(tmp_path, 'on_fail = "ask"')
-
-    outcome = asyncio.run(with_slack(path, ADA, ApprovalAction.LAUNCH, form("launch-anyway", approver=ADA)))
-
-    assert Decision.REFUSED is outcome.decision
-    assert "but the answer is not valid: Prefect's form does not know who answers" in outcome.reason
-    assert f"{outcome.gate_id}-train-1" not in engine.jobs
-
-
 def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
     """Its state, its title, and the page to both sides say who launched against what; it is no PASS."""
     engine.parts = ["wrong"]
@@ -182,20 +174,6 @@ def test_a_person_may_have_it_checked_again(tmp_path: Path, engine: Engine) -> N
     assert 2 == len({question.key for question in asked(tmp_path / "store")})
 
 
-@pytest.mark.long
-def test_it_is_checked_again_only_so_often(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then the answer is a refusal that says so."""
-    monkeypatch.setattr(asking, "RECHECKS", 1)
-    engine.parts = ["warn"]
-
-    outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "check-again", "check-again")
-
-    assert Decision.REFUSED is outcome.decision
-    assert "the checks were already repeated once on request" in outcome.reason
-
-
 def test_a_run_that_is_cancelled_while_it_waits_ends(tmp_path: Path, engine: Engine) -> None:
     """In Prefect, by a person: no job and no lease is left."""
     engine.parts = ["warn"]
@@ -220,31 +198,69 @@ def test_a_run_that_is_cancelled_while_it_waits_ends(tmp_path: Path, engine: Eng
 
 
 @pytest.mark.parametrize(
-    ("approval", "said"),
+    ("approval", "on_warn", "keeps_s", "minutes", "message"),
     [
-        ('overriders = []\non_fail = "ask"', "nobody may override a FAIL"),
-        ('on_fail = "ask"', "its nodes end on a FAIL"),
+        ('on_fail = "ask"', "ask", 3600.0, 0, "nobody may override a FAIL"),
+        (f'overriders = ["{BOB}"]\non_fail = "ask"', "ask", None, 0, "its nodes end on a FAIL"),
+        (f'overriders = ["{BOB}"]\non_fail = "ask"', "go", 1200.0, 30, r'\[approval\] says on_fail = "ask"'),
+        ("", "ask", 1800.0, 21, r"21 minutes to answer .* kept for 30 minutes"),
     ],
 )
-def test_an_override_that_cannot_be_is_rejected(
-    tmp_path: Path, engine: Engine, approval: str, said: str
-) -> None:
-    """By the gate file, before anything starts."""
-    path = fake_gate(tmp_path, on_warn="ask")
+def test_a_question_that_nobody_could_answer_in_time_is_rejected(
+    tmp_path: Path, engine: Engine, approval: str, on_warn: str, keeps_s: float | None, minutes: int, message: str
+) -> None:  # fmt: skip
+    """By the gate file, before anything starts; a pool is kept ten minutes longer than a person has."""
+    path = fake_gate(tmp_path, on_warn=on_warn)
     path.write_text(path.read_text() + f"[approval]\n{approval}\n")
-    if "overriders" not in approval:
-        engine.placement, engine.keeps_s = Placement.IN_JOB, None
+    engine.keeps_s, engine.placement = keeps_s, Placement.POOLED if keeps_s else Placement.IN_JOB
 
-    with pytest.raises(GateFileError, match=said):
-        open_gate_context(request_of(path))
+    with pytest.raises(GateFileError, match=message):
+        open_gate_context(request_of(path, ask_minutes=minutes))
 
 
-def test_time_to_ask_is_wanted_for_a_fail_as_well(tmp_path: Path, engine: Engine) -> None:
-    """A pool that is kept for a shorter time than somebody has to answer."""
-    engine.keeps_s = 1200.0
+def test_it_is_checked_again_only_so_often(tmp_path: Path) -> None:
+    """Then the answer is a refusal that says so."""
+    one, again = session(tmp_path), answer(ApprovalAction.RECHECK)
+    for number in range(asking.RECHECKS):
+        assert "" == asking._limited(one, again).note
+        one.keeper.change(rechecks=number + 1)
 
-    with pytest.raises(GateFileError, match=r'\[approval\] says on_fail = "ask"'):
-        open_gate_context(request_of(gate_file(tmp_path, 'on_fail = "ask"', on_warn="go"), ask_minutes=30))
+    assert "the checks were already repeated 3 times on request" == asking._limited(one, again).note
+
+
+def test_the_next_process_of_a_suspended_run_goes_on(tmp_path: Path, engine: Engine) -> None:
+    """The process of a deployment's run ends while it waits: one gate, one check, one question, one training."""
+    engine.parts = ["warn"]
+    path = gate_file(tmp_path)
+
+    async def two_processes() -> list[str | None]:
+        from prefect.client.orchestration import get_client
+        from prefect.flow_engine import run_flow_async
+        from prefect.flow_runs import aresume_flow_run
+
+        from flows.gate import gate
+
+        request, names = request_of(path, ask_minutes=5), []
+        async with get_client() as client:
+            deployment = await client.create_deployment(await client.create_flow(gate), "suspended")
+            made = await client.create_flow_run_from_deployment(deployment)
+            for resumes in (False, True):
+                if resumes:
+                    await aresume_flow_run(made.id, run_input=form("launch-anyway"))
+                run = await client.read_flow_run(made.id)
+                with suppress(Pause):
+                    await run_flow_async(gate, run, {"request": request}, return_type="state")
+                names.append((await client.read_flow_run(made.id)).state_name)
+        return names
+
+    assert ["Suspended", "Launched"] == asyncio.run(two_processes())
+
+    (question,) = asked(tmp_path / "store")
+    assert [f"{question.gate_id}-check-1", f"{question.gate_id}-train-1"] == list(engine.jobs)
+    (kept_end,) = (tmp_path / "store" / "gates").glob("*/outcome.json")
+    said = json.loads(kept_end.read_bytes())["approval"]
+    assert ("Ada", "prefect", False) == (said["who"], said["via"], said["verified"])
+    assert engine.idle and not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
 def test_a_late_answer_counts_as_none(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from tasks.gate.outcome import Decision, Outcome
 from tests.flows.answering import asked, form, paused
 from tests.flows.driving import request_of, run
 from tests.flows.gates import runs, write_gate
-from tests.world import ROOT, World
+from tests.world import World
 
 WARNS = {"FAKE_NODE": "warn", "PRELAUNCH_GATES": ""}
 
@@ -47,34 +45,6 @@ def require_one_gate(path: Path) -> None:
         log.read_text().count("trained") for log in store.glob("clusters/*/jobs/*-train-1/nodes/*/log")
     )
     assert not list((store / "leases").rglob("*.json"))
-
-
-def starts(world: World, run: str) -> int:
-    """How many processes the run had: each is pending first."""
-    states = world.api.get("/flow_run_states/", params={"flow_run_id": run}).json()
-    return sum(state["type"] == "PENDING" and state["name"] == "Pending" for state in states)
-
-
-def test_the_next_process_of_a_suspended_run_goes_on(tmp_path: Path, world: World) -> None:
-    """The first one has ended, as when its worker was stopped: one gate, one check, one question, one training."""
-    path = write_gate(tmp_path, on_warn="ask")
-    waits = started(world, path, world.pool("no-worker"))
-    process(world, waits)
-    world.wait(waits, "Suspended")
-
-    assert "ACCEPT" == world.resume(waits, form("launch-anyway"))["status"]
-    process(world, waits)
-    world.wait(waits, "Launched")
-
-    require_one_gate(path)
-    approval = kept(path, "outcome.json")["approval"]
-    assert ("Ada", "prefect", False) == (approval["who"], approval["via"], approval["verified"])
-
-
-def process(world: World, run: str) -> None:
-    """One process of the run, as a worker starts it, to its end."""
-    environment = world.environment(**WARNS, PREFECT__FLOW_RUN_ID=run)
-    subprocess.run((sys.executable, "-m", "prefect.engine"), cwd=ROOT, env=environment, check=True)
 
 
 @pytest.mark.long
@@ -119,20 +89,6 @@ def test_a_run_in_its_own_process_outlives_its_server(
 
     require_one_gate(path)
     assert outcome.answer is not None and ("Ada", Decision.LAUNCHED) == (outcome.answer.who, outcome.decision)
-
-
-@pytest.mark.long
-def test_a_deployment_with_a_limit_goes_on(tmp_path: Path, world_worker: World) -> None:
-    """Its slot is free while it waits, and the run gets it again."""
-    path = write_gate(tmp_path, on_warn="ask")
-
-    waits = started(world_worker, path, concurrency_limit=1)
-    world_worker.wait(waits, "Suspended")
-    world_worker.resume(waits, form("launch-anyway"))
-    world_worker.wait(waits, "Launched")
-
-    require_one_gate(path)
-    assert 2 == starts(world_worker, waits)
 
 
 @pytest.mark.long

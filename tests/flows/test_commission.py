@@ -16,10 +16,11 @@ import pytest
 from checks.judge.baseline.model import load
 from tasks import commission as commissioning
 from tasks.expire import close_expired_gate
-from tasks.gate.commission import CommissionRequest
+from tasks.gate.commission import CommissionRequest, gate_contexts
 from tasks.gate.context import open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.session import take_lease
+from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration import events
 from tasks.orchestration.commission_result import ClusterResult
@@ -165,16 +166,11 @@ def test_go_reports_alone_teach_the_baseline(tmp_path: Path, engine: Engine) -> 
 @pytest.mark.parametrize(
     ("twice", "said"), [(True, "both belong to cluster one"), (False, "there is no such file")]
 )
-def test_what_is_wrong_in_one_gate_file_is_rejected(
-    tmp_path: Path, engine: Engine, twice: bool, said: str
-) -> None:
+def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
     """Before anything starts, by the field's name or the file's."""
-    first = cluster(tmp_path, "one")
-    second = tmp_path / "two.toml"
+    first, second = cluster(tmp_path, "one"), tmp_path / "two.toml"
     if twice:
         second.write_text(first.read_text())
-    state, children, _ = commission(first, second)
 
-    assert ("Rejected", []) == (state.name, children)
-    assert said in str(state.message)
-    assert {} == engine.jobs
+    with pytest.raises(GateFileError, match=said):
+        gate_contexts(CommissionRequest(gate_files=[str(first), str(second)]))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -183,74 +180,40 @@ def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
     assert (known, unknown) == (made, None)
 
 
-class _Refuses(BaseHTTPRequestHandler):
-    """A server that answers everything with an error, and logs nothing."""
+def refusing(code: int, url: str = Offline.api_url) -> Callable[[], PrefectClient]:
+    """A client of a server at this address that answers everything with an error."""
 
-    code = 418
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(code, request=request)
 
-    def _refuse(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_error(self.code)
-
-    do_GET = do_POST = _refuse
-
-    def log_message(self, *said: object) -> None:
-        """Nowhere."""
-
-
-@contextmanager
-def answering(handler: type[_Refuses]) -> Iterator[int]:
-    """A server that answers so; its port."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    return lambda: PrefectClient(url, httpx_settings={"transport": httpx.MockTransport(answer)})
 
 
 def test_a_password_in_the_server_s_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own words for an error name the whole address."""
-    with answering(_Refuses) as port:
-        url = f"http://me:hunter2hunter2@127.0.0.1:{port}/api"
-        monkeypatch.setattr(follow, "get_client", lambda: PrefectClient(url))
-        said = asyncio.run(follow.cancel(uuid4()))
+    monkeypatch.setattr(follow, "get_client", refusing(418, "http://me:hunter2hunter2@127.0.0.1:9/api"))
+    said = asyncio.run(follow.cancel(uuid4()))
 
     assert "418" in said and "[removed]@127.0.0.1" in said
     assert "hunter2" not in said
 
 
-class _Locked(_Refuses):
-    """It wants another password."""
-
-    code = 401
-
-
-class _Elsewhere(_Refuses):
-    """The address is of the pages, and not of the API."""
-
-    code = 404
-
-
 @pytest.mark.parametrize(
-    ("server", "path", "error", "remedy"),
+    ("code", "url", "error", "remedy"),
     [
-        (_Locked, "/api", follow.FollowError, "Set PREFECT_API_AUTH_STRING"),
-        (_Elsewhere, "", NoSuchRun, "ends in /api"),
+        (401, Offline.api_url, follow.FollowError, "Set PREFECT_API_AUTH_STRING"),
+        (404, "http://127.0.0.1:9", NoSuchRun, "ends in /api"),
     ],
 )
 def test_a_wrong_password_or_address_is_said_at_once(
-    monkeypatch: pytest.MonkeyPatch, server: type[_Refuses], path: str, error: type[Exception], remedy: str
+    monkeypatch: pytest.MonkeyPatch, code: int, url: str, error: type[Exception], remedy: str
 ) -> None:
     """Asking again would help nothing: neither who follows a run waits, nor is who starts one left without the remedy."""
-    with answering(server) as port:
-        monkeypatch.setattr(follow, "get_client", lambda: PrefectClient(f"http://127.0.0.1:{port}{path}"))
-        with pytest.raises(error, match=remedy):
-            asyncio.run(asyncio.wait_for(follow.follow(uuid4(), lambda progress: None, 60.0), 30))
-        with pytest.raises(error, match=remedy):
-            asyncio.run(follow.start("gate/local", {}, ""))
+    monkeypatch.setattr(follow, "get_client", refusing(code, url))
+    with pytest.raises(error, match=remedy):
+        asyncio.run(asyncio.wait_for(follow.follow(uuid4(), lambda progress: None, 60.0), 30))
+    with pytest.raises(error, match=remedy):
+        asyncio.run(follow.start("gate/local", {}, ""))
 
 
 @pytest.mark.parametrize("once", ["pipeline-7", ""])

@@ -69,27 +69,22 @@ def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path, engine: 
 
 
 def test_a_gate_file_may_name_its_baseline(tmp_path: Path) -> None:
-    """Relative to its own folder; with it a PASS means something else than without."""
+    """Relative to its own folder; with it a PASS means something else than without. The request's goes before it: whoever starts the
+    gate knows which it shall be.
+    """
     empty = learn([])
-    (tmp_path / "b.json").write_bytes(dump(empty))
+    newer = replace(empty, measured_at="2026-11-22T00:00:00Z")
+    for name, baseline in (("b.json", empty), ("new.json", newer)):
+        (tmp_path / name).write_bytes(dump(baseline))
     plain = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
-    setting = open_gate_context(
-        GateRequest(gate_file=str(write_gate(tmp_path, policy='baseline = "b.json"')))
+    file = str(write_gate(tmp_path, policy='baseline = "b.json"'))
+    setting = open_gate_context(GateRequest(gate_file=file))
+    asked = open_gate_context(
+        GateRequest(gate_file=file, advanced=Advanced(baseline=str(tmp_path / "new.json")))
     )
 
-    assert (None, empty) == (plain.baseline, setting.baseline)
+    assert (None, empty, newer) == (plain.baseline, setting.baseline, asked.baseline)
     assert plain.fingerprint != setting.fingerprint
-
-
-def test_the_request_s_baseline_goes_before_the_gate_file_s(tmp_path: Path) -> None:
-    """Whoever starts the gate knows which it shall be."""
-    (tmp_path / "old.json").write_bytes(dump(learn([])))
-    newer = replace(learn([]), measured_at="2026-11-22T00:00:00Z")
-    (tmp_path / "new.json").write_bytes(dump(newer))
-    path = write_gate(tmp_path, policy='baseline = "old.json"')
-    request = GateRequest(gate_file=str(path), advanced=Advanced(baseline=str(tmp_path / "new.json")))
-
-    assert newer == open_gate_context(request).baseline
 
 
 @pytest.mark.parametrize("asked", ["", "missing.json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -17,13 +18,13 @@ from checks.documents.certificates import load_record
 from checks.judge.certificates.decision import is_sampled, machine_digest
 from checks.process.machine_state import RECORD
 from tasks.orchestration.server.server import EmbeddedServer
+from tests.flows.driving import kept, request_of, run
 from tests.survival import few_checks
 
 ROOT = Path(__file__).parents[2]
 COSTLY = ("cpu.stress", "disk.io")
 # What these checks take is not what is tested.
 SHORT = {"cpu.stress": {"seconds": 0.5}, "disk.io": {"seconds": 0.5}}
-ALSO = {"PRELAUNCH_FEW_ALSO": ",".join(COSTLY)}
 
 
 class Site:
@@ -31,11 +32,11 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.state = folder, folder / "state"
-        self.environment = {**os.environ, **ALSO, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.state)}
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.state)}
         python = self.python = few_checks.interpreter(folder / "few-python")
         # A job does not inherit these from the command.
         first, rest = python.read_text().split("\n", 1)
-        given = f"export PRELAUNCH_FEW_ALSO={ALSO['PRELAUNCH_FEW_ALSO']} PRELAUNCH_STATE={self.state}"
+        given = f"export PRELAUNCH_STATE={self.state}"
         python.write_text(f"{first}\n{given}\n{rest}")
         changes = {
             "nodes = 2": "nodes = 1",
@@ -58,20 +59,8 @@ class Site:
     def watch(self) -> subprocess.Popen[bytes]:
         """A watch of this machine, once it has made a clean round. On a busy machine the next one may be late. End it."""
         policy = str(self.folder / "few.json")
-        argv = (
-            sys.executable,
-            "-m",
-            "checks",
-            "watch",
-            "--instance-type",
-            "cpu",
-            "--every",
-            "20",
-            "--policy",
-            policy,
-            "--listen",
-            "",
-        )
+        words = ("--instance-type", "cpu", "--every", "20", "--policy", policy, "--listen", "")
+        argv = (sys.executable, "-m", "checks", "watch", *words)
         started = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stderr=subprocess.DEVNULL)
         while self.rounds() < 1:
             assert started.poll() is None, "the watch ended before its first clean round"
@@ -86,20 +75,12 @@ class Site:
             return 0
 
     def gate(self) -> dict[str, Any]:
-        """The result of a gate that only checks."""
-        argv = (
-            sys.executable,
-            few_checks.__file__,
-            "gate",
-            str(self.gate_file),
-            "--check-only",
-            "--format",
-            "json",
-        )
-        ended = subprocess.run(argv, cwd=ROOT, env=self.environment, capture_output=True, text=True)
-        assert ended.stdout, ended.stderr
-        found: dict[str, Any] = json.loads(ended.stdout)
-        return found
+        """The end of a gate that only checks: its id, its verdict and its page."""
+        request = request_of(self.gate_file).model_copy(update={"launch": False})
+        with few_checks.chosen():
+            _, outcome = asyncio.run(run(request))
+        verdict = kept(self.folder, outcome, "verdict.json")
+        return {"gate_id": outcome.gate_id, "html": outcome.html, "verdict": verdict}
 
     def report(self, result: dict[str, Any]) -> dict[str, Any]:
         """The gate's report as it is kept."""
@@ -114,8 +95,9 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, prefect_backend: EmbeddedServer) -> Iterator[Site]:
+def site(tmp_path: Path, prefect_backend: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A site whose watch runs."""
+    few_checks.take_least(monkeypatch, *COSTLY)
     made = Site(tmp_path)
     watch = made.watch()
     try:
@@ -138,7 +120,7 @@ def certifiable(site: Site, first: dict[str, Any], second: dict[str, Any]) -> se
 
 @pytest.mark.timeout(600)
 def test_the_second_gate_skips_what_the_first_one_measured(site: Site) -> None:
-    """The watch, the nodes' checks, the launcher, the store and the command are real."""
+    """The watch, the nodes' checks, the launcher and the store are real."""
     first, second = site.gate(), site.gate()
     verdict = second["verdict"]
     certified = [one for one in verdict["findings"] if one["kind"] == "certified"]

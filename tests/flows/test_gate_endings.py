@@ -11,28 +11,33 @@ from uuid import UUID
 
 import pytest
 
+from tasks import collect
 from tasks.cancel import end_run_from_outside
+from tasks.gate.jobs import check_job
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.submission import submit_job
+from tasks.launchers.base import Hold, JobState, Keeping, LaunchError
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
-from tests.flows.driving import Play, gate_it, open_session, play, request_of, run
+from tests.flows.driving import gate_it, open_session, play, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.gates import processes_below, write_gate
 from tests.flows.pools import engine, fake_gate
 
 __all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_cancelled_in_prefect_ends(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No worker watches a run in one's own process: it looks for itself."""
     from tasks.gate import cancellation
 
-    play("hang")
+    engine.parts = ["hang"]
     monkeypatch.setattr(cancellation, "EVERY_S", 0.2)
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
 
     async def cancel() -> Any:
         from prefect.client.orchestration import get_client
@@ -41,7 +46,7 @@ def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch
         from flows.gate import gate
 
         running = asyncio.ensure_future(gate(request_of(path), return_state=True))
-        while len(processes_below(tmp_path)) < 3:
+        while not engine.count("state"):
             await asyncio.sleep(0.05)
         async with get_client() as client:
             lease = json.loads((tmp_path / "store" / "leases" / "test.json").read_bytes())
@@ -50,8 +55,7 @@ def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch
 
     state = asyncio.run(cancel())
 
-    assert state.is_cancelled()
-    assert processes_below(tmp_path) == []
+    assert state.is_cancelled() and engine.idle
     (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
     assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended") == (
         kept["ending"],
@@ -59,24 +63,24 @@ def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch
     )
 
 
-def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> None:
-    """It knows the run's id and parameters only; the store says afterwards that the run was cancelled."""
-    play("hang")
-    request = request_of(write_gate(tmp_path))
+def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, engine: Engine) -> None:
+    """It knows the run's id and parameters only; the store says afterwards that the run was cancelled. If machines cannot be released
+    people are told, and the lock stays for the next gate.
+    """
+    engine.parts, request = ["hang"], request_of(fake_gate(tmp_path))
     session = open_session(request, "run-1")
-    from tasks.gate.jobs import check_job
-    from tasks.gate.submission import submit_job
-
     submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
 
-    end_run_from_outside(request, "run-1", cancelled=True)
-    end_run_from_outside(request, "run-1", cancelled=True)
+    for holds in (True, False, False):
+        engine.kept[session.checking], engine.holds_release = Hold(Keeping.READY), holds
+        end_run_from_outside(request, "run-1", cancelled=not holds)
+        assert holds is bool(list((tmp_path / "store" / "leases").rglob("*.json")))
 
-    assert processes_below(tmp_path) == []
+    assert engine.last[session.checking].state is JobState.CANCELLED
+    assert 1 == len(list((tmp_path / "store" / "pages").glob("*-machines.txt")))
     kept = json.loads((tmp_path / "store" / "gates" / session.gate_id / "outcome.json").read_bytes())
     assert ("cancelled", None, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
     assert kept["reason"].endswith("; the jobs that it had started were ended")
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
 def test_a_report_that_cannot_be_kept_launches_nothing(
@@ -141,3 +145,23 @@ def test_a_gate_that_breaks_tells_its_owner_and_keeps_how_it_ended(
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert "an error in prelaunch itself" in page and "a defect" in page
     assert engine.idle
+
+
+def test_checks_that_cannot_be_ended_are_judged_and_paged(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is Stopping for ever: nobody can tell, and somebody hears that the job may still be paid for."""
+    stopping = "it was asked to stop and has not ended. By hand: stop it"
+
+    def cancel(name: str) -> None:
+        raise LaunchError(stopping)
+
+    monkeypatch.setattr(engine, "cancel", cancel)
+    monkeypatch.setattr(collect, "GRACE_S", 0.1)
+    engine.parts = ["hang"]
+
+    _, outcome = gate_it(fake_gate(tmp_path, checks_minutes=0.002))
+
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    assert (3, True) == (outcome.code, outcome.judged is not None), outcome.reason
+    assert "MACHINES MAY STILL BE BILLED" in page and "By hand: stop it" in page

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prefect.events import Event as PrefectEvent
 
-from flows.cli.prefect_server import start_server
+from flows.cli.main import main
 from tasks import finish
-from tasks.gate.context import open_gate_context
-from tasks.gate.question import Question
 from tasks.orchestration import events
 from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, emit_gate_event
+from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows import reapers
-from tests.flows.answering import REASON, asked, form
+from tests.flows.answering import REASON, answered, asked
 from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.gates import write_gate
 from tests.flows.pools import engine, fake_gate
 from tests.flows.reapers import failed_actions
 from tests.world import ROOT, World
@@ -68,71 +64,91 @@ def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
     assert [] == failed_actions(at_world, "drain")
 
 
-def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, engine: Engine) -> None:
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[PrefectEvent]:
+    """The events of gates that this process emits; none of them reaches a server."""
+    emitted: list[PrefectEvent] = []
+
+    def keep(event: str, resource: dict[str, str], **more: Any) -> PrefectEvent:
+        related = [{**one} for one in more.get("related") or ()]
+        follows = more["follows"].id if more.get("follows") else None
+        payload = dict(more.get("payload") or {})
+        made = PrefectEvent(event=event, resource=resource, related=related, payload=payload, follows=follows)
+        emitted.append(made)
+        return made
+
+    monkeypatch.setattr(events, "emit_event", keep)
+    return emitted
+
+
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_question_and_its_answer_are_events(
+    tmp_path: Path, engine: Engine, sent: list[PrefectEvent]
+) -> None:
     """Who answered, how, and why; between the gate's start and its GO."""
     engine.parts = ["warn"]
     request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=5)
 
-    async def answered() -> Question:
-        running = asyncio.create_task(run(request))
-        while not (questions := asked(tmp_path / "store")):
-            await asyncio.sleep(0.05)
-        run_id = questions[0].flow_run_id
-        await asyncio.to_thread(at_world.wait, run_id, "PAUSED", timeout_s=60)
-        await asyncio.to_thread(at_world.resume, run_id, form("launch-anyway"))
-        await running
-        return questions[0]
+    answered(request, "launch-anyway")
 
-    question = asyncio.run(answered())
-
-    first, second = (_of_gate(at_world, event, question.gate_id) for event in (Event.ASKED, Event.ANSWERED))
-    assert (question.key, False, "ask") == tuple(
-        first["payload"][key] for key in ("key", "override", "answer")
-    )
+    (question,) = asked(tmp_path / "store")
+    names = [Event.STARTED, Event.ASKED, Event.ANSWERED, Event.GO]
+    assert [*names, events.HEARTBEAT, events.RUN_ENDED] == [one.event for one in sent]
+    started, first, second, gone = (one.payload for one in sent[:4])
+    assert (question.key, False, "ask") == tuple(first[key] for key in ("key", "override", "answer"))
     said = (question.key, "launch-anyway", "Ada", "prefect", False, REASON)
-    keys = ("key", "action", "who", "via", "verified", "reason")
-    assert said == tuple(second["payload"][key] for key in keys)
-    started, gone = (_of_gate(at_world, event, question.gate_id) for event in (Event.STARTED, Event.GO))
-    assert started["occurred"] < first["occurred"] < second["occurred"] < gone["occurred"]
-    assert (2, "quick", True) == tuple(started["payload"][key] for key in ("nodes", "profile", "launches"))
-    assert ("launched", "succeeded") == (gone["payload"]["decision"], gone["payload"]["training_state"])
+    assert said == tuple(second[key] for key in ("key", "action", "who", "via", "verified", "reason"))
+    assert (2, "quick", True) == tuple(started[key] for key in ("nodes", "profile", "launches"))
+    assert ("launched", "succeeded") == (gone["decision"], gone["training_state"])
 
 
-def test_a_rejected_request_is_an_event_of_its_cluster(
-    at_world: World, tmp_path: Path, engine: Engine
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_rejected_request_is_an_event_and_is_not_taken_for_silent(
+    tmp_path: Path, engine: Engine, sent: list[PrefectEvent]
 ) -> None:
-    """Of an unknown one where the gate file cannot be read."""
-    asyncio.run(run(request_of(fake_gate(tmp_path), "cluster.declared.nodez=1")))
+    """Of an unknown cluster where the gate file cannot be read. The process's last event comes after its heartbeats, also where the
+    server's event of the end was earlier than those. The server looks at two events at once unless one names the other: of a run that
+    is rejected within a moment, at its first heartbeat and its end.
+    """
+    from prefect import tags
+    from prefect.server.events.schemas.automations import EventTrigger
+    from prefect.server.events.schemas.events import ReceivedEvent
 
-    (rejected,) = [
-        event
-        for event in at_world.wait_events(Event.REJECTED)
-        if str(tmp_path) in event["payload"]["gate_file"]
-    ]
-    assert "prelaunch.cluster.unknown" == rejected["resource"]["prefect.resource.id"]
-    assert "cluster.declared.nodez" in rejected["payload"]["headline"]
+    (silent, *others) = reapers.triggers("prelaunch", 90.0)
+    expects = EventTrigger.model_validate(silent.model_dump(include=set(EventTrigger.model_fields) - {"id"}))
+
+    async def gate() -> Any:
+        with tags("prelaunch"):
+            return await run(request_of(fake_gate(tmp_path), "cluster.declared.nodez=1"))
+
+    run_id = str(asyncio.run(gate())[0].state_details.flow_run_id)
+    rejected, last, ended = sent
+
+    assert (Event.REJECTED, "prelaunch.cluster.unknown") == (rejected.event, rejected.resource.id)
+    assert "cluster.declared.nodez" in rejected.payload["headline"]
+    assert (events.HEARTBEAT, events.RUN_ENDED) == (last.event, ended.event) and ended.follows == last.id
+    assert f"prefect.flow-run.{run_id}" == last.resource.id == ended.resource.id
+    received = [ReceivedEvent.model_validate(one.model_dump()) for one in (last, ended)]
+    assert silent.name.startswith("prelaunch-silent-") and all(map(expects.covers, received))
+    assert expects.starts_after(last.event) and expects.expects(events.RUN_ENDED)
+    assert events.RUN_ENDED not in str([one.expect for one in others])
 
 
 def test_a_gate_of_a_terminal_is_watched_like_any_other(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefect_backend: EmbeddedServer,
+    tmp_path: Path,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: list[PrefectEvent],
 ) -> None:
     """On a server its run bears the tag that automations look for, and its heart beats as often as theirs."""
-    path = write_gate(tmp_path)
-    environment = {**world.environment(FAKE_NODE="healthy"), "PREFECT_LOGGING_LEVEL": "WARNING"}
-    environment.pop("PREFECT_FLOWS_HEARTBEAT_FREQUENCY")
-    words = (sys.executable, "-m", "flows.cli.main", "gate", str(path))
-    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    monkeypatch.setenv("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "")
+    monkeypatch.delenv("PREFECT_FLOWS_HEARTBEAT_FREQUENCY")
 
-    assert 0 == done.returncode, done.stderr
-    (kept,) = (tmp_path / "store" / "gates").iterdir()
-    run_id = _of_gate(world, Event.GO, kept.name)["payload"]["flow_run_id"]
-    assert ["prelaunch"] == world.run(run_id)["tags"]
-    for name in ("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "PREFECT_API_URL"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PREFECT_API_URL", world.url)
-    with ExitStack() as stack:
-        assert start_server(open_gate_context(request_of(path)).local, stack) is None
+    assert 0 == main(["gate", str(fake_gate(tmp_path)), "--check-only"])
+
+    tag = {"prefect.resource.id": "prefect.tag.prelaunch", "prefect.resource.role": "tag"}
+    assert events.RUN_ENDED == sent[-1].event and tag in [dict(one) for one in sent[-1].related]
     assert "30" == os.environ["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
 
 
@@ -184,11 +200,8 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     expected = set(reap["triggers"][0]["expect"])
 
     names = {
-        *finish.DONE_NAMES.values(),
-        *finish.FAILED_NAMES.values(),
-        "TrainingFailed",
-        "NoCapacity",
-        "Rejected",
+        *finish.DECISION_NAMES.values(),
+        *finish.ENDING_NAMES.values(),
     }
     assert {f"prefect.flow-run.{name}" for name in names} <= expected
     assert {
@@ -197,36 +210,6 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
         "prefect.flow-run.Cancelled",
         events.RUN_ENDED,
     } <= expected
-
-
-def test_a_run_that_ended_is_not_taken_for_silent(at_world: World, tmp_path: Path, engine: Engine) -> None:
-    """Its process's last event comes after its heartbeats, also where the server's event of the end was earlier than those. The
-    server looks at two events at once unless one names the other: of a run that is rejected within a moment, at its first heartbeat
-    and its end.
-    """
-    from prefect import tags
-    from prefect.server.events.schemas.automations import EventTrigger
-    from prefect.server.events.schemas.events import ReceivedEvent
-
-    (silent,) = [
-        one for one in reapers.triggers("prelaunch", 90.0) if one.name.startswith("prelaunch-silent-")
-    ]
-    asked = EventTrigger.model_validate(silent.model_dump(include=set(EventTrigger.model_fields) - {"id"}))
-
-    async def gate() -> Any:
-        with tags("prelaunch"):
-            return await run(request_of(fake_gate(tmp_path), "cluster.declared.nodez=1"))
-
-    run_id = str(asyncio.run(gate())[0].state_details.flow_run_id)
-    (ended,) = at_world.wait_events(events.RUN_ENDED, run_id)
-    beats = at_world.wait_events("prefect.flow-run.heartbeat", run_id)
-
-    last = max(beats, key=lambda beat: str(beat["occurred"]))
-    assert ended["occurred"] > last["occurred"] and ended["follows"] == last["id"]
-    assert asked.covers(ReceivedEvent.model_validate(last)) and asked.starts_after(last["event"])
-    received = ReceivedEvent.model_validate(ended)
-    assert (True, True) == (asked.covers(received), asked.expects(events.RUN_ENDED))
-    assert events.RUN_ENDED not in str([one.expect for one in reapers.triggers("prelaunch", 90.0)[1:]])
 
 
 def _shown() -> list[Any]:

@@ -35,17 +35,6 @@ def attempts(folder: Path, outcome: Outcome) -> list[str]:
     return sorted(path.name for path in (folder / "store" / "gates" / outcome.gate_id / "attempts").iterdir())
 
 
-def test_a_go_is_followed(tmp_path: Path, engine: Engine) -> None:
-    """One job; the outcome says that the nodes checked themselves."""
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert [f"{outcome.gate_id}-train-1"] == list(engine.jobs) == list(engine.handed)
-    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
-    assert outcome.placement is not None and "nodes" in outcome.placement.proof[0]
-    assert 0 == engine.count("cancel")
-    assert outcome.training is not None and JobState.SUCCEEDED is outcome.training.state
-
-
 def test_a_start_after_a_repair_is_judged_by_itself(tmp_path: Path, engine: Engine) -> None:
     """The outcome is that of the last start; each one's report and verdict are kept."""
     engine.parts, engine.repairs = ["wrong", "lone", "healthy"], True
@@ -223,6 +212,8 @@ def test_interruptions_of_the_training_are_no_refusals(tmp_path: Path, engine: E
 
     assert (Decision.LAUNCHED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
     assert ["s1", "s2", "s3", "s4"] == attempts(tmp_path, outcome)
+    assert [f"{outcome.gate_id}-train-1"] == list(engine.jobs) == list(engine.handed)
+    assert outcome.training is not None and JobState.SUCCEEDED is outcome.training.state
     kept = tmp_path / "store" / "gates" / outcome.gate_id
     assert "start 4 of 4" in json.loads((kept / "outcome.json").read_bytes())["placement"]["proof"]
     assert "Start 4 of 4." in (kept / "report.html").read_text()
@@ -252,24 +243,3 @@ def test_no_training_is_denied_that_may_have_started(tmp_path: Path, engine: Eng
     assert "Training was not started." not in page and "Training: was not started" not in page
     assert "succeeded" == kept["training"]["state"]
     assert f"The engine says of job {job}: succeeded" in page
-
-
-def test_a_no_go_ends_the_job_and_names_the_culprit(tmp_path: Path, engine: Engine) -> None:
-    """Its nodes refused by themselves; nothing was trained."""
-    engine.parts = ["wrong"]
-
-    state, outcome = gate_it(fake_gate(tmp_path))
-
-    assert ("Refused", 1) == (state.name, outcome.code)
-    assert "node-1, rank 3" in state.message
-    assert engine.idle
-
-
-def test_stricter_nodes_train_nothing(tmp_path: Path, engine: Engine) -> None:
-    """The gate said go, its nodes did not: a failed launch, in their own words."""
-    engine.nodes_say = Answer.CANNOT_TELL
-
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert 4 == outcome.code
-    assert "it refused" in outcome.reason

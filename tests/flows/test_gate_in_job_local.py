@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks import in_job
 from tasks.gate.outcome import Decision
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tests.flows.driving import Play, gate_it, logs, play
 from tests.flows.gates import write_gate
 
@@ -35,20 +33,3 @@ def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play) -> N
 
     assert 1 == outcome.code
     assert "trained" not in logs(tmp_path, "train")
-
-
-def test_nodes_hold_for_the_answer(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person's word is a file that they wait for."""
-
-    async def ada(*_: object) -> ApprovalAnswer:
-        return ApprovalAnswer(
-            1, "g", "k", ApprovalAction.LAUNCH, "Ada", AnswerChannel.PREFECT, False, "a short run", 0.0
-        )
-
-    play("warn")
-    monkeypatch.setattr(in_job, "ask_for_approval", ada)
-
-    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true", on_warn="ask"), ask_minutes=1)
-
-    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
-    assert 2 == logs(tmp_path, "train").count("trained")

@@ -11,7 +11,6 @@ import pytest
 from checks.model import Cause, NodeEnd
 from tasks.collect import poll_pause_s
 from tasks.gate.job_failures import never_ran, require_machines, require_reports
-from tasks.gate.job_times import JobTimes
 from tasks.gate.jobs import JobEnd
 from tasks.launchers.base import (
     EngineUnavailable,
@@ -110,22 +109,6 @@ def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
     status = dataclasses.replace(FAILED, **changes)
 
     assert (expected, False) == (never_ran(JobEnd("j", status)), never_ran(JobEnd("j", status, ran=True)))
-
-
-def test_times_are_counted_by_state() -> None:
-    """Waiting for machines, running, and silence are limited each by its own limit."""
-    times, absent = JobTimes(), dataclasses.replace(FAILED, state=JobState.UNKNOWN, absent=True)
-    for state, seconds in (
-        (JobState.PENDING, 50.0),
-        (JobState.RUNNING, 3.0),
-        (JobState.UNKNOWN, 2.0),
-        (JobState.UNKNOWN, 2.0),
-    ):
-        times.add(dataclasses.replace(FAILED, state=state), seconds)
-
-    assert JobTimes(0.0, 7.0, 4.0) == times
-    times.add(absent, 3.0)
-    assert JobTimes(0.0, 10.0, 0.0, 3.0) == times
 
 
 def test_what_takes_long_is_asked_more_seldom() -> None:

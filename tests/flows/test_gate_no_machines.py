@@ -18,7 +18,6 @@ from tasks.launchers.base import (
     JobStatus,
     Keeping,
     NoCapacity,
-    QuotaExceeded,
     Trouble,
 )
 from tests.flows.driving import gate_it, play, request_of, run
@@ -83,28 +82,6 @@ def test_a_job_that_the_engine_took_and_then_had_no_machines_for_is_submitted_ag
 
     names = [f"{outcome.gate_id}-{stage}" for stage in ("check-1", "train-1", "train-1-2")]
     assert (Decision.LAUNCHED, 0, names) == (outcome.decision, outcome.code, list(engine.jobs))
-    assert engine.idle
-
-
-def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine) -> None:
-    """Waiting raises no quota, and the pool costs money: at once exit code 5, with the quota's name."""
-    said = "the account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances"
-    engine.train_refusals = [QuotaExceeded(said)]
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 60"))
-
-    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
-    assert "ml.p5.48xlarge for training job usage" in outcome.reason
-    assert engine.idle and 2 == engine.count("submit")
-
-
-def test_a_training_that_outlives_its_time_is_ended(tmp_path: Path, engine: Engine) -> None:
-    """It ran, so that it was launched, and the gate ends it."""
-    engine.training = "hang"
-
-    _, outcome = gate_it(fake_gate(tmp_path, training_minutes=0.01))
-
-    assert (Decision.LAUNCHED, 4, Answer.GO) == not_launched(outcome)
     assert engine.idle
 
 

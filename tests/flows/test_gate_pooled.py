@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate.context import open_gate_context
-from tasks.gate.lease.lease import CHECK
 from tasks.gate.outcome import Decision
-from tasks.gate.session import end_run
-from tasks.gate.submission import submit_job
-from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightResult
-from tests.flows.driving import gate_it, kept, open_session, page, play, request_of, run
+from tests.flows.driving import gate_it, kept, page, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
@@ -39,19 +33,7 @@ def test_the_training_gets_the_pool_and_it_is_proven(tmp_path: Path, engine: Eng
     said = {"kind": "pooled", "proof": list(outcome.placement.proof)}
     assert said == kept(tmp_path, outcome, "outcome.json")["placement"]
     assert engine.idle and check in engine.handed
-    assert ["Starting"] == kept(tmp_path, outcome, f"jobs/{check}.json")["history"]
     assert engine.jobs[check].tags["prelaunch:flow-run"]
-
-
-def test_a_pool_that_somebody_took_means_checking_again(tmp_path: Path, engine: Engine) -> None:
-    """From the start, under new names; the training follows the second check."""
-    engine.pools = ["their-job", "ready"]
-
-    _, outcome = gate_it(fake_gate(tmp_path, policy="reuse_pass_minutes = 60"))
-
-    names = [f"{outcome.gate_id}-{stage}" for stage in ("check-1", "check-2", "train-2")]
-    assert (0, names) == (outcome.code, list(engine.jobs))
-    assert engine.idle
 
 
 def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engine: Engine) -> None:
@@ -66,18 +48,6 @@ def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engin
     )
     assert (1, Decision.REFUSED) == (outcome.code, outcome.decision)
     assert "other machines than those that passed" in page(tmp_path, outcome)
-    assert engine.idle
-
-
-def test_a_verdict_that_launches_nothing_releases_the_pool(tmp_path: Path, engine: Engine) -> None:
-    """At once: the next job must not get these machines, and nobody pays for them."""
-    engine.parts = ["silent"]
-
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert outcome.code == 3
-    assert ("release", f"{outcome.gate_id}-check-1") in engine.calls
-    assert outcome.placement is not None and ("released",) == outcome.placement.proof
     assert engine.idle
 
 
@@ -118,28 +88,6 @@ def test_a_gate_cancelled_in_any_phase_leaves_nothing(tmp_path: Path, engine: En
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
-def test_a_hook_in_another_process_releases_the_pool(tmp_path: Path, engine: Engine) -> None:
-    """It knows the run's id and parameters only; a release that fails is paged, and the lease stays for the next gate."""
-    request = request_of(fake_gate(tmp_path))
-    session = open_session(request, "run-1")
-    from tasks.gate.jobs import check_job
-
-    name = session.keeper.lease.job(CHECK)
-    submit_job(session, check_job(session.setting, session.gate_id, name))
-    while not engine.state(name).state.final:
-        pass
-    engine.holds_release = True
-
-    end_run(request, "run-1")
-    told = list((tmp_path / "store" / "pages").glob("*-machines.txt"))
-    leases = list((tmp_path / "store" / "leases").glob("*.json"))
-    engine.holds_release = False
-    end_run(request, "run-1")
-
-    assert (1, 1) == (len(told), len(leases))
-    assert engine.idle and not list((tmp_path / "store" / "leases").glob("*.json"))
-
-
 def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
     """Nothing was started; what could not be seen is kept."""
     engine.lines = (
@@ -171,12 +119,13 @@ def test_machines_that_the_preflight_does_not_find_are_waited_for(tmp_path: Path
     assert (0, f"{outcome.gate_id}-check-3") == (outcome.code, next(iter(engine.jobs)))
 
 
-def test_an_answer_must_come_while_the_pool_is_kept(tmp_path: Path, engine: Engine) -> None:
-    """Keep-alive less ten minutes; both numbers are named before anything starts."""
-    engine.keeps_s = 1800.0
-    request = GateRequest(
-        gate_file=str(fake_gate(tmp_path, on_warn="ask")), advanced=Advanced(ask_minutes=21)
-    )
+def test_a_node_that_is_not_where_the_engine_says_is_refused(tmp_path: Path, engine: Engine) -> None:
+    """Its boot id is another than its kubelet reports: it is not known what was tested."""
+    engine.machines = {"node-1": {"engine_node": "worker-1", "engine_boot_id": "0000"}}
 
-    with pytest.raises(GateFileError, match=r"21 minutes to answer .* kept for 30 minutes"):
-        open_gate_context(request)
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (3, [f"{outcome.gate_id}-check-1"]) == (outcome.code, list(engine.jobs)), outcome.reason
+    assert outcome.judged is not None
+    messages = [finding.message for finding in outcome.judged.verdict.findings]
+    assert any("the engine says that worker-1" in one and "boot id 0000" in one for one in messages)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tasks.gate import progress
 from tasks.gate.outcome import Decision
 from tasks.gate.session import Session
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
-from tasks.orchestration import stage_log
 from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
 from tests.flows.driving import gate_it, kept
@@ -117,7 +117,7 @@ def test_what_is_missing_is_known_at_the_start(
     whoever diagnoses a run on a worker has nothing else.
     """
     monkeypatch.delenv("PD", raising=False)
-    monkeypatch.setattr(stage_log, "NOTED_S", 0.0)  # a stage of this gate may take less than a second
+    monkeypatch.setattr(progress, "NOTED_S", 0.0)  # a stage of this gate may take less than a second
     with caplog.at_level(logging.INFO, logger="prefect.flow_runs"):
         _, outcome = gate_it(told_gate(tmp_path, pagerduty, owner="block:secret/nobody-made-it"))
     missing = kept(tmp_path, outcome, "told/ways.json")["missing"]

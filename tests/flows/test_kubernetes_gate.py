@@ -1,8 +1,9 @@
-"""Whole gates on the stand-in of Kubernetes, with reports through pod logs alone: they train, or refuse. It is a simulation."""
+"""Whole gates on the stand-in of Kubernetes, which is a simulation: with reports through pod logs alone, and with auto-resume."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,27 @@ from tests.flows.driving import kept, request_of, run
 from tests.survival import few_checks
 
 SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "gates" / "kind-cpu.toml"
+TRAINING = 'command = ["{python}", "-c", "print(\'trained\')"]'
+# The first life of the training loses a node; with "sick" that node computes wrongly from then on.
+TRAINS = """
+import os, pathlib, sys
+first, sick, token = pathlib.Path({first!r}), pathlib.Path({sick!r}), os.environ["PRELAUNCH_ATTEMPT"]
+print("trained in", token, flush=True)
+try:
+    first.open("x").write(token)
+except FileExistsError:
+    pass
+if first.read_text() in ("", token):
+    if {breaks!r}:
+        (sick / "worker-1").touch()
+    sys.exit(1)
+"""
 pytestmark = [pytest.mark.usefixtures("prefect_backend"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture(autouse=True)
+def _least(monkeypatch: pytest.MonkeyPatch) -> None:
+    few_checks.take_least(monkeypatch)
 
 
 @pytest.fixture
@@ -26,19 +47,27 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def gate_file(folder: Path, cluster: Cluster, placement: str, workload: str = "jobs") -> Path:
-    """The shipped gate file with few checks, on the stand-in."""
-    python = few_checks.interpreter(folder / "few-python")
+def gate_file(
+    folder: Path,
+    cluster: Cluster,
+    placement: str,
+    workload: str = "jobs",
+    more: tuple[str, ...] = (),
+    training: str = TRAINING,
+    sick: Path | None = None,
+) -> Path:
+    """The shipped gate file with few checks, on the stand-in; `more` are options, and `training` is lines of that table."""
+    python = few_checks.interpreter(folder / "few-python", sick)
     options = [
         f'placement = "{placement}"', f'workload = "{workload}"',
         f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2",
-        "grace_s = 1.0",
+        "grace_s = 1.0", *more,
     ]  # fmt: skip
     changes = {
         'placement = "in_job"': "\n".join(options),
         "one_pod_per_node = false": "one_pod_per_node = true",
         'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
-        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': 'command = ["{python}", "-c", "print(\'trained\')"]',
+        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': training,
         'distributed = "torchrun"': 'distributed = "none"',
     }
     return few_checks.gate_file(SHIPPED, folder, changes)
@@ -61,23 +90,12 @@ def trained(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def test_a_healthy_cluster_trains(cluster: Cluster, tmp_path: Path) -> None:
-    """On the nodes that were tested, and nothing but records and ended pods is left."""
-    path = gate_file(tmp_path, cluster, "in_job")
-    outcome = gate(path)
-    report = kept(tmp_path, outcome, "health_check_metrics.json")
-    tested = {node["name"]: node["identity"]["engine_node"] for node in report["nodes"]}
-
-    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
-    assert trained(cluster) == tested
-    assert {node["identity"]["engine_boot_id"] for node in report["nodes"]} == {cluster.boot_id}
-    assert cluster.server.names("secrets") == [] and cluster.running() == []
-
-
 def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """An Indexed Job, as a queue needs it. Its pods get the nodes in another order than those that checked."""
+    """An Indexed Job, as a queue needs it. Its pods get the nodes in another order than those that checked. Nothing but records and
+    ended pods is left.
+    """
     path = gate_file(tmp_path, cluster, "pinned", "indexed")
     turned: list[bool] = []
 
@@ -96,20 +114,36 @@ def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
     assert any(
         "confirmed" in proof for proof in kept(tmp_path, outcome, "outcome.json")["placement"]["proof"]
     )
+    assert {node["identity"]["engine_boot_id"] for node in report["nodes"]} == {cluster.boot_id}
+    assert cluster.server.names("secrets") == [] and cluster.running() == []
 
 
-def test_a_pod_that_is_not_where_kubernetes_says_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """Its boot id is another than its node's kubelet reports: it is not known what was tested."""
-    for node in cluster.server.objects["nodes"].values():
-        node["status"]["nodeInfo"]["bootID"] = "00000000-0000-0000-0000-000000000000"
-    path = gate_file(tmp_path, cluster, "pinned")
-    outcome = gate(path)
+@pytest.mark.parametrize("breaks", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_every_start_of_a_resumed_job_is_gated(tmp_path: Path, breaks: bool) -> None:
+    """A healthy second start trains under a token of its own. One on a node that is sick by now is refused, and trains nothing."""
+    sick = tmp_path / "sick"
+    sick.mkdir()
+    more = (
+        "auto_resume = true", 'reports = "volume"', 'volume_claim = "shared"', f'folder = "{tmp_path / "shared"}"', 'code = "image"',
+    )  # fmt: skip
+    code = TRAINS.format(first=str(tmp_path / "first"), sick=str(sick), breaks=breaks)
+    training = f"command = {json.dumps(['{python}', '-c', code])}\nmax_attempts = 3"
+    (tmp_path / "cluster").mkdir()
+    with kubernetes(tmp_path / "cluster") as cluster:
+        for node in cluster.server.objects["nodes"].values():
+            node["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
+        outcome = gate(gate_file(tmp_path, cluster, "in_job", "pytorchjob", more, training, sick))
+        lines = {line for rows in cluster.server.logs.values() for _, line in rows}
+    trained = {line.removeprefix("trained in ") for line in lines if line.startswith("trained in ")}
+    (out,) = (tmp_path / "shared" / "jobs").glob("*/out")
+    gated = {place.parent.name for place in out.glob("*/nodes") if len(list(place.glob("*.json"))) == 2}
+    said = [row.read_text() for row in sorted(out.glob("*/failure/*"))]
 
-    assert outcome.code == 3, outcome.reason
-    assert trained(cluster) == {}
-    said = [
-        row["message"]
-        for row in kept(tmp_path, outcome, "verdict.json")["findings"]
-        if row["level"] == "FAIL"
-    ]
-    assert any("the engine says that worker-" in one and "boot id 0000" in one for one in said)
+    assert (tmp_path / "first").read_text() in trained <= gated
+    if breaks:
+        assert len(trained) == 1 and len(gated) > 1
+        assert outcome.decision is not Decision.LAUNCHED or outcome.code != 0
+        assert any("site.adds" in one for one in said), said
+    else:
+        assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+        assert len(trained) == len(gated) == 2

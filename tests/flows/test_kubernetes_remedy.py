@@ -61,8 +61,9 @@ class HyperPod:
 
 
 @pytest.fixture
-def hyperpod(tmp_path: Path) -> Iterator[HyperPod]:
+def hyperpod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HyperPod]:
     """Three nodes that HyperPod watches, with a taint of the site's own; worker-1 computes wrongly."""
+    few_checks.take_least(monkeypatch)
     sick, folder = tmp_path / "sick", tmp_path / "cluster"
     sick.mkdir()
     folder.mkdir()
@@ -79,8 +80,7 @@ def hyperpod(tmp_path: Path) -> Iterator[HyperPod]:
 
 def file_of(folder: Path, hyperpod: HyperPod) -> Path:
     """A gate file whose finding asks for a reboot, and which lets the remediation request it."""
-    path = gate_file(folder, hyperpod.cluster, "in_job")
-    few_checks.interpreter(folder / "few-python", hyperpod.sick)
+    path = gate_file(folder, hyperpod.cluster, "in_job", sick=hyperpod.sick)
     rules = folder / "few.json"
     policy = json.loads(rules.read_text())
     policy["checks"][few_checks.adds.name]["rules"][0]["action"] = "reboot"

@@ -12,9 +12,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, StateType
 
 from tasks import reap as clearing
 from tasks import reap as reaping
+from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import check_job
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.owner import Owner, this_process
@@ -105,18 +108,6 @@ def test_a_run_that_was_to_be_cancelled_is_cancelled(tmp_path: Path, engine: Eng
     assert engine.idle and not (tmp_path / "store" / "pages").exists()
 
 
-def test_a_run_that_handed_its_training_over_keeps_it(tmp_path: Path, engine: Engine) -> None:
-    """It completed; a lease that could not be given back then is no reason to end what runs."""
-    request, run = _begun(tmp_path)
-    _abandoned(request, run)
-    _set(run, "COMPLETED")
-
-    state = _reaped(run, "asked")
-    left = not engine.idle
-
-    assert ("LeftAlone", True) == (state.name, left), state.message
-
-
 def test_jobs_that_somebody_adopted_are_his(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,9 +122,9 @@ def test_jobs_that_somebody_adopted_are_his(
         leases.renew(store, held, 1.0)  # somebody else's write
         return held
 
-    looked = asyncio.run(liveness_of(_setting(request).store, run))
+    looked = asyncio.run(liveness_of(open_gate_context(request).store, run))
     monkeypatch.setattr(leases, "lease_of_run", outrun)
-    said = clearing._end_jobs(_setting(request), run)
+    said = clearing._end_jobs(open_gate_context(request), run)
     left = not engine.idle
 
     assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, left)
@@ -152,16 +143,6 @@ def test_a_late_run_is_told_once(tmp_path: Path) -> None:
     assert "no worker has started run" in page.read_text() and "Start a worker" in page.read_text()
     assert ("Reaped", "Late") == (first.name, _state(run).name)
     assert "already notified" in second.message and json.loads(claim.read_text())["sent"] is True
-
-
-def test_a_run_that_never_took_the_cluster_is_crashed_when_it_is_silent(tmp_path: Path) -> None:
-    """No lease, no heartbeat for longer than any process may be silent."""
-    _, run = _begun(tmp_path, "PENDING")
-
-    state = _reaped(run, "silent")
-
-    assert ("Reaped", "Crashed") == (state.name, _state(run).name), state.message
-    assert "it had no jobs" in state.message
 
 
 def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
@@ -193,7 +174,7 @@ def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, engine: Engin
     """It needs no process; once it was ended in Prefect its cluster is free."""
     request, run = _begun(tmp_path, "PAUSED", "Suspended")
     _abandoned(request, run)
-    store, held = _setting(request).store, leases.lease_of_run(_setting(request).store, run)
+    store, held = open_gate_context(request).store, leases.lease_of_run(open_gate_context(request).store, run)
     assert held is not None
     leases.changed(store, held, asking=leases.OpenQuestion("k", "d", time.time() + 60, time.time() + 120))
 
@@ -237,7 +218,6 @@ def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, engine: E
 
 def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
     """One of them may be of a `prelaunch serve` that has long ended: nobody would ever begin its run."""
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 
     from flows.reap import reap
@@ -266,7 +246,7 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
 
 def test_a_run_that_is_no_gate_is_nothing() -> None:
     """It was deleted, or it never was; and a reaper that crashes starts no reaper."""
-    reaper = asyncio.run(_create({"flow_run_id": "x"}, "CRASHED", "Crashed", "reap"))
+    reaper = _create({"flow_run_id": "x"}, "CRASHED", "Crashed", "reap")
     unknown = [_reaped(run, "asked") for run in ("no-id", "3d0a1f6e-6e3f-4a4f-a1b5-3f7d5a3c1d11")]
 
     assert {"LeftAlone"} == {state.name for state in (*unknown, _reaped(reaper, "crashed"))}
@@ -276,28 +256,23 @@ def _begun(folder: Path, kind: str = "RUNNING", name: str = "") -> tuple[GateReq
     """A request, and a flow run of it that the server believes to be in that state."""
     request = request_of(fake_gate(folder))
     parameters = {"request": request.model_dump(mode="json")}
-    return request, asyncio.run(_create(parameters, kind, name or kind.capitalize(), "gate"))
+    return request, _create(parameters, kind, name or kind.capitalize(), "gate")
 
 
-async def _create(parameters: dict[str, Any], kind: str, name: str, flow: str) -> str:
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.objects import State, StateType
-
+def _create(parameters: dict[str, Any], kind: str, name: str, flow: str) -> str:
     from flows.gate import gate
     from flows.reap import reap
 
     flows: dict[str, Any] = {"gate": gate, "reap": reap}
-    async with get_client() as client:
-        run = await client.create_flow_run(flows[flow], parameters=parameters)
-        state: State[Any] = State(type=StateType(kind), name=name)
-        await client.set_flow_run_state(run.id, state, force=True)
-        return str(run.id)
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run(flows[flow], parameters=parameters)
+    _set(str(run.id), kind, name)
+    return str(run.id)
 
 
 async def _commissioning(request: GateRequest) -> tuple[str, str]:
     """A commissioning that runs, and the gate below it: Prefect ties them by a task run."""
     from prefect import task
-    from prefect.client.orchestration import get_client
     from prefect.states import Running
 
     from flows.commission import commission
@@ -314,16 +289,10 @@ async def _commissioning(request: GateRequest) -> tuple[str, str]:
     return str(parent.id), str(child.id)
 
 
-def _set(run: str, kind: str) -> None:
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.objects import State, StateType
-
-    async def change() -> None:
-        async with get_client() as client:
-            state: State[Any] = State(type=StateType(kind))
-            await client.set_flow_run_state(UUID(run), state, force=True)
-
-    asyncio.run(change())
+def _set(run: str, kind: str, name: str | None = None) -> None:
+    state: State[Any] = State(type=StateType(kind), name=name)
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(UUID(run), state, force=True)
 
 
 def _checking(request: GateRequest, run: str) -> Session:
@@ -348,27 +317,15 @@ def _abandoned(request: GateRequest, run: str) -> None:
     leases.resume(session.setting.store, held, dead, held.lease.renewed_at)
 
 
-def _setting(request: GateRequest) -> Any:
-    from tasks.gate.context import open_gate_context
-
-    return open_gate_context(request)
-
-
 def _reaped(run: str, why: Any) -> Any:
     from flows.reap import reap
 
-    return asyncio.run(_state_of(reap, run, why))
+    async def state() -> Any:
+        return await reap(run, why, return_state=True)
 
-
-async def _state_of(flow: Any, run: str, why: str) -> Any:
-    return await flow(run, why, return_state=True)
+    return asyncio.run(state())
 
 
 def _state(run: str) -> Any:
-    from prefect.client.orchestration import get_client
-
-    async def read() -> Any:
-        async with get_client() as client:
-            return (await client.read_flow_run(UUID(run))).state
-
-    return asyncio.run(read())
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(UUID(run)).state

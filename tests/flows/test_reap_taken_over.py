@@ -9,10 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from tasks.gate.context import open_gate_context
 from tasks.gate.record.request import keep_request
 from tasks.store.layout import outcome_key
 from tests.flows.pools import engine
-from tests.flows.test_reap import _begun, _reaped, _setting, _state, nobody_waits
+from tests.flows.test_reap import _begun, _reaped, _state, nobody_waits
 
 __all__ = ["engine", "nobody_waits"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("prefect_backend")
 def test_a_gate_that_another_run_took_over_and_ended_pages_nobody(tmp_path: Path) -> None:
     """The other run has notified people of its end; this would be about a crash of a gate that said GO."""
     request, run = _begun(tmp_path)
-    setting = _setting(request)
+    setting = open_gate_context(request)
     asyncio.run(_announced(run, "test-1", setting.address))
     keep_request(setting.store, "test-1", request, str(UUID(int=7)))
     setting.store.put(

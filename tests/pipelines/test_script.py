@@ -20,18 +20,6 @@ from tests.pipelines.pipeline import ROOT
 from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script
 
 
-def test_a_mistake_of_the_variables_is_shown_on_github(tmp_path: Path) -> None:
-    """As an annotation, and on the page of the step."""
-    page = tmp_path / "page"
-    done = _script(tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
-
-    assert (
-        "::error title=Prelaunch rejected the request::REJECTED gate: The variables of the gate's step are wrong: name a"
-        in done.stderr
-    )
-    assert page.read_text() == (tmp_path / "prelaunch-results" / "summary.md").read_text()
-
-
 def program(folder: Path, text: str) -> str:
     """The path of a fake command: a shell script that ends as it is told to, whatever its words are."""
     path = folder / "fake-command"
@@ -75,16 +63,22 @@ def headed(folder: Path, word: str, name: str = "gate") -> str:
 def test_a_wrong_variable_is_rejected_on_every_channel(
     tmp_path: Path, variable: str, value: str, said: str
 ) -> None:
-    """Before the command runs: above all, a gate that was to check only does not launch a training."""
-    output = tmp_path / "output"
+    """Before the command runs: above all, a gate that was to check only does not launch a training. GitHub shows it as an annotation,
+    and on the page of the step.
+    """
+    output, page = tmp_path / "output", tmp_path / "page"
     command = program(tmp_path, "touch ran")
     asked = {"PRELAUNCH": command, "PRELAUNCH_GATE_FILE": "gate.toml", "GITHUB_OUTPUT": str(output)}
+    asked["GITHUB_STEP_SUMMARY"] = str(page)
     done = _script(tmp_path, GITHUB_ACTIONS="true", **(asked | {variable: value}))
 
     assert (2, False) == (done.returncode, (tmp_path / "ran").exists()), done.stderr
     assert said in headed(tmp_path, "REJECTED")
     assert "exit-code=2\ndecision=\nresults=prelaunch-results\n" == output.read_text()
-    assert 1 == done.stderr.count("::error title=Prelaunch rejected the request::")
+    assert 1 == done.stderr.count(
+        "::error title=Prelaunch rejected the request::REJECTED gate: The variables of the gate's"
+    )
+    assert page.read_text() == (tmp_path / "prelaunch-results" / "summary.md").read_text()
     assert "usage:" not in done.stderr
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if (
@@ -26,6 +26,9 @@ if (
 from checks.check import Context, Measurement, check
 from checks.model import Scope
 from checks.policy import CheckPolicy, Policy, Rule
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
@@ -44,8 +47,13 @@ NAMES = (
 # With this variable: those that 64 nodes on two CPUs can answer, with time limits that such nodes need. The jobs get it too.
 PATIENT = "PRELAUNCH_FEW_PATIENT"
 PATIENT_S = 300.0
+# The least with which a gate can pass; a test may take these and others of its own, in this process and in its jobs.
+LEAST = ("system.identity", "system.error_counters", "network.names", "network.reachability")
+ONLY = "PRELAUNCH_FEW_ONLY"
 if PATIENT in os.environ:
-    NAMES = ("system.identity", "system.error_counters", "network.names", "network.reachability")
+    NAMES = LEAST
+if ONLY in os.environ:
+    NAMES = tuple(os.environ[ONLY].split(","))
 ADDS = "tests.survival.few_checks:adds"
 
 
@@ -98,9 +106,16 @@ def interpreter(path: Path, sick: Path | None = None) -> Path:
     """A program at `path` that is Python, but with the few checks. In `sick` lie the names of nodes that compute wrongly."""
     own = f"{SICK}={sick} " if sick else ""
     own += f"{PATIENT}= " if PATIENT in os.environ else ""
+    own += f"{ONLY}={os.environ[ONLY]} " if ONLY in os.environ else ""
     path.write_text(f'#!/bin/sh\n{own}exec {sys.executable} {Path(__file__).resolve()} "$@"\n')
     path.chmod(0o755)
     return path
+
+
+def take_least(patch: pytest.MonkeyPatch, *more: str) -> None:
+    """Let a test do with the least checks and `more`, in this process and in its jobs."""
+    patch.setitem(globals(), "NAMES", (*LEAST, *more))
+    patch.setenv(ONLY, ",".join(NAMES))
 
 
 @contextmanager

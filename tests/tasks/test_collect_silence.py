@@ -106,7 +106,10 @@ def test_silence_never_ends_a_training(
 
 
 def test_silence_is_said_once_then_hourly_and_paged_after_an_hour(tmp_path: Path, pages: list[str]) -> None:
-    """Once; and again where it begins anew after an answer."""
+    """Once; and again where it begins anew after an answer. After fifty minutes the training's people still sleep."""
+    followed(tmp_path / "short", RUNS, *[SILENT] * 50, ENDED)
+    assert pages == []
+
     _, _, lines = followed(tmp_path, RUNS, *[SILENT] * 150, RUNS, *[EXPIRED] * 70, ENDED)
 
     assert [line.split(" (")[0] for line in lines] == [
@@ -120,13 +123,6 @@ def test_silence_is_said_once_then_hourly_and_paged_after_an_hour(tmp_path: Path
     ]
     assert "renew the credentials" in lines[-2] and "it is not ended" in lines[-2]
     assert [f"gate local: {line}" for line in (lines[1], lines[5])] == pages
-
-
-def test_a_short_silence_pages_nobody(tmp_path: Path, pages: list[str]) -> None:
-    """Fifty minutes: the training's people are asleep."""
-    followed(tmp_path, RUNS, *[SILENT] * 50, ENDED)
-
-    assert pages == []
 
 
 # How long each launcher waits for an answer.

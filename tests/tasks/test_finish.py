@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from tasks.launchers.base import (
 )
 from tasks.publish import PublishedReport
 from tasks.render.context import Past
-from tasks.store.base import StoreError
+from tasks.store.base import StoreError, StoreFull
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
@@ -123,6 +124,14 @@ def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:
     assert (Decision.REFUSED, Exit.NO_GO) == (refused.decision, refused.code)
 
 
+# Its heading says that a training failed; where it did something else, the reason says what.
+REASONS = {
+    JobState.FAILED: "exit 7",
+    JobState.CANCELLED: "cancelled: exit 7",
+    JobState.UNKNOWN: "unknown: exit 7",
+}
+
+
 @pytest.mark.parametrize(
     ("seen", "said", "decision", "code"),
     [
@@ -135,7 +144,7 @@ def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:
         (replace(RUNS, rechecked=CANNOT_TELL), None, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         *(
             (LaunchResult(Training(TRAIN_JOB, state, "exit 7")), None, Decision.LAUNCHED, Exit.JOB_FAILED)
-            for state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN)
+            for state in REASONS
         ),
         (LaunchResult(Training(TRAIN_JOB, JobState.SUCCEEDED)), None, Decision.LAUNCHED, Exit.GO),
     ],
@@ -147,23 +156,7 @@ def test_the_outcome_of_a_training(
     outcome = launched_outcome(session(tmp_path), GO, PUBLISHED, said, seen)
 
     assert (decision, code, seen.training) == (outcome.decision, outcome.code, outcome.training)
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        (JobState.FAILED, "exit 7"),
-        (JobState.CANCELLED, "cancelled: exit 7"),
-        (JobState.UNKNOWN, "unknown: exit 7"),
-    ],
-)
-def test_the_reason_begins_with_what_became_of_the_training(
-    tmp_path: Path, state: JobState, reason: str
-) -> None:
-    """Its heading says that it failed; where it did something else, the reason says what."""
-    seen = LaunchResult(Training(TRAIN_JOB, state, "exit 7"))
-
-    assert reason == launched_outcome(session(tmp_path), GO, PUBLISHED, None, seen).reason
+    assert REASONS.get(seen.training.state, outcome.reason) == outcome.reason
 
 
 def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
@@ -210,43 +203,28 @@ def test_the_outcome_of_a_failure(
     assert str(error) in outcome.reason
 
 
-def test_a_training_that_ran_counts_as_launched(tmp_path: Path) -> None:
-    """Its end could not be observed: that is no refusal, and no success."""
-    one = session(tmp_path)
-    one.judged, one.trained = GO, True
-    outcome = failed_outcome(one, EngineUnavailable("down"), PUBLISHED)
-
-    assert (Decision.LAUNCHED, Exit.JOB_FAILED) == (outcome.decision, outcome.code)
-
-
-@pytest.mark.parametrize("waited", [True, False])
-def test_a_pool_that_expires_while_the_training_waits_is_a_lack_of_machines(
-    tmp_path: Path, waited: bool
-) -> None:
-    """And one that is lost otherwise was taken away."""
-    one = session(tmp_path)
-    one.judged, one.waiting_since = GO, 1.0 if waited else None
-    outcome = failed_outcome(one, PoolLost("gone"), PUBLISHED)
-
-    assert (Exit.NO_CAPACITY if waited else Exit.JOB_FAILED) is outcome.code
-
-
 @pytest.mark.parametrize(
-    ("mode", "said", "code"),
+    ("error", "facts", "decision", "code"),
     [
-        (Mode.ENFORCE, YES, Exit.JOB_FAILED),
-        (Mode.ENFORCE, NO, Exit.NO_GO),
-        (Mode.OBSERVE, None, Exit.JOB_FAILED),
+        (EngineUnavailable("down"), {"judged": GO, "trained": True}, Decision.LAUNCHED, Exit.JOB_FAILED),
+        (PoolLost("gone"), {"judged": GO, "waiting_since": 1.0}, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "answer": YES}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "answer": NO}, Decision.REFUSED, Exit.NO_GO),
+        (LaunchRejected("wrong"), {"judged": NO_GO, "mode": Mode.OBSERVE}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
     ],
-)
-def test_a_refused_verdict_that_was_to_launch_anyway(
-    tmp_path: Path, mode: Mode, said: Any, code: Exit
+)  # fmt: skip
+def test_what_a_failure_is_depends_on_how_far_the_gate_was(
+    tmp_path: Path, error: Exception, facts: dict[str, Any], decision: Decision, code: Exit
 ) -> None:
-    """With an approval, or in observe mode, the failure is one of the launch."""
-    one = session(tmp_path, mode=mode)
-    one.judged, one.answer = NO_GO, said
+    """A training that ran was launched; a pool that expires while it waits is a lack of machines; an approval, or observe mode, makes
+    the failure one of the launch.
+    """
+    one = session(tmp_path, mode=facts.get("mode", Mode.ENFORCE))
+    for name in facts.keys() - {"mode"}:
+        setattr(one, name, facts[name])
+    outcome = failed_outcome(one, error, PUBLISHED)
 
-    assert code is failed_outcome(one, LaunchRejected("wrong"), PUBLISHED).code
+    assert (decision, code) == (outcome.decision, outcome.code)
 
 
 def test_a_defect_is_no_verdict(tmp_path: Path) -> None:
@@ -258,31 +236,36 @@ def test_a_defect_is_no_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "decision", "name"),
+    ("ending", "decision", "found", "name", "level"),
     [
-        (Ending.VERDICT, Decision.LAUNCHED, "Launched"),
-        (Ending.VERDICT, Decision.PASSED, "Passed"),
-        (Ending.VERDICT, Decision.OVERRIDDEN, "Overridden"),
-        (Ending.VERDICT, Decision.OBSERVED, "Observed"),
-        (Ending.VERDICT, Decision.REFUSED, "Refused"),
-        (Ending.VERDICT, Decision.CANNOT_TELL, "CannotTell"),
-        (Ending.VERDICT, Decision.AWAITING, "Awaiting"),
-        (Ending.VERDICT, None, "CannotTell"),
-        (Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, "NoCapacity"),
-        (Ending.NO_CAPACITY, None, "NoCapacity"),
-        (Ending.REJECTED, None, "Rejected"),
-        (Ending.JOB_FAILED, Decision.LAUNCHED, "TrainingFailed"),
-        (Ending.JOB_FAILED, Decision.NOT_LAUNCHED, "NotLaunched"),
-        (Ending.JOB_FAILED, Decision.REFUSED, "Refused"),
+        (Ending.VERDICT, Decision.LAUNCHED, GO, "Launched", logging.INFO),
+        (Ending.VERDICT, Decision.PASSED, GO, "Passed", logging.INFO),
+        (Ending.VERDICT, Decision.OVERRIDDEN, NO_GO, "Overridden", logging.WARNING),
+        (Ending.VERDICT, Decision.OBSERVED, NO_GO, "Observed", logging.WARNING),
+        (Ending.VERDICT, Decision.REFUSED, NO_GO, "Refused", logging.ERROR),
+        (Ending.VERDICT, Decision.CANNOT_TELL, CANNOT_TELL, "CannotTell", logging.WARNING),
+        (Ending.VERDICT, Decision.AWAITING, ASK, "Awaiting", logging.WARNING),
+        (Ending.VERDICT, None, None, "CannotTell", logging.WARNING),
+        (Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, GO, "NoCapacity", logging.WARNING),
+        (Ending.NO_CAPACITY, None, None, "NoCapacity", logging.WARNING),
+        (Ending.REJECTED, None, None, "Rejected", logging.WARNING),
+        (Ending.JOB_FAILED, Decision.LAUNCHED, GO, "TrainingFailed", logging.ERROR),
+        (Ending.JOB_FAILED, Decision.NOT_LAUNCHED, GO, "NotLaunched", logging.ERROR),
+        (Ending.JOB_FAILED, Decision.REFUSED, GO, "Refused", logging.ERROR),
     ],
 )
-def test_prefect_shows_the_outcome_by_name(ending: Ending, decision: Decision | None, name: str) -> None:
-    """Green exactly where the exit code is 0."""
-    outcome = Outcome("g-1", ending, decision, GO, None, "why")
+def test_prefect_shows_the_outcome_by_name(
+    monkeypatch: pytest.MonkeyPatch, ending: Ending, decision: Any, found: Any, name: str, level: int
+) -> None:
+    """Green exactly where the exit code is 0; the last line of the log is the state's sentence, as loud as the end."""
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(finish.LOG, "log", lambda loud, text: said.append((loud, text)))
+    outcome = Outcome("g-1", ending, decision, found, None, "why")
     state = failed_state(outcome, "local")
 
     assert (name, outcome.code is Exit.GO) == (state.name, state.is_completed())
     assert state.is_completed() or isinstance(state.data, NotLaunched)
+    assert [(level, state.message)] == said
 
 
 @pytest.mark.parametrize(("error", "busy"), [(LeaseHeld("locked"), True), (LeaseError("broken"), False)])
@@ -323,6 +306,17 @@ def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_
     )
 
 
+def nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate ends without messages, without a page, and without a Prefect server."""
+
+    async def later(*ignored: object) -> str:
+        return ""
+
+    for name in ("publish_ending", "notify_outcome", "note_good_end", "publish_end"):
+        monkeypatch.setattr(finish, name, later)
+    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+
+
 @pytest.mark.parametrize(
     ("decision", "ending", "reason", "shown"),
     [
@@ -346,13 +340,8 @@ def test_the_pages_say_how_the_gate_ended_where_that_is_more_than_the_verdict(
         pages.append(f"{found.context.first_line}|{found.context.failed}")
         return ""
 
-    async def later(*ignored: object) -> str:
-        return ""
-
-    for name in ("notify_outcome", "note_good_end", "publish_end"):
-        monkeypatch.setattr(finish, name, later)
+    nobody_is_told(monkeypatch)
     monkeypatch.setattr(finish, "publish_ending", written)
-    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
     training = Training(TRAIN_JOB, JobState.FAILED) if decision is Decision.LAUNCHED else None
     made = Outcome("g-1", ending, decision, GO, training, reason, html="html")
     asyncio.run(finish.finish_gate(session(tmp_path), made))
@@ -367,12 +356,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
     """It proves less than it did. Kept machines are released first, and the outcome that is stored says so."""
     voids: list[Session] = []
 
-    async def later(*ignored: object) -> str:
-        return ""
-
-    for name in ("publish_ending", "notify_outcome", "note_good_end", "publish_end"):
-        monkeypatch.setattr(finish, name, later)
-    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+    nobody_is_told(monkeypatch)
     monkeypatch.setattr(judge, "void_pass", voids.append)
     one = session(tmp_path, FakeEngine(released="released after 3 min"))
     one.ended(CHECK_JOB)
@@ -393,3 +377,21 @@ def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) 
     had = replace(GO, context=replace(GO.context, past=past))
     kept = checked_outcome(session(tmp_path / "other"), had, PUBLISHED)
     assert kept.judged is not None and kept.judged.context.past is past
+
+
+def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path: Path) -> None:
+    """One sentence, the remedy of the store, and where the report is instead; no word about a report that was cut."""
+    one = session(tmp_path)
+    one.judged = NO_GO
+    error = StoreFull("the store /s is full (No space left on device). Free space there.", "It is in /tmp/x.")
+    outcome = failed_outcome(one, error, None)
+
+    assert outcome.judged is not None
+    (finding,) = outcome.judged.verdict.findings
+    assert f"the report could not be stored: {error}" == finding.message == outcome.reason
+    assert ("It is in /tmp/x.", "Run the gate again when the store can be written.") == (
+        finding.evidence,
+        finding.remedy,
+    )
+    assert NO_GO.verdict.coverage == outcome.judged.verdict.coverage
+    assert ((), Answer.CANNOT_TELL) == (outcome.judged.verdict.condemned, outcome.judged.verdict.answer)

@@ -19,7 +19,7 @@ from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
-from tests.tasks.test_finish import GO, NO_GO
+from tests.tasks.test_finish import GO, NO_GO, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
 FAILED = Outcome(
@@ -53,13 +53,7 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     form: str, ended: Outcome, kept: bool,
 ) -> None:  # fmt: skip
     """However the gate ended. A pool that was released is not in it."""
-
-    async def later(*ignored: object) -> str:
-        return ""
-
-    for name in ("publish_ending", "notify_outcome", "note_good_end", "publish_end"):
-        monkeypatch.setattr(finish, name, later)
-    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+    nobody_is_told(monkeypatch)
     monkeypatch.setattr(judge, "void_pass", lambda session: None)
     one = session(tmp_path, KeepingEngine() if kept else FakeEngine())
     cast(Any, one.setting).terms = CostTerms(usd_per_node_hour=50.0)

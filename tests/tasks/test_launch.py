@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from tasks.launch import (
     training_result,
     wait_for_pool,
 )
-from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
+from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement
 from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
@@ -63,23 +62,19 @@ def test_the_training_follows_a_pool_that_is_ours(
     assert ("cancel", CHECK_JOB) in one.setting.launcher.calls or expected  # type: ignore[attr-defined]
 
 
-def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path) -> None:
-    """The message names who has the machines."""
-    one = session(tmp_path, FakeEngine(holds=[THEIRS]))
+@pytest.mark.parametrize(
+    ("hold", "said"),
+    [
+        (THEIRS, f"the machines of {CHECK_JOB} were taken by their-job, after 2 rounds"),
+        (replace(COMING, within_s=0.0), "were not ready within 0 s"),
+    ],
+)
+def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path, hold: Hold, said: str) -> None:
+    """The message names who has the machines; the wait for a pool that never comes has an end."""
+    one = session(tmp_path, FakeEngine(holds=[hold]))
     one.rounds = launch.ROUNDS
 
-    with pytest.raises(
-        PoolLost, match=f"the machines of {CHECK_JOB} were taken by their-job, after 2 rounds"
-    ):
-        asyncio.run(wait_for_pool(one, PASSED))
-
-
-def test_a_pool_that_never_comes_is_lost(tmp_path: Path) -> None:
-    """The wait has an end."""
-    one = session(tmp_path, FakeEngine(holds=[replace(COMING, within_s=0.0)]))
-    one.rounds = launch.ROUNDS
-
-    with pytest.raises(PoolLost, match="were not ready within 0 s"):
+    with pytest.raises(PoolLost, match=said):
         asyncio.run(wait_for_pool(one, PASSED))
 
 
@@ -191,28 +186,25 @@ def test_machines_are_kept_for_a_training_no_longer_than_the_gate_file_says(
     assert (waits, released) == (pool_waits(one), engine.calls == [("release", CHECK_JOB)])
 
 
-def test_what_the_waiting_machines_cost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "keeps_s", "terms", "now", "so_far"),
+    [
+        (2, 600.0, CostTerms(usd_per_node_hour=30.0), " for 10 more minutes at most: 2 nodes at 60 USD per hour.", "30 USD"),
+        (1, None, CostTerms(usd_per_node_hour=30.0), ": 1 node at 30 USD per hour.", "15 USD"),
+        (1, None, CostTerms(), ": 1 node at an unknown price of cpu per hour.", "an unknown price of cpu"),
+    ],
+)  # fmt: skip
+def test_what_the_waiting_machines_cost(
+    tmp_path: Path, nodes: int, keeps_s: float | None, terms: CostTerms, now: str, so_far: str
+) -> None:
     """An hour's price for all nodes, and for how long; a price that nobody knows is not invented."""
-    two, one = (
-        session(tmp_path / "a", FakeEngine(keeps_s=600.0)),
-        session(tmp_path / "b", FakeEngine(keeps_s=None), nodes=1),
-    )
-    for waiting in (two, one):
-        waiting.ended(CHECK_JOB)
-    one.setting.terms = CostTerms()  # type: ignore[misc]
+    one = session(tmp_path, FakeEngine(keeps_s=keeps_s), nodes=nodes)
+    one.ended(CHECK_JOB)
+    one.setting.terms = terms  # type: ignore[misc]
+    assert f"Kept for the training{now}" == pool_cost_now(one)
 
-    assert (
-        "2 nodes are waiting for the training, for 10 more minutes at most. They cost 60 USD per hour."
-        == pool_cost_now(two)
-    )
-    billed = "1 node is waiting for the training. It is billed; the price of cpu is not known."
-    assert billed == pool_cost_now(one)
-    one.setting.terms = CostTerms(usd_per_node_hour=30.0)  # type: ignore[misc]
-    assert "1 node is waiting for the training. It costs 30 USD per hour." == pool_cost_now(one)
-    two.setting.terms = CostTerms()  # type: ignore[misc]
-    assert "They are billed; the price of cpu is not known." in pool_cost_now(two)
-    two._kept[CHECK_JOB] -= 1800.0
-    assert "2 nodes waited for it for 30.0 minutes (the price of cpu is not known)." == pool_cost_so_far(two)
+    one._kept[CHECK_JOB] -= 1800.0
+    assert pool_cost_so_far(one).endswith(f" waited for it for 30.0 minutes ({so_far}).")
 
 
 @pytest.mark.parametrize(
@@ -330,70 +322,23 @@ def test_how_a_training_ended(
     ended = found.training
     assert (state, said) == (ended.state, ended.detail if state is JobState.SUCCEEDED else ended.cause)
     assert (found.ran, found.rechecked) == (True, None)
+    assert ended.node == ("node-1" if state is JobState.FAILED and not late else "")
     assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
 
 
 @pytest.mark.parametrize(
-    ("files", "log"), [({"abcdef12/failure/node-1": b"no memory\n"}, ""), ({}, "the last line\n")]
-)
-def test_the_node_of_a_failure_is_that_which_says_why(tmp_path: Path, files: Any, log: str) -> None:
-    """In its own words, or in its log."""
-    assert result(tmp_path, FakeEngine(files=files, log=log), FAILED)[0].training.node == "node-1"
-
-
-def test_what_is_known_besides_of_a_training_that_failed(tmp_path: Path) -> None:
-    """How the nodes ended, and where the logs are: not in the first line about it."""
-    found, one = result(
-        tmp_path, FakeEngine(files={}, log="the last line\n"), replace(FAILED, detail="node-1 exited 7")
-    )
+    ("log", "status", "cause", "besides"),
+    [
+        ("the last line\n", replace(FAILED, detail="node-1 exited 7"), "node-1: the last line", "node-1 exited 7; "),
+        ("", replace(FAILED, detail="Slurm no longer knows the job"), "Slurm no longer knows the job", ""),
+    ],
+)  # fmt: skip
+def test_what_is_known_besides_of_a_training_that_failed(
+    tmp_path: Path, log: str, status: JobStatus, cause: str, besides: str
+) -> None:
+    """How the nodes ended, and where the logs are: not in the first line about it. What the engine says is not said twice."""
+    found, one = result(tmp_path, FakeEngine(files={}, log=log), status)
     logs = one.setting.store.place(logs_folder("g-1", TRAIN_JOB))
 
-    assert found.training.detail == f"node-1 exited 7; logs: {logs}"
-    assert found.training.said == f"node-1: the last line; node-1 exited 7; logs: {logs}"
-
-
-WAITS = replace(RUNNING, state=JobState.PENDING)
-STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)
-
-
-@pytest.mark.parametrize(
-    ("wait", "statuses", "state", "ran", "left"),
-    [
-        ("verdict", [], JobState.PENDING, True, False),
-        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True, False),
-        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
-        ("finished", [STOPPED], JobState.FAILED, False, True),
-    ],
-)
-def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    wait: str,
-    statuses: list[JobStatus],
-    state: JobState,
-    ran: bool,
-    left: bool,
-) -> None:
-    """One that goes on is left running; one that ended before it ran did not run."""
-    engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
-    one = session(tmp_path, engine)
-    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.judged = PASSED
-    one.remember(TRAIN_JOB)
-
-    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, trains: bool) -> JobEnd:
-        for status in statuses:
-            await look(status)
-            if enough(status):
-                return JobEnd(job, status, ran=one.trained)
-        return JobEnd(job, statuses[-1], ran=one.trained)
-
-    monkeypatch.setattr(launch, "follow_job", follow)
-    found = asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
-
-    assert (state, ran) == (found.training.state, found.ran)
-    assert one.trained is any(status.state is JobState.RUNNING for status in statuses)
-    with one:
-        pass
-    assert left is (("cancel", TRAIN_JOB) in engine.calls)
+    assert (cause, f"{besides}logs: {logs}") == (found.training.cause, found.training.detail)
+    assert found.training.said == f"{cause}; {besides}logs: {logs}"

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
+from checks.model import Profile
 from tasks import provision
+from tasks.gate.context import open_gate_context
 from tasks.gate_file.cost_terms import CostTerms
+from tasks.gate_file.request import GateRequest
+from tasks.machines.base import Retest
 from tasks.provision import offer_certificates
+from tasks.retest import retest_context
 from tasks.store.base import Store, StoreError
 from tasks.store.folder import FolderStore
 from tests.certified_machines import COSTLY, DECLARED, FACTS, THEN
+from tests.flows.gates import write_gate
 from tests.tasks.store.test_certificates import filled
 
 
@@ -89,3 +95,12 @@ def test_a_store_that_does_not_answer_makes_the_gate_measure_and_refuses_nothing
 
     assert NO_CERTIFICATES == offer_certificates(one, lease())
     assert NO_CERTIFICATES == one.certificates
+
+
+def test_no_certificate_stands_for_a_check_of_a_retest(tmp_path: Path) -> None:
+    """Its other nodes would lack what they skip, and then it proves nothing."""
+    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    case: Any = SimpleNamespace(gate_id="g1", node="node-0", profile=Profile.QUICK)
+
+    assert setting.certifies
+    assert not retest_context(setting, case, Retest(("node-0", "node-1"), {})).certifies

@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import RENEW_S, HeldLease, Lease, LeaseLost, OpenQuestion
+from tasks.gate.lease.lease import RENEW_S, HeldLease, Lease, LeaseLost
 from tasks.gate.lease.owner import is_dead, machine_id
 from tasks.store.base import Store, StoreError
 
@@ -45,21 +45,11 @@ class LeaseRenewal:
         """Begin to renew the lock."""
         self._thread.start()
 
-    def next_attempt(self) -> Lease:
-        """Give the jobs new names. Raises LeaseLost, StoreError."""
-        return self._change(attempt=self.lease.attempt + 1, trainings=1, adopted=False)
-
-    def next_training(self) -> Lease:
-        """Give the training a new name, and leave the checks' job as it is. Raises LeaseLost, StoreError."""
-        return self._change(trainings=self.lease.trainings + 1)
-
-    def ask(self, asking: OpenQuestion | None) -> None:
-        """Park the lock for a question, or with None end that. Raises LeaseLost, StoreError."""
-        self._change(asking=asking)
-
-    def recheck(self) -> None:
-        """Count that a person had the checks run again. Raises LeaseLost, StoreError."""
-        self._change(rechecks=self.lease.rechecks + 1)
+    def change(self, **changes: Any) -> Lease:
+        """Keep other values in the lock: names of jobs, an open question. Raises LeaseLost, StoreError."""
+        with self._lock:
+            self._held = leases.changed(self._store, self._held, **changes)
+            return self._held.lease
 
     def park(self) -> None:
         """Stop renewing and leave the lock as it is, because the run continues with it in another process."""
@@ -80,11 +70,6 @@ class LeaseRenewal:
         self._stop.set()
         with self._lock:
             leases.release(self._store, self._held)
-
-    def _change(self, **changes: Any) -> Lease:
-        with self._lock:
-            self._held = leases.changed(self._store, self._held, **changes)
-            return self._held.lease
 
     def _renew_on(self) -> None:
         while not self._stop.wait(leases.RENEW_S):

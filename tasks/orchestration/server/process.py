@@ -25,7 +25,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -55,17 +54,6 @@ _LOOKS_FOR_TASKS_S = 5.0
 _GIVE_UP_S = 50.0
 _PAUSE_S = 0.02
 _BUSY = 503
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the parent passes: two inherited descriptors, its process id and two files. No secrets."""
-
-    listen_fd: int
-    ready_fd: int
-    parent: int
-    database: Path
-    template: Path
 
 
 def main(arguments: list[str]) -> int:
@@ -248,7 +236,7 @@ async def _settle(server: Server) -> None:
         await asyncio.sleep(0.01)
 
 
-def _say(options: Options, line: str) -> None:
+def _say(options: argparse.Namespace, line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the parent gave up waiting; it will end us
         os.write(options.ready_fd, f"{line}\n".encode())
 
@@ -264,13 +252,14 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _options(arguments: list[str]) -> Options:
+def _options(arguments: list[str]) -> argparse.Namespace:
+    """What the parent passes: two inherited descriptors, its process id and two files. No secrets."""
     parser = argparse.ArgumentParser(prog="tasks.orchestration.server.process")
     for name in ("listen-fd", "ready-fd", "parent"):
         parser.add_argument(f"--{name}", type=int, required=True)
     for name in ("database", "template"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    return Options(**vars(parser.parse_args(arguments)))
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

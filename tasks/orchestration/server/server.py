@@ -105,8 +105,6 @@ class EmbeddedServer:
         """
         if threading.current_thread() is not threading.main_thread():
             raise ServerFailed("The embedded Prefect server must be started from the main thread.")
-        if self._process is not None:
-            raise ServerFailed("This embedded Prefect server is running. Make another EmbeddedServer.")
         log = _open_log(self._files)
         with log, socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
@@ -127,8 +125,6 @@ class EmbeddedServer:
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return once requests are answered. Raises ServerFailed, and then nothing is left running."""
-        if self._process is None:
-            raise ServerFailed("The embedded Prefect server was not started.")
         said = _read_line(self._ready_fd, timeout_s)
         if said == "ready":
             return
@@ -189,21 +185,21 @@ def drain_client(timeout_s: float) -> bool:
 
     Prefect does so when the interpreter ends. By then the embedded server has ended: task runs would be lost.
     """
+
+    def drain() -> None:
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        EventsWorker.drain_all()
+        APILogWorker.drain_all()
+
     if "prefect.events.worker" not in sys.modules:
         return True
     try:
-        limited(timeout_s, _drain)  # in a thread of its own, because the caller may run an event loop
+        limited(timeout_s, drain)  # in a thread of its own, because the caller may run an event loop
     except Exception as error:  # noqa: BLE001 - what Prefect cannot send, nobody else can
         return not isinstance(error, NotInTime)
     return True
-
-
-def _drain() -> None:
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    EventsWorker.drain_all()
-    APILogWorker.drain_all()
 
 
 def _files(state_dir: Path, template_dir: Path | None) -> _Files:

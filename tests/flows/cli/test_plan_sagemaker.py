@@ -93,7 +93,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     assert "price of us-west-2" == estimate["price_region"]
     assert "  checks, profile standard: at least 3.0 min, at most 30.0 min for 126.59 USD" in text
     assert re.search(r"  pooled: at least 12\.66 USD .* 379\.78 USD .* idle at most 253\.18 USD", text)
-    assert "  how long this takes: idle pool" in text
+    assert "  idle pool: not known, at most 60.0 min for" in text
     assert ["in_job", "pooled", "none"] == [row["placement"] for row in estimate["placements"]]
     assert [False, True, False] == [row["chosen"] for row in estimate["placements"]]
     assert {"name", "about_s", "is_least", "at_most_s", "source", "billed"} == set(estimate["stages"][0])

@@ -19,8 +19,8 @@ from tasks.gate.outcome import (
     JudgedReport,
     Outcome,
     Training,
-    ending_json,
     outcome_json,
+    unjudged_json,
 )
 from tasks.launchers.base import JobState
 from tasks.orchestration.follow import FollowedRun
@@ -61,7 +61,7 @@ def test_a_cancelled_run_says_where_its_verdict_would_be(tmp_path: Path) -> None
 def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No gate was read yet: no empty name stands in its place."""
     reason = "the store cannot be written"
-    document = ending_json(None, None, None, None, None, "", reason, f"REJECTED gate: {reason}")
+    document = unjudged_json(reason, f"REJECTED gate: {reason}")
     said = RunStatus("", "", "", "", 2, document, None, (), 0)
 
     code = show(_arguments(tmp_path), FollowedRun("id", "Rejected", "", True, said, ""))

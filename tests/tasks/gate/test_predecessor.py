@@ -74,12 +74,3 @@ def test_what_lasts_stays_on_a_terminal() -> None:
 
     assert "adopt: this gate continues [job] 17\n" in screen.getvalue()
     assert str(shown.__rich__()) == "checks: 1 of 2 (0 s)"
-
-
-def test_what_lasts_is_printed_however_soon(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other lines of one stage are ten seconds apart where stderr is no terminal."""
-    shown = LiveProgress(None)
-    for progress in (Progress("adopt", "a"), Progress("adopt", "b"), Progress("adopt", "c", lasting=True)):
-        shown.progress(progress)
-
-    assert capsys.readouterr().err == "adopt: a (0 s)\nadopt: c\n"

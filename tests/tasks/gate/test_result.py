@@ -19,9 +19,9 @@ from tasks.gate.outcome import (
     Outcome,
     PlacementProof,
     Training,
-    ending_json,
     outcome_json,
     rejection_kind,
+    unjudged_json,
 )
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate_file.cost_terms import CostTerms, cost_of
@@ -84,7 +84,7 @@ def test_a_culprit_is_named_where_somebody_is_to_blame() -> None:
 def test_every_rejection_is_taken(kind: RejectionKind) -> None:
     """On the command line, and as a run on a server publishes it."""
     assert [] == errors(rejection("a.toml", "name", "is wrong", None, kind))
-    assert [] == errors(ending_json(None, None, None, None, None, "", "why", rejected=kind))
+    assert [] == errors(unjudged_json("why", "REJECTED gate: why", rejected=kind))
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,8 @@ def test_which_job_checks(
     assert (in_job, checking) == (one.in_job, one.checking)
 
 
-def test_checks_that_begin_again_leave_nothing_of_the_first(tmp_path: Path) -> None:
-    """New names, no verdict, no proof, and time again."""
+def test_what_begins_again_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    """Checks: new names, no verdict, no proof, and time again. Of a training that begins again only its own name is new."""
     engine = FakeEngine()
     one = session(tmp_path, engine)
     one.proof.append("old")
@@ -169,17 +169,9 @@ def test_checks_that_begin_again_leave_nothing_of_the_first(tmp_path: Path) -> N
     assert (["g-1-check-2", "g-1-train-2"], [], None) == ([*lease.jobs], one.proof, one.judged)
     assert [("cancel", CHECK_JOB), ("cancel", TRAIN_JOB)] == engine.calls
     assert one.left_s() > 1e9
-
-
-def test_a_training_that_begins_again_leaves_the_checks_machines(tmp_path: Path) -> None:
-    """Only the training gets a new name."""
-    engine = FakeEngine()
-    one = session(tmp_path, engine)
-    one.ended(CHECK_JOB)
-    lease = one.train_again()
-
-    assert (CHECK_JOB, "g-1-train-1-2") == lease.jobs
-    assert ([("cancel", TRAIN_JOB)], True) == (engine.calls, one.kept_s(CHECK_JOB) is not None)
+    one.ended("g-1-check-2")
+    assert ("g-1-check-2", "g-1-train-2-2") == one.train_again().jobs
+    assert (("cancel", "g-1-train-2"), True) == (engine.calls[-1], one.kept_s("g-1-check-2") is not None)
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -288,21 +280,18 @@ def parked(folder: Path, digest: str = "d") -> Session:
     return one
 
 
-def test_a_run_comes_back_to_its_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own gate id, and the question that was asked."""
-    back, expired = opened(parked(tmp_path), monkeypatch, resumed=True)
-    one = back()
-
-    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
-
-
-def test_an_answer_to_another_gate_file_is_no_answer(
+def test_a_run_comes_back_to_its_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str]
 ) -> None:
-    """The question is closed, the jobs are ended, the lock is given back, and nothing is launched."""
-    waits = parked(tmp_path, "another")
-    back, expired = opened(waits, monkeypatch, resumed=True)
+    """With its own gate id, and the question that was asked. An answer to another gate file is no answer: the question is closed, the
+    jobs are ended, the lock is given back, and nothing is launched.
+    """
+    back, expired = opened(parked(tmp_path / "same"), monkeypatch, resumed=True)
+    one = back()
+    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
 
+    waits = parked(tmp_path / "other", "another")
+    back, expired = opened(waits, monkeypatch, resumed=True)
     with pytest.raises(LeaseLost, match="Nothing was launched"):
         back()
     assert (["g-1"], False) == (expired, locked(waits))

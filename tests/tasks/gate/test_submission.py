@@ -12,8 +12,7 @@ import pytest
 
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.outcome import Outcome
-from tasks.gate.progress import LISTENER, LiveProgress, Progress
+from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
 from tasks.launchers.base import (
@@ -29,15 +28,16 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.store.layout import preflight_key
+from tests.tasks.gate.test_predecessor import Heard
 from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
 
 
 class Engine(FakeEngine):
-    """An engine that takes no job: `error` is what it says."""
+    """An engine that takes no job: `errors` are what it says."""
 
-    error: Exception = EngineUnavailable("it does not answer")
+    errors: tuple[Exception, ...] = ()
 
     def plan(self, job: Any) -> Any:
         """A plan is its job here."""
@@ -46,7 +46,7 @@ class Engine(FakeEngine):
     def submit(self, plan: Any) -> None:
         """Never a job."""
         self.calls.append(("submit", plan.job.name))
-        raise self.error
+        raise self.errors[len(self.calls) - 1]
 
 
 class SilentEngine(Engine):
@@ -69,22 +69,6 @@ class SlowEngine(Engine):
         raise NotSubmitted("it was not submitted")
 
 
-class Heard:
-    """What a gate said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.stages: set[str] = set()
-
-    def progress(self, progress: Progress) -> None:
-        """Keep it."""
-        self.lines.append(progress.detail)
-        self.stages.add(progress.stage)
-
-    def ended(self, outcome: Outcome) -> None:
-        """It is not looked at."""
-
-
 @pytest.fixture(autouse=True)
 def no_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told anything."""
@@ -99,53 +83,30 @@ def gate(folder: Path, engine: Engine) -> Session:
 
 
 @pytest.mark.parametrize(
-    ("error", "asked", "ended"),
+    ("errors", "ended"),
     [
-        (NotSubmitted("it was not submitted"), 1, []),
-        (EngineUnavailable("it is not known"), 2, [("cancel", CHECK_JOB)]),
+        ((LaunchRejected("denied"),), False),
+        ((QuotaExceeded("the quota is 0"),), False),
+        ((NoCapacity("no machines"),), False),
+        ((NotSubmitted("away"),), False),
+        ((EngineUnavailable("the answer was lost"), LaunchRejected("denied")), True),
+        ((EngineUnavailable("the answer was lost"), NotSubmitted("away")), True),
+        ((EngineUnavailable("it is not known"),) * 2, True),
     ],
 )
 def test_what_may_run_is_ended_and_nothing_else(
-    tmp_path: Path, error: Exception, asked: int, ended: list[tuple[str, str]]
+    tmp_path: Path, errors: tuple[LaunchError, ...], ended: bool
 ) -> None:
-    """An engine that may have taken the job is asked twice, and only that job is ended: the end waits for no answer about the rest."""
-    engine = Engine(Placement.NONE)
-    engine.error = error
-    with pytest.raises(EngineUnavailable), gate(tmp_path, engine) as one:
-        submit_job(one, JOB)
-
-    assert [*[("submit", CHECK_JOB)] * asked, *ended] == engine.calls
-    assert one.begun == ({CHECK_JOB} if ended else set())
-
-
-@pytest.mark.parametrize(
-    ("errors", "ended"),
-    [
-        ((LaunchRejected("denied"),), []),
-        ((QuotaExceeded("the quota is 0"),), []),
-        ((NoCapacity("no machines"),), []),
-        ((NotSubmitted("away"), LaunchRejected("denied")), []),
-        ((EngineUnavailable("the answer was lost"), LaunchRejected("denied")), [("cancel", CHECK_JOB)]),
-        ((EngineUnavailable("the answer was lost"), NotSubmitted("away")), [("cancel", CHECK_JOB)]),
-    ],
-)
-def test_a_job_that_was_never_made_is_not_ended_and_nobody_is_told_of_it(
-    tmp_path: Path, errors: tuple[LaunchError, ...], ended: list[tuple[str, str]]
-) -> None:
-    """An engine that refused it started nothing. One whose answer to an earlier try was lost may have."""
-
-    class Refusing(Engine):
-        answers = iter(errors)
-
-        def submit(self, plan: Any) -> None:
-            raise next(self.answers)
-
-    engine = Refusing(Placement.NONE, broken={CHECK_JOB})
+    """An engine that refused a job started nothing, and nobody is told of it. One that may have taken the job is asked twice, and only
+    that job is ended: the end waits for no answer about the rest.
+    """
+    engine = Engine(Placement.NONE, broken={CHECK_JOB})
+    engine.errors = errors
     with pytest.raises(LaunchError), gate(tmp_path, engine) as one:
         submit_job(one, JOB)
 
-    assert (ended, len(ended)) == (engine.calls, len(one.unreleased))
-    assert one.begun == ({CHECK_JOB} if ended else set())
+    assert [*[("submit", CHECK_JOB)] * len(errors), *[("cancel", CHECK_JOB)] * ended] == engine.calls
+    assert (int(ended), {CHECK_JOB} if ended else set()) == (len(one.unreleased), one.begun)
 
 
 def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_path: Path) -> None:
@@ -158,11 +119,11 @@ def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_pa
     finally:
         LISTENER.reset(token)
 
-    said = [line.partition("): job ")[0] for line in shown.lines if "): job " in line]
+    said = [one.detail.partition("): job ")[0] for one in shown.lines if "): job " in one.detail]
     assert [
         f"slurmctld does not answer (tried for {tried_s} s, at most 120 s" for tried_s in (5, 10, 120)
     ] == said
-    assert {"start"} == shown.stages
+    assert {"start"} == {one.stage for one in shown.lines}
 
 
 def test_what_the_preflight_could_not_check_is_said_once_with_what_to_do(
@@ -190,40 +151,26 @@ def test_what_the_preflight_could_not_check_is_said_once_with_what_to_do(
     assert all(line.endswith("Start slurmctld.") for line in said)
 
 
-def test_a_gate_that_is_cancelled_ends_at_once(tmp_path: Path) -> None:
-    """It waited for an engine that did not answer; it is not asked a second time, and there is nothing to end."""
-    engine = SlowEngine(Placement.NONE)
-
-    async def cancelled() -> None:
-        with gate(tmp_path, engine) as one:
-            running = asyncio.create_task(run_to_end(submit_job, one, JOB))
-            while not engine.calls:
-                await asyncio.sleep(0.01)
-            running.cancel()
-            await running
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(asyncio.wait_for(cancelled(), 60))
-
-    assert [("submit", CHECK_JOB)] == engine.calls
-
-
-def test_a_preflight_that_was_interrupted_submits_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("in_preflight", [False, True])
+def test_a_gate_that_is_cancelled_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_preflight: bool
 ) -> None:
-    """The signal came while it looked."""
-    engine, begun = Engine(Placement.NONE), []
+    """It waited for an engine that did not answer: it is not asked a second time, and there is nothing to end. During the preflight
+    nothing was submitted.
+    """
+    engine, looks = SlowEngine(Placement.NONE), list[Session]()
 
-    def looks(one: Session) -> None:
-        begun.append(one)
-        pause(3600.0)
+    def preflight(one: Session) -> None:
+        looks.append(one)
+        if in_preflight:
+            pause(3600.0)
 
-    monkeypatch.setattr(submission, "run_preflight", looks)
+    monkeypatch.setattr(submission, "run_preflight", preflight)
 
     async def cancelled() -> None:
         with gate(tmp_path, engine) as one:
             running = asyncio.create_task(run_to_end(submit_job, one, JOB))
-            while not begun:
+            while not (looks if in_preflight else engine.calls):
                 await asyncio.sleep(0.01)
             running.cancel()
             await running
@@ -231,7 +178,7 @@ def test_a_preflight_that_was_interrupted_submits_nothing(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(asyncio.wait_for(cancelled(), 60))
 
-    assert [] == engine.calls
+    assert [("submit", CHECK_JOB)] * (not in_preflight) == engine.calls
 
 
 def test_what_the_preflight_warned_of_is_known_when_the_gate_judges(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Pending, Running, Suspended
 
-from flows.cli.trigger import begun
 from tasks.orchestration import follow
 
 
@@ -42,11 +41,3 @@ def test_a_run_that_was_answered_does_not_show_the_checks_of_before(
     shown = asyncio.run(follow._progress(client, run, ""))
 
     assert (stage, said, waits) == (shown.stage, shown.detail, shown.waits)
-
-
-def test_the_first_line_of_trigger_says_what_its_end_does() -> None:
-    """A person who only looks on must not end a training."""
-    said = begun(UUID(int=7), "gate/p5", "http://host/runs/flow-run/7")
-
-    assert said.startswith(f"run {UUID(int=7)} of gate/p5 http://host/runs/flow-run/7 (")
-    assert "the run and its training are cancelled" in said and f"prelaunch watch {UUID(int=7)} only" in said

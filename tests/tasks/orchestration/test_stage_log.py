@@ -1,57 +1,19 @@
-"""The log of a run names each stage of its gate with its time, and what is no stage once."""
+"""The log of a run in Prefect: the stages of its gate, and no error where there is none."""
 
 from __future__ import annotations
 
 import inspect
 import logging
+from types import SimpleNamespace
 
 import pytest
 from prefect import flow_engine, states, task_engine
 from prefect.logging import loggers
 from prefect.states import Suspended
 
-from tasks.gate.progress import Progress
-from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, StageLog, is_kept
-
-
-def test_each_stage_has_a_line_as_it_begins_and_as_it_ends() -> None:
-    """What changes within a stage is not logged each time; its last state is."""
-    now, said = [0.0], list[str]()
-    stages = StageLog(said.append, lambda: now[0])
-    for at, progress in (
-        (0, Progress("start", "job g-check-1 is being submitted (engine local)")),
-        (2, Progress("checks", "pending")),
-        (3, Progress("checks", "20 of 66 observations")),
-        (4, Progress("adopt", "this gate continues a job", lasting=True)),
-        (12, Progress("checks", "66 of 66 observations")),
-        (14, Progress("verdict", "GO local: \x1b[31mall is well")),
-        (15, Progress("end", "job x could not be ended", unended=True)),
-    ):
-        now[0] = float(at)
-        stages.progress(progress)
-    now[0] = 15.0
-    stages.end()
-    stages.end()
-
-    assert said == [
-        "start: job g-check-1 is being submitted (engine local)",
-        "start: ended after 2 s",
-        "checks: pending",
-        "adopt: this gate continues a job",
-        "checks: ended after 12 s: 66 of 66 observations",
-        "verdict: GO local: \\x1b[31mall is well",
-        "verdict: ended after 1 s",
-    ]
-
-
-def test_a_stage_that_says_one_thing_and_is_over_has_one_line() -> None:
-    """A question that is asked by a process which then ends."""
-    said = list[str]()
-    stages = StageLog(said.append, lambda: 0.0)
-    stages.progress(Progress("question", "ASK local: waiting for approval"))
-    stages.end()
-
-    assert ["question: ASK local: waiting for approval"] == said
+from tasks.gate.progress import Progress, report_progress
+from tasks.orchestration import stage_log
+from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, is_kept, logged_stages
 
 
 @pytest.mark.parametrize(
@@ -91,10 +53,18 @@ def test_prefect_still_writes_the_line_that_is_looked_for() -> None:
     assert all(f'"{name}"' in names for name in (FLOWS, TASKS))
 
 
-def test_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_run_has_its_stages_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine may repeat one in its error."""
     monkeypatch.setenv("MY_TOKEN", "hunter22-of-the-test")
     said = list[str]()
-    StageLog(said.append).progress(Progress("start", "refused: hunter22-of-the-test"))
+    monkeypatch.setattr(stage_log, "get_run_logger", lambda: SimpleNamespace(info=said.append))
+    with logged_stages():
+        report_progress(Progress("start", "refused: hunter22-of-the-test"))
+        report_progress(Progress("adopt", "this gate continues a job", lasting=True))
+        report_progress(Progress("checks", "pending"))
 
-    assert ["start: refused: [removed]"] == said
+    assert [
+        "start: refused: [removed] (0 s)",
+        "adopt: this gate continues a job",
+        "checks: pending (0 s)",
+    ] == said

@@ -78,7 +78,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return load(kind, value, path)
 
     monkeypatch.setattr(documents, "decode", counted)
-    for name in ("keep_evidence", "keep_logs", "keep_state_history"):
+    for name in ("keep_evidence", "keep_logs"):
         monkeypatch.setattr(collect, name, lambda *more: None)
     return seen
 

@@ -82,72 +82,51 @@ def test_elsewhere_only_the_end_of_its_time_frees_it(store: FolderStore) -> None
     assert take(store, lease("g-2", now=NOW + TTL_S + 1)).lease.gate_id == "g-1"
 
 
-def test_the_same_gate_file_adopts_what_a_dead_owner_left(store: FolderStore) -> None:
-    """Gate id and job names stay, so that the jobs are found."""
-    take(store, lease("g-1", owner=DEAD))
-
-    held = take(store, lease("g-2", now=NOW + 1))
-
-    assert (held.lease.gate_id, held.lease.adopted, held.lease.owner) == ("g-1", True, this_process())
+LEFT, NEXT = lease("g-1", owner=DEAD), lease("g-2", now=NOW + 1)
+CHANGED, CHECKS = dataclasses.replace(LEFT, digest="other"), dataclasses.replace(LEFT, launches=False)
 
 
-@pytest.mark.parametrize("launches", [True, False])
-def test_what_was_requested_otherwise_is_not_adopted(store: FolderStore, launches: bool) -> None:
-    """A gate that only checks must not swallow the order of a dead one to launch; nor may a launch take a mere check for its own."""
+@pytest.mark.parametrize(
+    ("left", "wanted", "running", "has"),
+    [
+        (LEFT, NEXT, "", "g-1"),
+        # Old evidence says nothing about the machines of today; what still runs is adopted all the same, or there would be two.
+        (LEFT, lease("g-2", now=NOW + FRESH_S + 1), "", "g-2"),
+        (LEFT, lease("g-2", now=NOW + 100 * FRESH_S), "g-1-train-1", "g-1"),
+        (CHANGED, NEXT, "g-1-check-1", "g-2"),
+        # A gate that only checks must not swallow the order of a dead one to launch; nor may a launch take a mere check for its own.
+        (LEFT, dataclasses.replace(NEXT, launches=False), "g-1-check-1", "g-2"),
+        (CHECKS, NEXT, "g-1-check-1", "g-2"),
+    ],
+)
+def test_the_same_gate_file_adopts_what_a_dead_owner_left(
+    store: FolderStore, left: Lease, wanted: Lease, running: str, has: str
+) -> None:
+    """Gate id and job names stay, so that the jobs are found. What is not adopted is ended before the cluster is taken."""
     ended: list[str] = []
-    take(store, dataclasses.replace(lease("g-1", owner=DEAD), launches=launches))
+    take(store, left)
 
-    wanted = dataclasses.replace(lease("g-2", now=NOW + 1), launches=not launches)
-    held = take(store, wanted, running=("g-1-check-1",), ended=ended)
+    held = take(store, wanted, running=(running,), ended=ended).lease
 
-    assert (("g-2", False, not launches), ["g-1"]) == (
-        (held.lease.gate_id, held.lease.adopted, held.lease.launches),
-        ended,
-    )
+    assert (has, has == "g-1", wanted.launches) == (held.gate_id, held.adopted, held.launches)
+    assert (this_process(), ["g-1"] * (has == "g-2")) == (held.owner, ended)
 
 
-def test_a_check_leaves_a_training_that_runs_alone(store: FolderStore) -> None:
-    """Its gate is dead; only a gate that launches may continue it, and the message says so."""
-    take(store, lease("g-1", owner=DEAD))
+@pytest.mark.parametrize(
+    ("left", "launches", "said"),
+    [
+        (CHANGED, True, r"g-1-train-1 still runs\. Run that gate file again"),
+        (LEFT, False, r"still runs.*without --check-only"),
+    ],
+)
+def test_another_gate_does_not_end_somebodys_training(
+    store: FolderStore, left: Lease, launches: bool, said: str
+) -> None:
+    """It is refused, and told which job runs and how to adopt it: only a gate that launches may continue it."""
+    take(store, left)
 
-    with pytest.raises(LeaseHeld, match=r"still runs.*without --check-only"):
-        take(store, dataclasses.replace(lease("g-2"), launches=False), running=("g-1-train-1",))
-
-
-def test_what_ended_long_ago_is_not_adopted(store: FolderStore) -> None:
-    """Old evidence says nothing about the machines of today."""
-    take(store, lease("g-1", owner=DEAD))
-
-    held = take(store, lease("g-2", now=NOW + FRESH_S + 1))
-
-    assert (held.lease.gate_id, held.lease.adopted) == ("g-2", False)
-
-
-def test_what_still_runs_is_adopted_however_old(store: FolderStore) -> None:
-    """Otherwise there would be two."""
-    take(store, lease("g-1", owner=DEAD))
-
-    held = take(store, lease("g-2", now=NOW + 100 * FRESH_S), running=("g-1-train-1",))
-
-    assert held.lease.gate_id == "g-1"
-
-
-def test_another_gate_file_ends_the_checks_of_the_dead(store: FolderStore) -> None:
-    """A check that nobody waits for is ended before the cluster is taken."""
-    ended: list[str] = []
-    take(store, lease("g-1", digest="other", owner=DEAD))
-
-    held = take(store, lease("g-2"), running=("g-1-check-1",), ended=ended)
-
-    assert (held.lease.gate_id, ended) == ("g-2", ["g-1"])
-
-
-def test_another_gate_file_does_not_end_somebodys_training(store: FolderStore) -> None:
-    """It is refused, and told which job runs and how to adopt it."""
-    take(store, lease("g-1", digest="other", owner=DEAD))
-
-    with pytest.raises(LeaseHeld, match=r"g-1-train-1 still runs\. Run that gate file again"):
-        take(store, lease("g-2"), running=("g-1-train-1",))
+    with pytest.raises(LeaseHeld, match=said):
+        take(store, dataclasses.replace(NEXT, launches=launches), running=("g-1-train-1",))
 
 
 def test_whoever_dies_while_ending_jobs_leaves_their_names(store: FolderStore) -> None:
@@ -243,7 +222,7 @@ def test_release_leaves_somebody_elses_lease_alone(store: FolderStore) -> None:
 
 
 def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
-    """Renewing, or giving jobs new names, fails once somebody else has it."""
+    """Renewing, or giving jobs new names, fails once somebody else has it, and says so."""
     mine = take(store, lease("g-1", owner=DEAD))
     take(store, lease("g-2", now=NOW + 1))
 
@@ -251,7 +230,8 @@ def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
         leases.renew(store, mine, NOW + 2)
     with pytest.raises(LeaseLost):
         leases.changed(store, mine, attempt=2)
-    assert not LeaseRenewal(store, mine).ours()
+    keeper = LeaseRenewal(store, mine)
+    assert (keeper.ours(), keeper.loss) == (False, "another gate took over cluster c and its jobs.")
 
 
 @pytest.mark.parametrize("place", ["leases/c.json", ""])
@@ -266,22 +246,6 @@ def test_a_lock_that_was_deleted_is_not_another_gate(store: FolderStore, place: 
 
     assert not keeper.ours()
     assert "is no longer in the store" in keeper.loss and "another gate" not in keeper.loss
-
-
-def test_a_lock_that_another_gate_took_says_so(store: FolderStore) -> None:
-    """Where it is renewed."""
-    mine = take(store, lease("g-1", owner=DEAD))
-    take(store, lease("g-2", now=NOW + 1))
-    keeper = LeaseRenewal(store, mine)
-
-    assert (keeper.ours(), keeper.loss) == (False, "another gate took over cluster c and its jobs.")
-
-
-def test_a_new_attempt_gives_new_names(store: FolderStore) -> None:
-    """A job that was ended cannot be started again under its name."""
-    held = leases.changed(store, take(store, lease("g-1")), attempt=2)
-
-    assert held.lease.jobs == ("g-1-check-2", "g-1-train-2")
 
 
 def test_a_lease_that_cannot_be_read_holds_the_cluster(store: FolderStore) -> None:

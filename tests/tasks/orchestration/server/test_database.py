@@ -14,7 +14,6 @@ from tasks.orchestration.server.database import (
     is_finished,
     is_intact,
     mark_finished,
-    set_aside,
 )
 from tasks.orchestration.server.process import prepare_database
 
@@ -33,18 +32,13 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_database_counts_once_it_is_marked(database: Path) -> None:
-    """Migrations that were interrupted never pass for a database."""
+def test_a_database_counts_once_it_is_marked(database: Path, tmp_path: Path) -> None:
+    """Migrations that were interrupted never pass for a database; nothing is none, and looking at it makes none."""
     before = is_finished(database)
     mark_finished(database)
 
     assert (before, is_finished(database)) == (False, True)
-
-
-def test_an_absent_file_does_not_count(tmp_path: Path) -> None:
-    """Nothing is no database, and looking at it makes none."""
-    assert not is_finished(tmp_path / "absent.sqlite")
-    assert list(tmp_path.iterdir()) == []
+    assert not is_finished(tmp_path / "absent.sqlite") and not (tmp_path / "absent.sqlite").exists()
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 50, 4096, 8192])
@@ -66,39 +60,20 @@ def test_a_template_that_lost_its_end_is_not_intact(database: Path) -> None:
     assert (before, is_intact(database)) == (True, False)
 
 
-def test_a_copy_is_whole_and_leaves_no_rest(database: Path, tmp_path: Path) -> None:
-    """A copy holds what was committed, marks included, and no temporary file stays."""
-    mark_finished(database)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-
-    copy_database(database, folder / "copy.sqlite")
-
-    assert is_finished(folder / "copy.sqlite")
-    assert [path.name for path in folder.iterdir()] == ["copy.sqlite"]
-
-
-def test_what_is_set_aside_is_kept(database: Path) -> None:
-    """A broken history is moved, not deleted."""
-    content = database.read_bytes()
-
-    set_aside(database)
-
-    assert not database.exists()
-    assert Path(f"{database}.unusable").read_bytes() == content
-
-
 def _tables(database: Path) -> set[str]:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
 def test_a_new_folder_starts_from_the_template(tmp_path: Path, database: Path) -> None:
-    """No migration runs where a template of this Prefect version exists."""
+    """No migration runs where a template of this Prefect version exists; its copy is whole, and no temporary file stays."""
     mark_finished(database)
-    prepare_database(tmp_path / "new.sqlite", database)
+    (tmp_path / "new").mkdir()
+    prepare_database(tmp_path / "new" / "new.sqlite", database)
 
-    assert "run" in _tables(tmp_path / "new.sqlite")
+    assert "run" in _tables(tmp_path / "new" / "new.sqlite")
+    assert is_finished(tmp_path / "new" / "new.sqlite")
+    assert {"new.lock", "new.sqlite"} == {path.name for path in (tmp_path / "new").iterdir()}
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database" * 1000], ids=["half_made", "garbage"])

@@ -113,37 +113,21 @@ def test_looking_for_a_server_imports_no_prefect() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_loopback_goes_round_a_proxy() -> None:
-    """A proxy in the environment keeps what it was told to leave alone, and loopback besides."""
-    environ = {"NO_PROXY": "intranet.example", "HTTP_PROXY": "http://proxy.example:3128"}
+def test_what_both_sides_are_told() -> None:
+    """A proxy keeps what it was told to leave alone, and loopback besides. Neither side counts anybody. The embedded server never
+    opens the database that a person configured for another.
+    """
+    proxied = {"NO_PROXY": "intranet.example", "HTTP_PROXY": "http://proxy.example:3128"}
+    own = {"PREFECT_API_DATABASE_CONNECTION_URL": "postgresql+asyncpg://prod", "PATH": "/bin"}
+    client = client_environment("http://127.0.0.1:1/api", "a:b", Path("/state"), proxied)
+    server = server_environment(Path("/state/db.sqlite"), "a:b", Path("/state"), own)
 
-    told = client_environment("http://127.0.0.1:1/api", "a:b", Path("/state"), environ)
-
-    assert told["NO_PROXY"] == "intranet.example,127.0.0.1,localhost"
-    assert told["no_proxy"] == "127.0.0.1,localhost"
-
-
-def test_both_sides_are_told_to_send_no_telemetry() -> None:
-    """Neither Prefect's server nor its client counts anybody."""
-    sides = (
-        client_environment("http://127.0.0.1:1/api", "a:b", Path("/state"), {}),
-        server_environment(Path("/state/db.sqlite"), "a:b", Path("/state"), {}),
-    )
-
-    for side in sides:
-        assert side["DO_NOT_TRACK"] == "1"
-        assert side["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
-
-
-def test_a_persons_prefect_settings_do_not_reach_the_embedded_server() -> None:
-    """The embedded server never opens the database that a person configured for another."""
-    environ = {"PREFECT_API_DATABASE_CONNECTION_URL": "postgresql+asyncpg://prod", "PATH": "/bin"}
-
-    told = server_environment(Path("/state/db.sqlite"), "a:b", Path("/state"), environ)
-
-    assert "PREFECT_API_DATABASE_CONNECTION_URL" not in told
-    assert told["PREFECT_SERVER_DATABASE_CONNECTION_URL"] == "sqlite+aiosqlite:////state/db.sqlite"
-    assert told["PATH"] == "/bin"
+    assert "intranet.example,127.0.0.1,localhost" == client["NO_PROXY"]
+    assert "127.0.0.1,localhost" == client["no_proxy"]
+    for side in (client, server):
+        assert ("1", "false") == (side["DO_NOT_TRACK"], side["PREFECT_SERVER_ANALYTICS_ENABLED"])
+    assert "PREFECT_API_DATABASE_CONNECTION_URL" not in server and "/bin" == server["PATH"]
+    assert "sqlite+aiosqlite:////state/db.sqlite" == server["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
 
 
 def test_a_user_without_a_home_has_no_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,24 +49,11 @@ def _post(application: ASGIApp) -> list[object]:
     async def send(message: Message) -> None:
         seen.append(message.get("status", message.get("body")))
 
-    asyncio.run(_call(application, receive, send))
+    async def call() -> None:
+        await repeat_when_busy(application)({"type": "http"}, receive, send)
+
+    asyncio.run(call())
     return seen
-
-
-async def _call(
-    application: ASGIApp,
-    receive: Receive,
-    send: Send,
-) -> None:
-    await repeat_when_busy(application)({"type": "http"}, receive, send)
-
-
-@pytest.fixture
-def out_of_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    def expire() -> None:
-        monkeypatch.setattr(process, "_GIVE_UP_S", 0.0)
-
-    return expire
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -85,8 +71,8 @@ def test_another_error_is_passed_on() -> None:
         _post(_application([500, 201], [], fails=True))
 
 
-def test_repeating_ends(out_of_time: Callable[[], None]) -> None:
+def test_repeating_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that stays locked is an answer too, not a hang."""
-    out_of_time()
+    monkeypatch.setattr(process, "_GIVE_UP_S", 0.0)
 
     assert _post(_application([503, 201], [])) == [503, b"503"]

@@ -1,0 +1,85 @@
+"""How far a gate follows the training that it started, and what it shows meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks import launch
+from tasks.gate.jobs import JobEnd
+from tasks.gate.progress import Progress
+from tasks.gate.session import Session
+from tasks.launch import LaunchResult, pool_cost_now
+from tasks.launchers.base import JobState, JobStatus, Trouble
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
+from tests.tasks.test_launch import ENDED, FAILED, OURS, PASSED, READY, RUNNING
+
+WAITS = replace(RUNNING, state=JobState.PENDING)
+STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("wait", "statuses", "state", "ran", "left"),
+    [
+        ("verdict", [], JobState.PENDING, True, False),
+        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True, False),
+        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
+        ("finished", [STOPPED], JobState.FAILED, False, True),
+    ],
+)
+def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    statuses: list[JobStatus],
+    state: JobState,
+    ran: bool,
+    left: bool,
+) -> None:
+    """One that goes on is left running; one that ended before it ran did not run."""
+    engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
+    one = session(tmp_path, engine)
+    one.remember(TRAIN_JOB)
+    found = followed(one, monkeypatch, statuses, wait)
+
+    assert (state, ran) == (found.training.state, found.ran)
+    assert one.trained is any(status.state is JobState.RUNNING for status in statuses)
+    with one:
+        pass
+    assert left is (("cancel", TRAIN_JOB) in engine.calls)
+
+
+def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus], wait: str) -> LaunchResult:
+    """What the gate says of its training, of which the engine says this."""
+
+    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, trains: bool) -> JobEnd:
+        for status in statuses:
+            await look(status)
+            if enough(status):
+                return JobEnd(job, status, ran=one.trained)
+        return JobEnd(job, statuses[-1], ran=one.trained)
+
+    patch.setattr(launch, "follow_job", follow)
+    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.judged = PASSED
+    return asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
+
+
+def test_what_a_waiting_pool_costs_is_shown_while_the_training_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no longer: a pool that the training has taken waits for nobody."""
+    one = session(tmp_path, FakeEngine(holds=[READY, READY, OURS], log=""))
+    one.ended(CHECK_JOB)
+    shown: list[Progress] = []
+    monkeypatch.setattr(launch, "report_progress", shown.append)
+    cost = pool_cost_now(one)
+    followed(one, monkeypatch, [WAITS, RUNNING], "finished")
+
+    assert [f"pending {cost}", "running"] == [each.detail for each in shown[:2]]
