@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if _is_log_only(text):
         write_stderr(
             "prelaunch: missing evidence and a failed training would only be written to the log: name a notifier in owner of [notify] "
-            "(docs/notify.md)"
+            "(docs/people.md)"
         )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)
@@ -174,7 +174,7 @@ def _policy(named: Path | None, declared: Declared) -> Path:
 def _notifiers(text: str) -> tuple[str, ...]:
     names = [name for name in re.split(r"[,\s]+", text) if name]
     if MAIL & set(names):
-        raise InputError("--notify", "mail is sent by apprise: name that (docs/notify.md).", "", "apprise")
+        raise InputError("--notify", "mail is sent by apprise: name that (docs/people.md).", "", "apprise")
     if not names:
         raise InputError("--notify", f"name at least one of {', '.join(NOTIFIERS)}.")
     for name in names:

@@ -197,7 +197,7 @@ def test_our_way_is_better_than_the_rules() -> None:
 
 
 def test_the_same_seed_prints_the_same_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that docs/culprit.md can be made again, by one process or two."""
+    """So that docs/evidence/culprit.md can be made again, by one process or two."""
     asked = ["--trials", "1", "--nodes", "16", "--only", "compare"]
     printed = []
     for jobs in ("1", "2"):
