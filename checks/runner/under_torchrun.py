@@ -76,7 +76,7 @@ def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Sto
     """One bundle for all nodes: the first rank makes it, so that every node judges alike."""
     if rank == 0:
         store.set("prelaunch/attempt", uuid.uuid4().hex)
-        # Everybody who can connect to torchrun's store can read it, because it is not authenticated (docs/exchange.md).
+        # Everybody who can connect to torchrun's store can read it, because it is not authenticated (docs/how-it-decides.md).
         store.set("prelaunch/key", secret_key.make().decode())
         store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
     made = bundles.load(store.get("prelaunch/bundle"))

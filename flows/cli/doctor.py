@@ -186,7 +186,7 @@ def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[
     )
     if owner == {"log"} != oncall:
         said = "missing evidence and a failed training are only written to the log"
-        remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
+        remedy = "Name a notifier in owner of [notify] (docs/people.md)."
         yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
 
 
@@ -325,7 +325,7 @@ def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
             yield ok(subject, f"a worker is online; used by {used}{own}")
     if unreaped:
         said = f"the server has no deployment of it, so nothing ends a dead run of {', '.join(unreaped)}"
-        yield PreflightCheck("reap", PreflightResult.WARNING, said, "Deploy it: docs/deployments.md, Set up.")
+        yield PreflightCheck("reap", PreflightResult.WARNING, said, "Deploy it: docs/server.md, Set up.")
 
 
 def _read_a_run() -> None:

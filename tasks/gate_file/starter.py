@@ -148,7 +148,7 @@ def _without_notify(lines: Sequence[str]) -> Iterator[str]:
 
 def _notify(names: Sequence[str]) -> Iterator[str]:
     """The table [notify] with the example of each notifier, from the comments of a shipped file."""
-    yield f"# Who is notified: docs/notify.md. Write no secret here, only where it is. Copy [approval] from {NOTIFIERS_SHOWN}.toml."
+    yield f"# Who is notified: docs/people.md. Write no secret here, only where it is. Copy [approval] from {NOTIFIERS_SHOWN}.toml."
     yield "[notify]"
     yield f"order = {json.dumps(list(names))}   # hardware problems: the first that works; the log is always the last"
     if set(names) != {"log"}:

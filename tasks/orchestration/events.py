@@ -1,6 +1,6 @@
 """Events that others can use as triggers: what became of a gate, on the Prefect server's own event stream.
 
-The resource is the cluster ("prelaunch.cluster.<name>"), the flow run is related. docs/events.md lists them. An event is
+The resource is the cluster ("prelaunch.cluster.<name>"), the flow run is related. docs/server.md lists them. An event is
 not the record of a gate: one that cannot be emitted is a warning, and changes nothing else.
 """
 

@@ -1,6 +1,6 @@
 """The content of a notification: the answer and the culprit first, then evidence, remedy, cost, and where to find more.
 
-Who is notified, and how urgently, follows from the outcome alone (docs/notify.md shows the table).
+Who is notified, and how urgently, follows from the outcome alone (docs/people.md shows the table).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who finds the culprit: our way against the public tools' rules, on simulated clusters. Constructed, not measured.
 
-`python tests/benchmarks/localisation.py` prints Markdown: docs/culprit.md holds it. The same options give the same figures.
+`python tests/benchmarks/localisation.py` prints Markdown: docs/evidence/culprit.md holds it. The same options give the same figures.
 `--trials N` (200), `--nodes N [N ...]` (16 64 256 1024), `--only targets|compare`, `--seed N`.
 
 Each trial plants faults, and each way measures the same cluster, with the same spells and the same congestion, as it

@@ -1,6 +1,6 @@
 """Refusals, blame and recall of the pair tests in simulated worlds, healthy ones and faulty ones. Constructed, not measured.
 
-`python tests/benchmarks/pair_worlds.py` prints Markdown: docs/culprit.md holds it. The same options give the same figures.
+`python tests/benchmarks/pair_worlds.py` prints Markdown: docs/evidence/culprit.md holds it. The same options give the same figures.
 `--runs N` (20), `--nodes N [N ...]` (16 64), `--rails N` (1), `--known` (the decoder is told the leaves), `--world NAME [NAME ...]`
 (all), `--way NAME [NAME ...]` (Prelaunch alone; "all" adds the public rules and a median rule), `--seed N`, `--calibration`.
 

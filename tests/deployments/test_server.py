@@ -157,7 +157,7 @@ def test_containers_and_units_run_the_same_commands() -> None:
 
     assert [word.replace("127.0.0.1", "0.0.0.0") for word in server] == SERVICES["server"]["command"][1:]
     assert [*worker, "--with-healthcheck"] == SERVICES["worker"]["command"][1:]
-    page = (ROOT / "docs" / "deployments.md").read_text()
+    page = (ROOT / "docs" / "server.md").read_text()
     pool = next(line for line in page.splitlines() if "work-pool create" in line).split()[1:]
     assert [word.replace("deployments/", "/opt/prelaunch/deployments/") for word in pool] == SERVICES[
         "setup"
@@ -288,8 +288,8 @@ def _by_hand(folder: Path, database: Postgres) -> Iterator[World]:
 
 
 def _deploying() -> list[list[str]]:
-    """The arguments of the commands of `prefect` with which docs/deployments.md makes the pool and the deployments."""
-    page = (ROOT / "docs" / "deployments.md").read_text().split("## Set up")[1]
+    """The arguments of the commands of `prefect` with which docs/server.md makes the pool and the deployments."""
+    page = (ROOT / "docs" / "server.md").read_text().split("## Set up")[1]
     block = re.findall(r"```bash\n(.*?)```", page, re.S)[0]
     found = [shlex.split(line)[1:] for line in block.splitlines() if line.startswith("prefect ")]
     assert [["work-pool", "create"], ["work-pool", "update"], ["deploy", "--all"]] == [

@@ -1,4 +1,4 @@
-"""The command of docs/approval.md that answers a question, sent to a server of the test: what arrives is what the form sends."""
+"""The command of docs/people.md that answers a question, sent to a server of the test: what arrives is what the form sends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.gate.approval.answers import GateDecision
 CURL = pytest.mark.skipif(
     shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl"
 )
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "approval.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "people.md"
 
 
 Answered = tuple[int, Mapping[str, object]]

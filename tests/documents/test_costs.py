@@ -1,4 +1,4 @@
-"""The costs on the owners' page are those that `prelaunch plan` computes of the shipped gate files."""
+"""The costs on the page about the start are those that `prelaunch plan` computes of the shipped gate files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.gate.forecast import forecast
 from tasks.gate_file.request import GateRequest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "for-owners.md"
+PAGE = ROOT / "docs" / "start.md"
 ROW = re.compile(
     r"^\| `([a-z0-9-]+)` \| (\d+) x (\S+) \| (\w+) \| (\S+) USD \| (\S+) USD \| (\S+)(?: USD)? \|$", re.M
 )

@@ -76,7 +76,7 @@ def test_every_artifact_of_a_run_is_described() -> None:
     """What a flow publishes is in the table of the page about runs, and nothing else is."""
     code = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tasks").rglob("*.py")))
     published = set(re.findall(r'f?"(gate-[a-z]+-|commission-[a-z]+)(?:\{|")', code))
-    rows = re.findall(r"^\| (`(?:gate|commission)-.*?) \|", page("deployments.md"), re.MULTILINE)
+    rows = re.findall(r"^\| (`(?:gate|commission)-.*?) \|", page("server.md"), re.MULTILINE)
 
     assert published == {name.removesuffix("CLUSTER") for row in rows for name in re.findall("`(.*?)`", row)}
 
@@ -157,7 +157,7 @@ def test_every_command_and_exit_code_is_described() -> None:
 
 def test_every_folder_of_a_store_is_described() -> None:
     """By its key."""
-    text = page("store.md")
+    text = page("history.md")
     folders = (
         layout.GATES,
         layout.RECORDS,

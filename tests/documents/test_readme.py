@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["installed"]
 README = ROOT / "README.md"
 # Pages whose ```bash blocks run as they are written, in this order; those of other pages need an account or a server.
-PAGES = ("README.md", "docs/commands.md", "docs/reports.md", "docs/explain.md")
+PAGES = ("README.md", "docs/commands.md", "docs/reports.md")
 BLOCKS = [
     block
     for page in PAGES

@@ -53,7 +53,7 @@ def test_every_page_is_in_it(site: Path) -> None:
         (site / "project" / f"{name}.html").is_file()
         for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")
     )
-    assert "for-on-call.html" in (site / "index.html").read_text()
+    assert "on-call.html" in (site / "index.html").read_text()
 
 
 def test_a_browser_loads_nothing_from_elsewhere(site: Path) -> None:

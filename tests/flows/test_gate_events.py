@@ -27,7 +27,7 @@ from tests.world import ROOT, World
 from tests.world_processes import until
 
 __all__ = ["engine"]
-DOCS = ROOT / "docs" / "events.md"
+DOCS = ROOT / "docs" / "server.md"
 ABOUT = (None, "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
 REACTING = """
 from prefect import flow
@@ -40,7 +40,7 @@ def drain(cluster: str, nodes: list[str]) -> None: ...
 def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
     at_world: World, tmp_path: Path, engine: Engine
 ) -> None:
-    """The automation of docs/events.md starts a deployment with the nodes that are to blame."""
+    """The automation of docs/server.md starts a deployment with the nodes that are to blame."""
     (tmp_path / "drain.py").write_text(REACTING, encoding="utf-8")
     drain = at_world.deploy(
         "drain.py:drain", "drain", folder=tmp_path, pool=at_world.pool("drain"), triggers=_shown()

@@ -54,7 +54,7 @@ class Project:
         )  # fmt: skip
 
     def deployed(self) -> dict[str, dict[str, Any]]:
-        """The deployments by name, after `prefect deploy` as docs/deployments.md has it."""
+        """The deployments by name, after `prefect deploy` as docs/server.md has it."""
         self.api.post("/work_pools/", json={"name": POOL, "type": "process"})
         done = self.prefect("--no-prompt", "deploy", "--all", "--prefect-file", FILE)
         assert (0, []) == (done.returncode, imported(self.folder)), done.stdout + done.stderr

@@ -60,7 +60,7 @@ class Defect:
 
     @property
     def row(self) -> str:
-        """Its line in docs/public-defects.md, with the link to where it was read."""
+        """Its line in docs/evidence/public-defects.md, with the link to where it was read."""
         said = f"{WORDS[self.ours]}: {self.says}" if self.says else WORDS[self.ours]
         _, name, *thread = self.tool.split("/") if self.tool not in UPSTREAM else ("", self.tool)
         named = f"{name} {'#' + thread[-1] if len(thread) == 2 and thread[-1].isdigit() else ''}".strip()

@@ -1,4 +1,4 @@
-"""What public tools of this kind answer wrongly, and what Prelaunch answers on the same input: docs/public-defects.md."""
+"""What public tools of this kind answer wrongly, and what Prelaunch answers on the same input: docs/evidence/public-defects.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.public.defects import OUTPUTS, P5, TWO, Defect, answered, explained
 from tests.public.gate_defects import GATES
 from tests.public.inputs import all_reduce, recording
 
-PAGE = Path(__file__).parents[2] / "docs" / "public-defects.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "public-defects.md"
 DEFECTS = (*OUTPUTS, *GATES)
 LEAST = 60
 

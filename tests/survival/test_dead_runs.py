@@ -1,6 +1,6 @@
 """Runs that die on a real server, with the automations of deployments/prefect.yaml as they are: nothing is left of them.
 
-PostgreSQL, Prefect's server and its workers are real, the nodes are made up. Times are those of the product: docs/events.md
+PostgreSQL, Prefect's server and its workers are real, the nodes are made up. Times are those of the product: docs/server.md
 has the last results.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the monitoring on a node of SageMaker HyperPod with Slurm (docs/monitoring.md). A lifecycle script calls it at the end, as root, on
+# Installs the monitoring on a node of SageMaker HyperPod with Slurm (docs/watch.md). A lifecycle script calls it at the end, as root, on
 # every node:
 #   install.sh node INSTANCE_TYPE             the watch, and DCGM with the counters that the alerts need
 #   install.sh controller GATE_FILE STACK     Prometheus, Alertmanager and the exporter of the gate file's store

@@ -157,7 +157,7 @@ def test_our_way_is_better_than_the_rules() -> None:
 
 
 def test_the_table_has_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that docs/culprit.md can be made again."""
+    """So that docs/evidence/culprit.md can be made again."""
     assert 0 == main(["--trials", "1", "--nodes", "16", "--only", "compare"])
     printed = capsys.readouterr().out
 

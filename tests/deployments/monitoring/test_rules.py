@@ -17,7 +17,7 @@ from tests.deployments.monitoring.rule_cases import HEALTHY, SITUATIONS, Alert, 
 
 pytestmark = pytest.mark.needs("promtool")
 FILE = SHIPPED / RULES
-PAGE = Path(__file__).parents[3] / "docs" / "monitoring.md"
+PAGE = Path(__file__).parents[3] / "docs" / "watch.md"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text())
 ALERTS: list[dict[str, Any]] = [rule for group in DOCUMENT["groups"] for rule in group["rules"]]
 NAMES = sorted({rule["alert"] for rule in ALERTS})
@@ -249,7 +249,7 @@ def test_alerts_come_within_three_intervals() -> None:
 
 
 def test_alerts_that_wait_longer_are_these() -> None:
-    """docs/monitoring.md names their times."""
+    """docs/watch.md names their times."""
     slow = {rule["alert"]: rule["for"] for rule in ALERTS if rule.get("for", "18s") != "18s"}
 
     assert {
