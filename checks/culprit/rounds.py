@@ -14,7 +14,7 @@ from typing import Protocol
 
 Pair = tuple[int, int]
 GOLDEN = (math.sqrt(5) - 1) / 2
-# Simulated (docs/evidence/culprit.md): a node that is bad for a fifth of the time, in periods of six rounds, shows that in four sweeps of
+# Simulated (docs/evidence/culprit.md): a node that is bad for a fifth of the time, in periods of six rounds, shows that in 4 sweeps of
 # five if these have so many rounds. A sweep of 64 nodes has them.
 SWEEP_ROUNDS = 63
 # A link that is bad in half of its tests is good in both tests of one sweep once in four times, and in those of two once in sixteen.

@@ -104,8 +104,9 @@ def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
 
 
 def test_what_a_refusal_says_of_each_node_is_kept_and_shown(tmp_path: Path, engine: Engine) -> None:
-    """In the store; in the list of gates; and on the page of all nodes, which leads to the gate's page, and that one to it. In MLflow the
-    report is logged under the gate's id.
+    """In the store; in the list of gates; and on the page of all nodes, which leads to the gate's page, and that one to it.
+
+    In MLflow the report is logged under the gate's id.
     """
     engine.parts = ["wrong"]
     path = fake_gate(tmp_path)

@@ -1,4 +1,4 @@
-"""How the shipped policy answers NVIDIA's catalogue, beside the lists of public tools; the table is in docs/evidence/public-defects.md."""
+"""How the shipped policy answers NVIDIA's catalogue, beside the lists of public tools: docs/evidence/public-defects.md."""
 
 from __future__ import annotations
 
