@@ -92,20 +92,13 @@ class Place:
     """A node of two, and what its gate did."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
-        self.folder, self.out, self.board, self.events = (
-            folder,
-            folder / "out",
-            FakeBoard(AGREED),
-            list[str](),
-        )
+        self.folder, self.out = folder, folder / "out"
+        self.board, self.events = FakeBoard(AGREED), list[str]()
         self.verdict: Verdict | None = None
         self.report: Report | None = None
         self.broken: Exception | None = None
-        bundle = replace(
-            bundles.make(
-                "g", Declared("cpu", 2, 0, 1, ("node-0", "node-1")), healthy().profile, POLICY, builtin()
-            )
-        )
+        declared = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
+        bundle = bundles.make("g", declared, healthy().profile, POLICY, builtin())
         members = (Member("node-0", "127.0.0.1", 1), Member("node-1", "127.0.0.1", 2))
         self.node_context = cast(
             NodeContext,
