@@ -20,7 +20,6 @@ from checks.model import (
     SCHEMA_VERSION,
     Answer,
     Cause,
-    Digests,
     Finding,
     Level,
     Profile,
@@ -119,6 +118,16 @@ def _count(count: object) -> object:
 
 
 @dataclass(frozen=True)
+class RecordDigests:
+    """SHA-256 of the report as it was kept, and of what it was judged with."""
+
+    report: str
+    policy: str
+    facts: str
+    baseline: str | None
+
+
+@dataclass(frozen=True)
 class Record:
     """One verdict. `gate` and `cluster` are "" if it was made from report and verdict alone.
 
@@ -138,7 +147,8 @@ class Record:
     answer: Answer
     level: Level
     report: str
-    digests: Digests
+    digests: RecordDigests
+    engine: str
     condemned: tuple[str, ...]
     finding: str
     reused: str = ""
@@ -157,6 +167,7 @@ def record_of(
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
     said = "" if first is None else finding_line(first, _alike(first, verdict.findings))
+    of = verdict.digests
     return Record(
         SCHEMA_VERSION,
         gate_id,
@@ -170,7 +181,8 @@ def record_of(
         verdict.answer,
         verdict.level,
         key,
-        verdict.digests,
+        RecordDigests(of.report, of.policy, of.facts, of.baseline),
+        of.engine,
         verdict.condemned,
         one_line(said, FINDING_CHARACTERS),
         reused,
