@@ -115,6 +115,8 @@ class Times:
             return
         self.sweep = sorted({at for at, is_first in zip(matrix.rounds, self.first, strict=True) if is_first})
         visits = self._visits(())
+        if not visits:
+            return
         shares = {node: _share(its) for node, its in visits.items()}
         steady = {node for node, share in shares.items() if share >= STEADY}
         own = {
@@ -190,7 +192,7 @@ class Times:
         }
         shared = [ends for ends in then.values() if touched.intersection(ends)]
         theirs = sorted(node for node, _ in fewest_ends(shared))
-        if len(theirs) < min(TOGETHER, len(names) // 2):
+        if len(theirs) < max(TOGETHER_OF_FEW, min(TOGETHER, len(names) // 2)):
             return False
         mine = tuple(test for test, ends in then.items() if touched.union(theirs).intersection(ends))
         parts = [names[node] for node in theirs]

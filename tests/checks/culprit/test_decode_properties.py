@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from checks.culprit.matrix import (
     Answer,
     Better,
     Decoded,
-    Direction,
     Kind,
     Matrix,
     Part,
@@ -158,29 +156,3 @@ def test_nobody_is_blamed_without_evidence(matrix: Matrix, tolerance: Tolerance)
 
 def _nodes(matrix: Matrix, test: int) -> set[str]:
     return {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
-
-
-@FEW
-@given(st.integers(4, 16), st.integers(0, 2**32))
-def test_more_bad_tests_of_a_suspect_never_clear_it(number: int, seed: int) -> None:
-    """A bad node is named, and stays named while it is measured again and is bad again."""
-    for decoded in _measured_again_and_again(number, random.Random(seed)):
-        assert [(Kind.NODE, "node-1", Direction.BOTH)] == [
-            (one.kind, one.subject, one.way) for one in decoded.suspects
-        ]
-        assert decoded.suspects[0].probability > 0.9
-
-
-def _measured_again_and_again(number: int, rng: random.Random) -> Iterator[Decoded]:
-    parts = nodes(number)
-    cells = all_pairs(parts)
-    for _ in range(4):
-        values = [(BAD if 1 in cell else GOOD) * rng.uniform(0.97, 1.03) for cell in cells]
-        yield decode(
-            Matrix(
-                "bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts,
-                [a for a, _ in cells], [b for _, b in cells], values,
-            ),
-            HALF,
-        )  # fmt: skip
-        cells = cells + [cell for cell in cells if 1 in cell][: rng.randrange(1, 6)]

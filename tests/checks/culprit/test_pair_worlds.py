@@ -28,12 +28,6 @@ def test_blame_is_counted_for_good_parts_alone() -> None:
     assert counts.refused == 0, "something is broken in this world, so that a refusal is right"
 
 
-def test_a_refusal_of_a_healthy_world_is_counted_with_its_bound() -> None:
-    """No refusal in twenty runs leaves up to one in six possible."""
-    assert "0.00 (< 0.16)" == pair_worlds.share(0, 20, upper=True)
-    assert "1.00 (> 0.84)" == pair_worlds.share(20, 20, upper=False)
-
-
 def test_the_table_has_a_line_for_each_world_and_way(capsys: pytest.CaptureFixture[str]) -> None:
     """Ours, and a rule beside it."""
     asked = ["--runs", "1", "--nodes", "8", "--known", "--world", "calm", "switch", "--way", "all"]

@@ -90,6 +90,13 @@ def test_a_link_that_is_good_at_times_is_no_shared_path() -> None:
     assert [None] * len(found.suspects) == [one.cost for one in found.suspects]
 
 
+def test_two_nodes_of_which_no_test_is_good_have_a_bad_link() -> None:
+    """There is no time at which it was good."""
+    dead = replace(made := swept(2, lambda a, b, at: 1.0, 9), values=[None] * len(made.values))
+
+    assert {Kind.LINK} == {kind for kind, _, _ in named(decode(dead, SHIPPED))}
+
+
 def leaf_of_two(number: int, first: int, last: int) -> Share:
     """Half of the tests between two leaves are slow in these rounds."""
 
