@@ -121,7 +121,7 @@ def test_a_deployment_without_a_server_is_rejected(tmp_path: Path) -> None:
     done = _script(tmp_path, PRELAUNCH_DEPLOYMENT="gate/p5")
 
     assert done.returncode == 2
-    assert "Set PREFECT_API_URL" in done.stderr
+    assert "Name its API, such as PREFECT_API_URL=" in done.stderr
 
 
 # Ends as `prelaunch gate` does: tests/flows/cli/test_gate.py has how that ends what it started, and its pages.
