@@ -327,3 +327,10 @@ def test_what_the_runtime_said_is_shown_with_its_node_and_is_no_mistake_of_the_g
 
     assert Trouble.ENDED is views[1].trouble
     assert "worker-1" in verdict.detail and "GPU-1f3a: unknown device" in verdict.detail
+
+
+def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:
+    """Its termination message may be any file."""
+    state = {"terminated": {"reason": "Error", "exitCode": 1, "message": "the last line of a training"}}
+    view = pod_view(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
+    assert view is not None and "last line" not in view.text
