@@ -149,6 +149,8 @@ def test_a_job_has_ended_when_all_of_it_has() -> None:
     assert verdict([job(0, COMPLETE), job(1, COMPLETE)], pods).state is JobState.SUCCEEDED
     assert verdict([job(0, COMPLETE), job(1)], pods).state is JobState.RUNNING
     assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)], 2).state is JobState.RUNNING
+    one_failed = verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)])
+    assert {"node-0": 0, "node-1": 7} == one_failed.exit_codes
 
 
 @pytest.mark.parametrize(
