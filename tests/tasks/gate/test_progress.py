@@ -28,17 +28,17 @@ def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest
     shown = LiveProgress(None, clock)
     for second in range(26):
         clock.now = 100.0 + second
-        shown.progress(Progress("checks", f"{second} of 27 observations"))
+        shown.progress(Progress("checks", f"{second} of 27 observations\x1b"))
         shown.tick()
     shown.progress(Progress("verdict", "GO local"))
     clock.now += 3.0
     shown.ended(Outcome("g-1", Ending.VERDICT, None, None, None, ""))
 
     assert capsys.readouterr().err.splitlines() == [
-        "checks: 0 of 27 observations (0 s)",
-        "checks: 10 of 27 observations (10 s)",
-        "checks: 20 of 27 observations (20 s)",
-        "checks: ended after 25 s: 25 of 27 observations",
+        r"checks: 0 of 27 observations\x1b (0 s)",
+        r"checks: 10 of 27 observations\x1b (10 s)",
+        r"checks: 20 of 27 observations\x1b (20 s)",
+        r"checks: ended after 25 s: 25 of 27 observations\x1b",
         "verdict: GO local (0 s)",
         "verdict: ended after 3 s",
     ]

@@ -27,11 +27,12 @@ from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
 LOST = Said(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+KILLED = Said(-15, "", "")
 
 
 @dataclass
 class Slurm:
-    """slurmctld: one sbatch is not answered. Whether it took the job is `takes`; so often it is listed `late`."""
+    """slurmctld: one sbatch is not answered, or is killed. Whether it took the job is `takes`; so often it is listed `late`."""
 
     takes: bool
     late: int
@@ -43,7 +44,7 @@ class Slurm:
         if argv[0] == "sbatch":
             first, self.lost = not self.lost, True
             self.jobs += self.takes or not first
-            return LOST if first else Said(0, f"{4 + self.jobs}\n", "")
+            return (KILLED if self.late else LOST) if first else Said(0, f"{4 + self.jobs}\n", "")
         if self.jobs and self.late:
             self.late -= 1
             return Said(0, "", "")

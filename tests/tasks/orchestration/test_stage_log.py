@@ -54,17 +54,17 @@ def test_prefect_still_writes_the_line_that_is_looked_for() -> None:
 
 
 def test_the_log_of_a_run_has_its_stages_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine may repeat one in its error."""
+    """An engine may repeat one in its error. What lasts turns no terminal."""
     monkeypatch.setenv("MY_TOKEN", "hunter22-of-the-test")
     said = list[str]()
     monkeypatch.setattr(stage_log, "get_run_logger", lambda: SimpleNamespace(info=said.append))
     with logged_stages():
         report_progress(Progress("start", "refused: hunter22-of-the-test"))
-        report_progress(Progress("adopt", "this gate continues a job", lasting=True))
+        report_progress(Progress("adopt", "this gate continues a \x1b job", lasting=True))
         report_progress(Progress("checks", "pending"))
 
     assert [
         "start: refused: [removed] (0 s)",
-        "adopt: this gate continues a job",
+        r"adopt: this gate continues a \x1b job",
         "checks: pending (0 s)",
     ] == said

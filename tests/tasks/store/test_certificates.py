@@ -15,7 +15,7 @@ from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.model import Report
 from tasks.render.findings import verdict_json
-from tasks.store import records
+from tasks.store import certificates, records
 from tasks.store.base import Store
 from tasks.store.certificates import offer, offered
 from tasks.store.folder import FolderStore
@@ -149,6 +149,12 @@ def test_gates_that_are_too_old_for_any_certificate_are_not_read(
 ) -> None:
     later = time.time() + 1e6
     monkeypatch.setattr("tasks.store.certificates.time.time", lambda: later)
+
+    assert [] == found(store)
+
+
+def test_offers_that_are_too_large_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "OFFERED_BYTES", 100)
 
     assert [] == found(store)
 

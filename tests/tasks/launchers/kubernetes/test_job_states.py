@@ -149,6 +149,8 @@ def test_a_job_has_ended_when_all_of_it_has() -> None:
     assert verdict([job(0, COMPLETE), job(1, COMPLETE)], pods).state is JobState.SUCCEEDED
     assert verdict([job(0, COMPLETE), job(1)], pods).state is JobState.RUNNING
     assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)], 2).state is JobState.RUNNING
+    one_failed = verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)])
+    assert {"node-0": 0, "node-1": 7} == one_failed.exit_codes
 
 
 @pytest.mark.parametrize(
@@ -327,3 +329,10 @@ def test_what_the_runtime_said_is_shown_with_its_node_and_is_no_mistake_of_the_g
 
     assert Trouble.ENDED is views[1].trouble
     assert "worker-1" in verdict.detail and "GPU-1f3a: unknown device" in verdict.detail
+
+
+def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:
+    """Its termination message may be any file."""
+    state = {"terminated": {"reason": "Error", "exitCode": 1, "message": "the last line of a training"}}
+    view = pod_view(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
+    assert view is not None and "last line" not in view.text

@@ -21,22 +21,31 @@ from tasks.launchers.base import (
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.kubernetes import submit as submission
 from tests.fakes.kubernetes.cluster import Cluster
-from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final
-from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, job, started
+from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
+from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
 
 
 def test_nothing_of_a_cancelled_job_is_left_but_its_record(
-    cluster: Cluster, make: Make, tmp_path: Path
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record says how it ended, so that a second gate does not start it again. An answer reached the pods under their token."""
+    """The record says how it ended, so that a second gate does not start it again. An answer reached the pods under their token,
+    which stays known while the API server is silent.
+    """
     launcher, spec = make(), job(tmp_path, WAIT)
     with pytest.raises(LaunchError, match="is gone"):
         launcher.answer(spec.name, "a" * 32, b"{}")
     started(launcher, spec)
     launcher.answer(spec.name, "a" * 32, b"{}")
     found = cluster.server.objects["configmaps"][f"{spec.name}-answers"]
+    until_told(bench(tmp_path), launcher, spec.name, 2)
+    before = until(launcher, spec.name, SECONDS, lambda one: bool(one.attempt))
+    monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 0.3)
+    cluster.server.silent.set()
+    silent = launcher.state(spec.name)
+    cluster.server.silent.clear()
     launcher.cancel(spec.name)
 
+    assert (silent.state, silent.attempt) == (JobState.UNKNOWN, before.attempt)
     assert found["binaryData"] == {f"{'a' * 32}.json": "e30="}
     with pytest.raises(LaunchRejected, match="no attempt"):
         launcher.answer(spec.name, "../x", b"")

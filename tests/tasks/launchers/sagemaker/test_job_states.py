@@ -97,7 +97,9 @@ def test_the_detail_says_what_it_waits_for() -> None:
 
 def test_a_message_cannot_turn_a_terminal() -> None:
     """A failure file is written on a machine under suspicion."""
-    assert "\x1b" not in job_states.detail_of(ended("Failed", FailureReason="AlgorithmError: \x1b[31mred"))
+    assert r"Failed: A: \x1b[31mred" == job_states.detail_of(
+        ended("Failed", FailureReason="A: \x1b[31mred", steps=("Failed",))
+    )
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_hostile_text_is_inert() -> None:
         measured_s=0.0,
     )  # fmt: skip
 
-    for message in _all(page):
+    for message in (*_all(page), answer_message(AnswerLine(HOSTILE, HOSTILE, "U123"))):
         for text in (*marked(message.blocks), message.text, message.long):
             bare = text.replace("<@U123>", "").replace("<https://x/%3C%3E%7C|", "").replace("|report>", "")
             bare = bare.replace(

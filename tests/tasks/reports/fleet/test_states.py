@@ -338,7 +338,7 @@ STANDINGS = st.sampled_from((Standing.PROVEN, Standing.DOUBTFUL, Standing.CONDEM
 ROUNDS = st.lists(st.tuples(STANDINGS, st.sets(st.sampled_from(ALL), min_size=1)), min_size=1, max_size=8)
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(ROUNDS, st.data())
 def test_without_a_proof_nothing_is_ever_proven(
     rounds: list[tuple[Standing, set[str]]], data: st.DataObject
