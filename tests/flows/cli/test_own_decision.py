@@ -180,3 +180,4 @@ def test_a_hostile_warning_is_inert(run: Run, refused: Path, tmp_path: Path) -> 
 
     assert "\x1b[31m" not in text and "\u202e" not in text and "x" * 5000 not in text
     assert "<script>alert" not in (tmp_path / "page.html").read_text()
+    assert "<script>alert" not in run("judge", refused, "--format", "markdown").out
