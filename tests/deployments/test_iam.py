@@ -132,6 +132,40 @@ def test_resources_are_named_where_the_action_has_any(path: Path) -> None:
     assert [] == [action for action in actions if not re.fullmatch(OF_NO_RESOURCE, action)]
 
 
+# The condition keys that an action carries, of those that are used here (the same reference; IAM's global keys of a trust policy).
+CARRIED = {
+    "sagemaker:CreateTrainingJob": "sagemaker:InstanceTypes sagemaker:InterContainerTrafficEncryption sagemaker:KeepAlivePeriod "
+    "sagemaker:MaxRuntimeInSeconds sagemaker:NetworkIsolation sagemaker:OutputKmsKey sagemaker:VolumeKmsKey "
+    "sagemaker:VpcSecurityGroupIds sagemaker:VpcSubnets aws:TagKeys",
+    "sagemaker:UpdateTrainingJob": "sagemaker:InstanceTypes sagemaker:KeepAlivePeriod",
+    "sagemaker:AddTags": "sagemaker:TaggingAction",
+    "iam:PassRole": "iam:PassedToService",
+    "s3:ListBucket": "s3:prefix",
+    "cloudwatch:PutMetricData": "cloudwatch:namespace",
+    "kms:CreateGrant": "kms:GrantIsForAWSResource",
+    "sts:AssumeRole": "aws:SourceAccount aws:SourceArn",
+}
+OF_ALL = {"ec2": "ec2:Region", "kms": "kms:ViaService"}
+
+
+@every
+def test_conditions_are_on_keys_that_the_actions_know(path: Path) -> None:
+    """A key that an action does not carry would refuse it for ever."""
+    used = [
+        (action, key)
+        for statement in _statements(path)
+        for keys in statement.get("Condition", {}).values()
+        for key in keys
+        for action in _many(statement["Action"])
+    ]
+
+    assert [] == [
+        (action, key)
+        for action, key in used
+        if key not in (*CARRIED.get(action, "").split(), OF_ALL.get(action.partition(":")[0]))
+    ]
+
+
 @every
 def test_a_policy_fits_into_a_managed_policy(path: Path) -> None:
     """With its placeholders filled, which are all known."""

@@ -17,12 +17,13 @@ from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
+from tasks.launchers.sagemaker.preflight.iam import context_of, inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tests.architecture.tree import ROOT
 from tests.deployments.iam_weighing import simulated, weigh
+from tests.deployments.test_iam import CARRIED
 
 GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
@@ -105,6 +106,16 @@ def test_the_types_of_all_shipped_gates_are_listed_together() -> None:
     ]
 
     assert len(lists) == 2 and all(kinds <= set(one) for one in lists)
+
+
+@gates
+def test_the_keys_that_the_simulation_is_told_are_those_of_the_action(path: Path) -> None:
+    """A key that CreateTrainingJob does not carry would make the simulation weigh another request."""
+    told = {str(row["ContextKeyName"]) for body in asked(path).bodies for row in context_of(body)}
+    known = {*CARRIED["sagemaker:CreateTrainingJob"].split()}
+
+    assert {"sagemaker:InstanceTypes", "sagemaker:MaxRuntimeInSeconds"} <= told
+    assert [] == [key for key in told - known if not key.startswith("aws:RequestTag/")]
 
 
 @gates

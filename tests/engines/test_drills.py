@@ -1,7 +1,8 @@
-"""Drills on a real Slurm cluster, where the gate or the engine notices the fault."""
+"""Every drill on a real Slurm cluster, where the gate or the engine notices the fault."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.local.plan import ENTER
-from tests.engines.slurm_cluster import SlurmCluster, of_other_debian
-from tests.engines.slurm_gates import slurm_gate
+from tasks.remediation.model import ActState, Proof
+from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster, unavailable
+from tests.engines.slurm_gates import kept_by, slurm_gate
 from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, remedy, state_of
 from tests.engines.test_slurm_remedy import slurm as logging_slurm  # noqa: F401 - a fixture
 
@@ -79,19 +81,95 @@ def inside(cluster: SlurmCluster, node: str) -> str:
     return shlex.join(("sh", "-c", enter, "inside"))
 
 
+# What follows, and how it ends: NVIDIA asks for an inspection after Xid 74, and HyperPod restarts a node after Xid 73.
+AFTER_XIDS = {
+    "xid-74": ("NotRepaired", ["fence", "page"]),
+    "xid-73": ("Repaired", ["fence", "reboot", "recheck", "return"]),
+}
+
+
 @pytest.mark.usefixtures("prefect_backend")
-def test_an_xid_is_detected_and_acted_upon(logging_slurm: LoggingCluster, tmp_path: Path) -> None:  # noqa: F811
-    """The line goes into the node's log; the gate refuses, and a person is called, as NVIDIA asks for an inspection after Xid 74."""
+@pytest.mark.parametrize("name", ["xid-74", pytest.param("xid-73", marks=pytest.mark.long)])
+def test_an_xid_is_detected_and_acted_upon(
+    logging_slurm: LoggingCluster,  # noqa: F811
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """The line goes into the node's log; the gate refuses, and remediation does what the Xid asks for."""
     path = gate_file(tmp_path / "shared", ACTS)
+    if name == "xid-73":
+        answered_by(path, "hyperpod")
     log = logging_slurm.folder / "var_log" / "n2" / "messages"
     words = (
         "--node", "n2", "--through", inside(logging_slurm, "n2"), "--kernel-log", "/var/log/messages",
     )  # fmt: skip
-    with drill(path, "xid-74", *words):
+    with drill(path, name, *words):
         refused(path)
     state = remedy(path)
+    ended, done = AFTER_XIDS[name]
 
-    assert "NotRepaired" == state.name
-    assert ["fence", "page"] == [act.rung.value for act in acts(path)]
-    assert "idle" not in state_of(logging_slurm, "n2")
+    assert ended == state.name
+    untold = [act for act in acts(path) if act.proof is Proof.CANNOT_TELL or act.state is ActState.REFUSED]
+    assert done == [act.rung.value for act in acts(path) if act not in untold]
+    # A busy machine may leave evidence of a re-test missing, or Slurm may not take the node back yet: it is made again, once.
+    assert [act.rung.value for act in untold] in ([], ["recheck"])
+    assert ("return" in done) == ("idle" in state_of(logging_slurm, "n2"))
     assert "NVRM" not in log.read_text()
+
+
+def answered_by(path: Path, overlay: str) -> None:
+    """The policy of the gate uses these answers to Xids."""
+    rules = path.parent / "few.json"
+    policy = json.loads(rules.read_text())
+    policy["checks"]["kernel.xid"]["overlay"] = overlay
+    rules.write_text(json.dumps(policy))
+
+
+class FaultyCluster(SlurmCluster):
+    """Each node shows no use of its CPUs.
+
+    The nodes share the CPUs of this machine. A slow link of a node that other work keeps busy is no evidence for a gate.
+    """
+
+    def before_slurmctld(self) -> None:
+        """Take the counters of the CPUs, which then stand still."""
+        super().before_slurmctld()
+        (self.folder / "stat").write_text(Path("/proc/stat").read_text())
+
+    def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
+        own = f"mount --bind {self.folder}/stat /proc/stat"
+        bind = ("/bin/sh", "-ec", f'{own}; exec "$@"', "own") if host in self.nodes else ()
+        super()._start(index, host, *bind, *argv, other=other)
+
+
+@pytest.fixture
+def faulty(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultyCluster]:
+    """Three nodes."""
+    if why := unavailable():
+        pytest.skip(why)
+    with running_cluster(FaultyCluster, tmp_path_factory.mktemp("slurm"), 3) as cluster:
+        monkeypatch.setenv("PATH", cluster.path)
+        yield cluster
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_gate_detects_a_slow_link(faulty: FaultyCluster, tmp_path: Path) -> None:
+    """A link with 10 Mbit/s: the gate names the node, and the fault is undone."""
+    path = slurm_gate(tmp_path / "shared", nodes=3)
+    path.write_text(path.read_text() + SLURM)
+    with drill(path, "shaped-link", "--node", "n1", "--through", inside(faulty, "n1"), "--interface", "eth0"):
+        outcome = refused(path)
+    findings = kept_by(path, outcome, "verdict.json")["findings"]
+
+    assert any(
+        one["level"] == "FAIL" and "n1" in one["subject"] and one["check"].startswith("network.")
+        for one in findings
+    )
+    links = subprocess.run(
+        (*shlex.split(inside(faulty, "n1")), "tc", "qdisc", "show", "dev", "eth0"),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "tbf" not in links.stdout

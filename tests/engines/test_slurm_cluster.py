@@ -27,7 +27,7 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=NAMES)
 def test_lists_of_hosts_are_read_as_slurm_reads_them(slurm: SlurmCluster, names: list[str]) -> None:
     """Whatever names Slurm packs into a list, we get the names that Slurm gets, in its order."""

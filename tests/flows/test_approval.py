@@ -124,6 +124,18 @@ def test_nobody_in_time_is_a_refusal(tmp_path: Path, engine: Engine, monkeypatch
     assert engine.idle
 
 
+def test_only_an_overrider_overrides_a_fail(tmp_path: Path, engine: Engine) -> None:
+    """The Slack process resumes with the form; what it proved of the user decides, and the form itself overrides nothing."""
+    engine.parts = ["wrong"]
+    path = gate_file(tmp_path, 'on_fail = "ask"')
+
+    outcome = asyncio.run(with_slack(path, ADA, ApprovalAction.LAUNCH, form("launch-anyway", approver=ADA)))
+
+    assert Decision.REFUSED is outcome.decision
+    assert "but the answer is not valid: Prefect's form does not know who answers" in outcome.reason
+    assert f"{outcome.gate_id}-train-1" not in engine.jobs
+
+
 def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
     """Its state, its title, and the page to both sides say who launched against what; it is no PASS."""
     engine.parts = ["wrong"]

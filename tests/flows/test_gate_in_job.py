@@ -243,3 +243,13 @@ def test_no_training_is_denied_that_may_have_started(tmp_path: Path, engine: Eng
     assert "Training was not started." not in page and "Training: was not started" not in page
     assert "succeeded" == kept["training"]["state"]
     assert f"The engine says of job {job}: succeeded" in page
+
+
+def test_stricter_nodes_train_nothing(tmp_path: Path, engine: Engine) -> None:
+    """The gate said go, its nodes did not: a failed launch, in their own words."""
+    engine.nodes_say = Answer.CANNOT_TELL
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert 4 == outcome.code
+    assert "it refused" in outcome.reason

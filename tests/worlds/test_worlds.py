@@ -41,8 +41,6 @@ SAME = (
     *("hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob"),
     *("eks-p5", "eks-p5-injob", "hyperpod-eks", "kind-cpu"),
 )
-# Its machine and policy are those of `local`, where the same faults are planted: only its healthy machine is looked at.
-HEALTHY_ALONE = ("local-namespaces",)
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
 
 
@@ -54,7 +52,7 @@ def test_a_healthy_world_and_ten_faults(
     tmp_path: Path, name: str, record_property: pytest.FixtureRequest
 ) -> None:
     """GO without a warning that every healthy machine would show; then NO-GO each time, with the part that is broken."""
-    assert (0 if name in HEALTHY_ALONE else 10) == _tried(tmp_path, name, record_property)
+    assert 10 == _tried(tmp_path, name, record_property)
 
 
 @pytest.mark.parametrize(("name", "fault"), [(name, one) for name, its in KEPT.items() for one in ("", *its)])
@@ -103,8 +101,7 @@ def _tried(folder: Path, name: str, record: pytest.FixtureRequest) -> int:
         record(table.HEALTHY, (name, table.GO if fine else table.REFUSED))  # type: ignore[operator]
         assert fine, _said(verdict)
 
-        instance = known().instances[GATES[name].instance_type]
-        planted = () if name in HEALTHY_ALONE else faults_of(instance, len(made.nodes))
+        planted = faults_of(known().instances[GATES[name].instance_type], len(made.nodes))
         missed = [f"{fault.name}: {why}" for fault in planted if (why := _missed(made, fault, name, record))]
     assert [] == missed
     return len(planted)

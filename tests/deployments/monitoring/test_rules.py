@@ -276,3 +276,14 @@ def test_the_page_reads_as_a_sentence(tmp_path: Path) -> None:
     }
 
     require_success(tried(tmp_path, FILE.read_text(), [test]))
+
+
+def test_every_alert_says_what_to_do_and_who_is_notified() -> None:
+    """And docs/watch.md has a row for each."""
+    rows = dict(
+        re.findall(r"^\| (Prelaunch\w+) \| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+    assert set(NAMES) == set(rows)
+    assert [] == [rule for rule in ALERTS if rule["labels"]["notify"] not in rows[rule["alert"]]]
+    assert {HEARTBEAT} == {rule["alert"] for rule in ALERTS if "remedy" not in rule["annotations"]}

@@ -69,6 +69,7 @@ def test_all_bad_alike_takes_a_floor(explain: Explained) -> None:
     assert "values are only compared with each other" in out and "held against each other alone" not in floor
     assert "FAIL CONFIGURATION matrix: bandwidth between nodes is bad as a whole: 56 of 56 tests" in floor
     assert "HARDWARE" not in floor
+    assert 3 == explain(p2p(4), "--floor", 10)[0]  # GB/s are no microseconds
 
 
 def test_what_is_bad_is_the_users_to_say(explain: Explained) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from checks.watch import commands as watch
+from flows.cli import exporter
 from flows.cli.main import main
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
@@ -55,6 +57,11 @@ def test_it_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
 
         assert 143 == process.wait(60)
+
+
+def test_exporters_listen_on_this_machine_unless_somebody_says_otherwise() -> None:
+    """There is no password."""
+    assert {"127.0.0.1"} == {one.LISTEN.partition(":")[0] for one in (exporter, watch)}
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,12 @@ from tests.flows.cli.conftest import Run
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(GATE_PATH.read_text()))
 WISHES = [
     ("local", "cpu", 1, "log"),
+    ("slurm", "cpu", 2, "slack"),
     ("slurm", "p5.48xlarge", 16, "slack,pagerduty,apprise"),
+    ("slurm", "trn1.32xlarge", 2, "apprise"),
     ("kubernetes", "p5.48xlarge", 2, "log"),
     ("sagemaker", "g5.xlarge", 3, "pagerduty"),
+    ("sagemaker", "p4d.24xlarge", 1, "log"),
     ("sagemaker", "trn1.32xlarge", 2, "log,slack"),
 ]
 

@@ -90,6 +90,15 @@ def test_a_refusal_says_that_the_training_was_not_started(run: Run, tmp_path: Pa
     assert "Training was not started." in "\n".join(first_lines(run, folder))
 
 
+def test_another_verdict_with_which_the_gate_ended_is_said(run: Run, tmp_path: Path) -> None:
+    """The nodes of the training were other ones and were checked again: verdict.json is of the first ones."""
+    why = "the training got other machines than those that passed; they were checked again: NO-GO sample: node-1 is slow"
+    outcome = replace(FAILED, ending=Ending.VERDICT, decision=Decision.REFUSED, training=None, reason=why)
+    lines = first_lines(run, folder_of(tmp_path, healthy(), outcome, answer="no_go"))
+
+    assert f"NO-GO sample: {why}" == lines[0] and "Before that, the checks: PASS" in "\n".join(lines)
+
+
 def test_a_page_by_another_policy_says_the_end_beside_the_gates_own_answer(run: Run, tmp_path: Path) -> None:
     """Its headline is the new answer."""
     from tests.sample_reports import POLICY

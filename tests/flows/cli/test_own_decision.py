@@ -170,3 +170,14 @@ def test_a_preflight_that_cannot_be_read_hides_no_verdict(run: Run, refused: Pat
     (refused / "preflight.json").write_bytes(data)
 
     assert 1 == run("judge", refused).code
+
+
+def test_a_hostile_warning_is_inert(run: Run, refused: Path, tmp_path: Path) -> None:
+    """Engines and files bring its words."""
+    hostile = replace(TYPE, message="\x1b[31m<script>alert(1)</script>\u202e" + "x" * 10_000)
+    (refused / "preflight.json").write_bytes(dump_plain((hostile,)))
+    text = run("judge", refused, "--html", tmp_path / "page.html").out
+
+    assert "\x1b[31m" not in text and "\u202e" not in text and "x" * 5000 not in text
+    assert "<script>alert" not in (tmp_path / "page.html").read_text()
+    assert "<script>alert" not in run("judge", refused, "--format", "markdown").out

@@ -166,6 +166,8 @@ def test_the_history_is_folded_anew(run: Run, store: FolderStore) -> None:
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:
     """Nothing goes without --delete, and never the last proof of a node."""
     keep(store, 3, healthy())
+    for days in ("0", "-1", "nan"):
+        assert 2 == run("store", "prune", store.root, "--older-than", days, "--delete")[0]
     shown = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
     before = len(store.list(""))
     done = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")

@@ -161,6 +161,8 @@ def told(outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> st
         channels: dict[str, list[str]] = {}
         for channel, line in lines_of(outcome, capsys).items():
             channels.setdefault(line, []).append(channel)
+        same = [line for line, names in channels.items() if names != ["GitHub"]]
+        assert [first_line(outcome, NAME)] == same, case
         said = "\n".join(f"  {', '.join(names)}:\n    {line}" for line, names in channels.items())
         parts.append(f"{case}\n{said}\n")
     held = "cluster bravo is locked by gate bravo-1 (bravo.toml, process 7 on login-1). Wait for that gate, or end its process."

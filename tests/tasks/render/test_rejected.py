@@ -104,7 +104,9 @@ def test_the_end_of_a_gate_is_one_line_for_github() -> None:
         "::error title=Prelaunch%3A the gate did not end well::"
         "NO-GO a: node%250A : :add-mask::x\\r, rank 3 computes wrong sums"
     )
-    assert end_annotation("GO a", is_error=False) == "::warning title=Prelaunch%3A a GO with warnings::GO a"
+    assert end_annotation("GO a", ("it is no g5.\r::error::x",), is_error=False) == (
+        "::warning title=Prelaunch%3A a GO with warnings::GO a%0Ait is no g5.\\r: :error::x"
+    )
 
 
 def test_nothing_that_a_file_says_becomes_markup_or_a_command() -> None:
