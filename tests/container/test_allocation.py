@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
 from checks.model import Cause, Finding, Level, Verdict
 from container.agent import allocation
 from container.agent.allocation import excluded
+from container.agent.supervisor import Signals
 from tests.checks.local_policy import local_policy
+from tests.container.agents import make_bundle
 
 NAMES = ("n0", "n1", "n2", "n3")
 NOTHING = unreadable("", local_policy(), builtin(), b"")
@@ -98,3 +103,19 @@ def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
     code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
 
     assert (2, True) == (code, "Give another --run" in capsys.readouterr().err)
+
+
+def test_another_host_does_not_join_a_run_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its key is gone with its end: the host says so at once, and neither waits, nor makes another key, nor reads the old reports."""
+    (folder := tmp_path / "prelaunch-check-1" / "in").mkdir(parents=True)
+    (folder / "bundle.json").write_bytes(make_bundle(nodes=2))
+    monkeypatch.setattr(Signals, "install", lambda signals: None)
+    monkeypatch.setattr("container.agent.agent_run.become_subreaper", lambda: None)
+    words = ("--instance-type", "cpu", "--out", str(tmp_path), "--hosts", "a,b", "--host", "b", "--run", "1")
+    with patch.dict(os.environ):
+        code = allocation.main(("check", *words))
+
+    assert (2, True) == (code, f"{folder / secret_key.FILE} cannot be read" in capsys.readouterr().err)
+    assert [folder / "bundle.json"] == [*folder.iterdir()]

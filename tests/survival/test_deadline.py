@@ -22,7 +22,7 @@ def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> 
     [node] = ended.report.nodes
     passed = f"the run's deadline of {DEADLINE_S:g} s passed: "
 
-    assert node.complete
+    assert node.complete and ended.seconds < 90.0  # what hangs would end after 100 s
     assert {row.check for row in ended.report.observations} == {
         p.check for p in ended.report.plan if p.skip is None
     }

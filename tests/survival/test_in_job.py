@@ -204,6 +204,14 @@ def test_a_pool_of_other_machines_is_checked_again_in_place(
     assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
 
 
+def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:
+    """Equal identities on every host are enough."""
+    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
+    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed()})
+
+    assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
+
+
 def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
     """A host that was rebooted since is not the host that passed."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)

@@ -23,7 +23,7 @@ from checks.culprit.matrix import (
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, nodes, ranks
 
 HALF = Tolerance(0.5)
-FEW = settings(max_examples=15)
+FEW = settings(max_examples=30)
 
 
 @st.composite

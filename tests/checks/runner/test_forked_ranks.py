@@ -17,6 +17,7 @@ from checks.facts.builtin import builtin
 from checks.model import Declared, Profile
 from checks.process.fork_server import ForkServer
 from checks.runner import rank_process, rank_stage
+from checks.runner.barrier import NodeBarrier
 from checks.runner.node_context import NodeContext
 from checks.runner.node_run import barrier_of
 from tests.checks.local_policy import local_policy, lone_node
@@ -94,19 +95,20 @@ def test_a_rank_gets_the_environment_that_torchrun_gives(node_context: NodeConte
 
 
 def staged(
-    node_context: NodeContext, monkeypatch: pytest.MonkeyPatch, fork: Callable[..., Any]
+    node_context: NodeContext, monkeypatch: pytest.MonkeyPatch, fork: Callable[..., Any], may: bool = True
 ) -> tuple[str, list[tuple[str, ...]]]:
-    """What the stage says where the server forks so, and the words of each fork; torchrun ends with 7."""
+    """What the stage says where the server forks so, and the words of each fork and wait; torchrun ends with 7."""
     words = list[tuple[str, ...]]()
 
     def noted(server: ForkServer, given: tuple[str, ...], timeout_s: float) -> Any:
         words.append(given)
         return fork()
 
-    monkeypatch.setattr(rank_stage, "may_fork", lambda *given: True)
+    monkeypatch.setattr(rank_stage, "may_fork", lambda *given: may)
     monkeypatch.setattr(ForkServer, "__init__", lambda server, *given, **named: None)
     monkeypatch.setattr(ForkServer, "close", lambda server: None)
     monkeypatch.setattr(ForkServer, "fork", noted)
+    monkeypatch.setattr(NodeBarrier, "get_all", lambda barrier, keys, until: words.append((*keys,)))
     monkeypatch.setattr(rank_stage, "torchrun", lambda *given: ("sh", "-c", "exit 7"))
     keep: Any = type("Keep", (), {"opened": 0.0, "__call__": lambda self, rows: None})()
     barrier = barrier_of(node_context, Responder(node_context.access, ""))
@@ -133,14 +135,18 @@ def late() -> None:
 def test_ranks_that_end_early_are_named(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The store is there before them, and no rank of one is waited for."""
+    """The store is there before them, until the ranks of every node have ended, and no rank of one is waited for."""
     said, words = staged(node_context, monkeypatch, ended)
 
     assert (
         "the rank checks did not start: rank 0 was ended by SIGKILL (out of memory, or somebody ended it)"
         == said
     )
-    assert [("--store", "127.0.0.1", "2000"), "0", "1"] == [words[0], *(given[-1] for given in words[1:])]
+    store, *others = words
+    assert (("--store", "127.0.0.1", "2000"), ["0", "1", "ranked/node-0"]) == (
+        store,
+        [word[-1] for word in others],
+    )
     assert ["rank 0", "rank 1"] == [
         line.removeprefix("checks: ").partition(" (")[0] for line in capsys.readouterr().err.splitlines()
     ]
@@ -149,11 +155,11 @@ def test_ranks_that_end_early_are_named(
 def test_where_no_rank_can_be_forked_torchrun_starts_them(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the reason is, which its process has said; what is late is late, and not started twice."""
-    assert (
-        "the rank checks did not start: the process that starts the ranks ended with exit code 7"
-        == (staged(node_context, monkeypatch, refused)[0])
-    )
+    """Whatever the reason is, which its process has said; what is late is late, and not started twice. Of GPUs none is forked."""
+    started = "the rank checks did not start: the process that starts the ranks ended with exit code 7"
+
+    assert started == staged(node_context, monkeypatch, refused)[0]
+    assert (started, []) == staged(node_context, monkeypatch, ended, may=False)
     monkeypatch.setattr(rank_stage, "STARTUP_S", -1.0)
 
     assert "the rank checks: 2 ranks did not start within -1 s" == staged(node_context, monkeypatch, late)[0]

@@ -130,6 +130,7 @@ sys.exit(cli.main(sys.argv[1:]))
     ("words", "sinfo", "code", "asked"),
     [
         (("prolog",), "echo none", 3, []),
+        (("healthcheck", "--drain"), "echo none", 0, []),
         (
             ("healthcheck", "--drain", "--cannot-tell", "fail"), "echo none", 3,
             ["update nodename=n1 state=drain reason=prelaunch: EVIDENCE: the checks did not end in time"],

@@ -268,7 +268,7 @@ CHANGES = st.sampled_from(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(CHANGES, SPEEDS.filter(lambda v: len(v) >= 8), st.floats(0.3, 3))
 def test_a_baseline_never_improves_a_verdict(change: object, values: list[float], factor: float) -> None:
     """Every finding that is there without it is there with it; any baseline, any report."""

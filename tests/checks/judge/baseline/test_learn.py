@@ -176,7 +176,7 @@ SPEEDS = st.lists(st.floats(20, 60), min_size=8, max_size=24).map(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=25)
 @given(st.lists(SPEEDS, min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_the_order_of_the_reports_says_nothing(values: list[list[float]], chance: random.Random) -> None:
     """Learning is the same for any order."""
@@ -187,7 +187,7 @@ def test_the_order_of_the_reports_says_nothing(values: list[list[float]], chance
     assert learn(cases) == learn(other)
 
 
-@settings(max_examples=10)
+@settings(max_examples=25)
 @given(SPEEDS, st.sampled_from([0.25, 0.5, 2.0, 4.0]))
 def test_other_units_scale_the_band(values: list[float], factor: float) -> None:
     """Twice the values make a band twice as high and twice as wide."""

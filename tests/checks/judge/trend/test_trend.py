@@ -117,7 +117,7 @@ def test_a_gpu_that_flaps_is_found() -> None:
 
 def test_the_order_of_the_reports_says_nothing() -> None:
     """Their own times do."""
-    assert followed(FALLING) == followed(FALLING[::-1])
+    assert followed(FALLING) == followed([*FALLING[::-1], *FALLING[3:6]])
 
 
 def test_software_that_slows_all_names_nobody() -> None:

@@ -98,3 +98,15 @@ def test_a_decision_is_one_for_all() -> None:
 
     assert sorted((one.me, one.rounds) for one in met) == [(0, 3), (1, 3)]
     assert [(), ()] == [rank.gone for rank in ranks]
+
+
+def test_a_few_nodes_are_swept_again_by_all_ranks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While that fits into its time; who asks first decides, also for a rank that would have no time any more."""
+
+    def run_all(rank: RankSchedule, rounds: list[Any]) -> None:
+        rank.index += len(rounds)
+
+    monkeypatch.setattr(RankSchedule, "run_all", run_all)
+    store = FakeStore()
+
+    assert [3, 3] == [schedule(me, store).repeat([None], 3, seconds) for me, seconds in ((0, 60.0), (1, 0.0))]  # type: ignore[list-item]
