@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,3 +114,25 @@ def test_a_pipe_in_the_place_of_a_value_is_an_error(store: FolderStore) -> None:
 
     with pytest.raises(StoreError, match="no file"):
         store.get("a/c")
+
+
+@pytest.mark.parametrize("how", ["put", "replace"])
+def test_of_processes_that_come_at_once_one_wins(store: FolderStore, how: str) -> None:
+    """Put-if-absent and compare-and-set hold between processes: the lock of a cluster rests on them."""
+    if how == "replace":
+        store.put("k", b"start")
+    context = multiprocessing.get_context("fork")
+    begin = context.Barrier(4)
+
+    def race(mine: bytes) -> None:
+        begin.wait(60)
+        won = store.put_if_absent("k", mine) if how == "put" else store.replace_if("k", b"start", mine)
+        sys.exit(0 if won else 1)
+
+    racers = [context.Process(target=race, args=(mine,)) for mine in (b"a", b"b", b"c", b"d")]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(60)
+
+    assert [0, 1, 1, 1] == sorted(racer.exitcode or 0 for racer in racers)
