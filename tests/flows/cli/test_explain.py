@@ -79,7 +79,7 @@ def test_a_kind_that_is_given_is_not_guessed(run: Run) -> None:
     ended = run("--kind", "dcgmi", texts=("another tool\nwrong 0\nend\n",))
 
     assert 3 == ended.code
-    assert "it is not output of dcgmi: its first line is another" in ended.out
+    assert "it is not output of dcgmi: no line of the text has its form" in ended.out
 
 
 def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
