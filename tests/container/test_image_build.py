@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from checks.documents.report import load
@@ -194,6 +195,7 @@ def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, bas
 
 # PyTorch is not in this image: Debian's Python is that of the tests, whose environment is mounted.
 TORCH = ("--volume", f"{sys.prefix}:{sys.prefix}:ro", "--env", f"PRELAUNCH_PYTHON={sys.executable}")
+PYNVML = ("--volume", f"{pynvml.__file__}:/opt/prelaunch/lib/pynvml.py:ro")  # where our image has it
 RUN = (
     "podman",
     "run",
@@ -229,7 +231,7 @@ def test_one_node_checks_itself_in_the_image(builder: Builder, image: str, tmp_p
     )
     done = builder(*run, *words)
 
-    assert 0 == done.returncode and "\nGO: 1 of 1 nodes" in done.stdout
+    assert 0 == done.returncode and done.stdout.startswith("GO: 1 of 1 nodes")
     assert all(f"[{group}] " in done.stderr for group in ("ENV", "COMPUTE", "TRAIN"))
     assert "training.smoke: steps=60" in done.stderr and "improved=True" in done.stderr
     assert 1 == len(list(tmp_path.glob("prelaunch-check-*/out/health_check_metrics.json")))
@@ -237,18 +239,30 @@ def test_one_node_checks_itself_in_the_image(builder: Builder, image: str, tmp_p
 
 @pytest.mark.needs("podman", "runc")
 @pytest.mark.parametrize(
-    ("instance_type", "code", "says"),
-    [("cpu", 3, "compute.gemm"), ("p5.48xlarge", 1, "gpu.inventory")],
-    ids=["no torch", "no GPUs"],
+    ("instance_type", "mounted", "code", "says"),
+    [
+        ("cpu", (), 3, "compute.gemm"),
+        ("p5.48xlarge", PYNVML, 1, "gpu.inventory"),
+        ("p5.48xlarge", (), 2, "the image cannot import pynvml"),
+    ],
+    ids=["no torch", "no GPUs", "no pynvml"],
 )
 def test_an_image_or_machine_that_lacks_something_is_refused(
-    builder: Builder, image: str, tmp_path: Path, instance_type: str, code: int, says: str
+    builder: Builder,
+    image: str,
+    tmp_path: Path,
+    instance_type: str,
+    mounted: tuple[str, ...],
+    code: int,
+    says: str,
 ) -> None:
-    """Without PyTorch nobody can tell. A container without the declared GPUs is no reason to end with 0."""
-    run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", image)
+    """Without PyTorch nobody can tell. A container without the declared GPUs is no reason to end with 0. An image without the module
+    that asks for GPUs is rejected.
+    """
+    run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", *mounted, image)
     done = builder(*run, "check", "--instance-type", instance_type, "--out", "/reports")
 
-    assert code == done.returncode and says in done.stdout
+    assert code == done.returncode and says in (done.stderr if code == 2 else done.stdout)
 
 
 @same_python
@@ -279,6 +293,6 @@ def test_two_nodes_on_a_network_of_their_own(builder: Builder, image: str, tmp_p
     finally:
         network.remove(made.name)
 
-    assert [0, 0] == [code for _, _, code in ended] and "\nGO: 2 of 2 nodes" in ended[0][0], ended
+    assert [0, 0] == [code for _, _, code in ended] and ended[0][0].startswith("GO: 2 of 2 nodes"), ended
     assert (3, True) == (alone.returncode, "node-1" in said), (said, why)
     assert "Give another --run" in because and again == ""
