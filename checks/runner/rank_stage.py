@@ -87,6 +87,7 @@ POLL_S = 0.1
 STARTUP_S = 150.0
 ALL = "the rank checks"
 AFTER_END_S = 3.0
+TORCHRUN = "torchrun"
 # Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which is not in /etc/hosts). A name server
 # that does not answer costs glibc's 5 s twice for each of them (resolv.conf(5)), and pair tests whose ranks wait for different times
 # would blame healthy ranks. This is for the gate's own ranks alone: the training has the user's settings.
@@ -140,21 +141,15 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
     environ = {**threads_of(declared.ranks_per_node), **os.environ, **own}
     instance = builtin().of(declared).instances.get(declared.instance_type)
     with ExitStack() as ending:
-        ranks, forks = RankProcesses(node_context, environ, ending), may_fork(declared, instance, os.environ)
-        try:
-            if forks and (problem := ranks.fork(barrier)):
+        ranks = RankProcesses(node_context, environ, ending)
+        with suppress(TimeoutError):  # what has not started is late
+            if problem := ranks.start(barrier, may_fork(declared, instance, os.environ)):
                 return f"{ALL} did not start: {problem}"
-        except ConnectionError:  # the process that was to be forked has said why it cannot be
-            forks = False
-        except TimeoutError:  # what has not started is late
-            pass
-        if not forks:
-            ranks.start_torchrun()
         why = _watch(node_context, ranks.children, folder, keep)
         for name, child in ranks.children.items():
             if code := child.poll():
                 say(f"checks: {name} (process {child.pid}) {how_it_ended(code)}")
-        if forks:
+        if ranks.forked:
             until = time.monotonic() + AFTER_END_S
             barrier.put(f"ranked/{node_context.node}", OK, until)
             if barrier.rank == 0:  # the ranks of other nodes may still need the store
@@ -169,26 +164,48 @@ class RankProcesses:
         self._node_context, self._environ, self._ending = node_context, environ, ending
         self._words = (*node_context.words, repr(node_context.deadline.begun_at))
         self.children: dict[str, Child] = {}
+        self.forked = False
 
-    def fork(self, barrier: NodeBarrier) -> str:
-        """Starts the ranks as forks of one process that has imported torch, once every node has one. Returns why a node has none, or
-        "". Raises ConnectionError where they cannot be forks, and TimeoutError.
+    def start(self, barrier: NodeBarrier, may_fork: bool) -> str:
+        """Starts the ranks: as forks if every node can fork them, else by torchrun on every node, because the two meet at different
+        stores. Returns why they did not start, or "". Raises TimeoutError.
         """
-        node_context, deadline = self._node_context, self._node_context.deadline
-        world, port = node_context.bundle.declared.ranks, node_context.roster.rendezvous_port
+        until = self._node_context.deadline.stage_ends_at
+        server = self._import(barrier) if may_fork else None
+        why = barrier.agree("imported", "" if server else TORCHRUN, STARTUP_S, until)
+        if server is None or why == TORCHRUN:
+            self._ending.close()
+            self._start_torchrun()
+            return ""
+        return why or self._fork(server)
+
+    def _import(self, barrier: NodeBarrier) -> ForkServer | None:
+        """A process that has imported torch, and on the first node the store of all ranks. None where they cannot be forks, which that
+        process has said. Raises TimeoutError.
+        """
+        world, port = self._node_context.bundle.declared.ranks, self._node_context.roster.rendezvous_port
         server = self._ending.enter_context(closing(ForkServer(RANK, str(world), environ=self._environ)))
-        patience_s = min(STARTUP_S, deadline.left_s(), node_context.bundle.stage_s)
         store = (barrier.first.address, str(port)) if barrier.rank == 0 else ()
-        self._kept(server.fork(("--store", *store), patience_s))
-        if why := barrier.agree("imported", "", STARTUP_S, deadline.stage_ends_at):
-            return why
-        for local, rank in enumerate(_ranks(node_context)):
-            child = server.fork((*self._words, str(local)), patience_s)
+        try:
+            self._kept(server.fork(("--store", *store), self._patience_s()))
+        except ConnectionError:
+            return None
+        return server
+
+    def _fork(self, server: ForkServer) -> str:
+        self.forked = True
+        for local, rank in enumerate(_ranks(self._node_context)):
+            try:
+                child = server.fork((*self._words, str(local)), self._patience_s())
+            except ConnectionError as error:
+                return f"rank {rank} could not be forked: {error}"
             self.children[f"rank {rank}"] = self._kept(child)
         return ""
 
-    def start_torchrun(self) -> None:
-        """Starts the ranks by torchrun."""
+    def _patience_s(self) -> float:
+        return min(STARTUP_S, self._node_context.deadline.left_s(), self._node_context.bundle.stage_s)
+
+    def _start_torchrun(self) -> None:
         argv = torchrun(self._node_context, own_packages.module(RANK, *self._words))
         child = subprocess.Popen(
             with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

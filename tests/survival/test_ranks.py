@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checks.model import Cause
+from checks.model import Cause, Outcome
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.render.headline import headline
 from tests.survival.world import BESIDE, World, run
@@ -22,3 +22,18 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     assert "did not report; 1 other rank waited for it" in first.message
     assert "Timed out waiting" in first.evidence
     assert "node-1, rank 1 " in headline(ended.verdict, "gate")
+
+
+def test_nodes_with_different_environments_start_their_ranks_alike(tmp_path: Path) -> None:
+    """The ranks of node-0 could be forks. Those of node-1 cannot, because of a variable that somebody set there."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\nif os.environ.get('PRELAUNCH_NODE') == 'node-1':\n    os.environ['OMP_NUM_THREADS'] = '2'\n"
+    )
+    environment = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    ended = run(World(2, 1, environment=environment, skip=BESIDE), tmp_path)
+
+    measured = {
+        (row.check, row.subject) for row in ended.report.observations if row.outcome is Outcome.MEASURED
+    }
+    ranks = ("node-0/rank-0", "node-1/rank-1")
+    assert {(check, rank) for check in QUICK for rank in ranks} <= measured

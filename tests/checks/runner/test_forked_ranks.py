@@ -124,7 +124,7 @@ def ended() -> subprocess.Popen[bytes]:
 
 def refused() -> None:
     """As of a server that has ended."""
-    raise BrokenPipeError
+    raise BrokenPipeError("nothing answers")
 
 
 def late() -> None:
@@ -150,6 +150,28 @@ def test_ranks_that_end_early_are_named(
     assert ["rank 0", "rank 1"] == [
         line.removeprefix("checks: ").partition(" (")[0] for line in capsys.readouterr().err.splitlines()
     ]
+
+
+def test_where_one_rank_cannot_be_forked_those_before_it_end(
+    node_context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is started beside them: two processes would write the file of one rank, and a healthy machine would look broken."""
+    started = list[subprocess.Popen[bytes]]()
+
+    def fork() -> Any:
+        if len(started) == 2:  # the store and the first rank
+            refused()
+        started.append(
+            subprocess.Popen(
+                ("sleep", "60"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        )
+        return started[-1]
+
+    said = staged(node_context, monkeypatch, fork)[0]
+
+    assert said == "the rank checks did not start: rank 1 could not be forked: nothing answers"
+    assert [-9, -9] == [child.poll() for child in started]
 
 
 def test_where_no_rank_can_be_forked_torchrun_starts_them(
