@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from checks.model import Cause, Outcome
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.render.headline import headline
@@ -24,13 +26,17 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     assert "node-1, rank 1 " in headline(ended.verdict, "gate")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_nodes_with_different_environments_start_their_ranks_alike(tmp_path: Path) -> None:
     """The ranks of node-0 could be forks. Those of node-1 cannot, because of a variable that somebody set there."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os\nif os.environ.get('PRELAUNCH_NODE') == 'node-1':\n    os.environ['OMP_NUM_THREADS'] = '2'\n"
     )
     environment = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    ended = run(World(2, 1, environment=environment, skip=BESIDE), tmp_path)
+    ended = run(
+        World(2, 1, environment=environment, skip=BESIDE, stage_s=300.0, max_runtime_s=400.0), tmp_path
+    )
 
     measured = {
         (row.check, row.subject) for row in ended.report.observations if row.outcome is Outcome.MEASURED

@@ -177,11 +177,14 @@ def test_where_one_rank_cannot_be_forked_those_before_it_end(
 def test_where_no_rank_can_be_forked_torchrun_starts_them(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the reason is, which its process has said; what is late is late, and not started twice. Of GPUs none is forked."""
+    """Whatever the reason is, which its process has said, or another node's; what is late is not started twice."""
     started = "the rank checks did not start: the process that starts the ranks ended with exit code 7"
 
     assert started == staged(node_context, monkeypatch, refused)[0]
     assert (started, []) == staged(node_context, monkeypatch, ended, may=False)
+    with monkeypatch.context() as beside:
+        beside.setattr(NodeBarrier, "agree", lambda *given: rank_stage.TORCHRUN)
+        assert started == staged(node_context, beside, ended)[0]
     monkeypatch.setattr(rank_stage, "STARTUP_S", -1.0)
 
     assert "the rank checks: 2 ranks did not start within -1 s" == staged(node_context, monkeypatch, late)[0]
