@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 
 
 class UsageError(Exception):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum, IntEnum
-
-from checks.model import Answer
 
 
 class Exit(IntEnum):
@@ -32,11 +29,3 @@ class RejectionKind(str, Enum):
     BUSY = "busy"  # another gate holds the lock of the cluster
     STORE = "store"  # the store, and the lock in it, cannot be read or written
     ENGINE = "engine"  # the engine refuses the jobs, or lacks what they need
-
-
-EXIT_CODES: Mapping[Answer, Exit] = {
-    Answer.GO: Exit.GO,
-    Answer.NO_GO: Exit.NO_GO,
-    Answer.ASK: Exit.NO_GO,
-    Answer.CANNOT_TELL: Exit.CANNOT_TELL,
-}

@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.documents.report import digest, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Report, Verdict

@@ -8,7 +8,6 @@ finite, and no value is converted to another type: "8" is not read as 8, and Tru
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
 import types
@@ -19,18 +18,13 @@ from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
+from checks.documents.nearest import nearest
 from checks.value_types import DecodeError, Range, required, shape
 
 T = TypeVar("T")
 MAX_DEPTH = 32
 NESTED = frozenset((dict, list))
 WORDS: Mapping[object, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-
-
-def nearest(word: str, choices: Sequence[str]) -> str | None:
-    """The valid word that a misspelt one most likely means."""
-    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
-    return found[0] if found else None
 
 
 def parse_json(text: str | bytes, max_bytes: int) -> object:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
-from checks.documents.decode import decode, nearest, parse_json
+from checks.documents.decode import decode, parse_json
+from checks.documents.nearest import nearest
 from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables

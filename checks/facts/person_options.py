@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.facts.profile_options import GEMM_ORDER, RAISABLE, options
 from checks.model import Observation, Outcome, Profile, Report, Value
 from checks.policy import Policy

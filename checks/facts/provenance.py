@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checks.documents.decode import decode, nearest, parse_json
+from checks.documents.decode import decode, parse_json
+from checks.documents.nearest import nearest
 from checks.value_types import DecodeError
 
 DATE = r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.culprit import topology
 from checks.documents.columns import Rows, by_check
 from checks.documents.report import digest, dump, dump_plain
+from checks.exit_codes import Exit
 from checks.facts.instances import DECLARED, Facts, not_for
 from checks.judge import consequences, cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
@@ -50,6 +51,13 @@ CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE
 HINDRANCES = (Hindrance.LIMIT, Hindrance.ITSELF, Hindrance.EARLIER)
 UNSTORED = "Run the gate again when the store can be written."
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
+# With which code a command that judges without a gate ends.
+EXIT_CODES: Mapping[Answer, Exit] = {
+    Answer.GO: Exit.GO,
+    Answer.NO_GO: Exit.NO_GO,
+    Answer.ASK: Exit.NO_GO,
+    Answer.CANNOT_TELL: Exit.CANNOT_TELL,
+}
 
 
 def decide(

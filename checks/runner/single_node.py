@@ -17,11 +17,10 @@ from checks import policy as policies
 from checks.bundle import Bundle
 from checks.documents.decode import parse_json
 from checks.documents.report import dump, load, plain
-from checks.exit_codes import EXIT_CODES
 from checks.facts import own_machine, person_options
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, not_for, unknown_type
-from checks.judge.verdict import decide, unreadable
+from checks.judge.verdict import EXIT_CODES, decide, unreadable
 from checks.merge import merge
 from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
 from checks.policy import Policy

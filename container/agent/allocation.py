@@ -26,10 +26,10 @@ from checks.bundle import Bundle
 from checks.documents.hostlist import HostListError, expand
 from checks.documents.report import MERGED_FILE, load
 from checks.exchange import secret_key
-from checks.exit_codes import EXIT_CODES, Exit
+from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
-from checks.judge.verdict import decide, failed_nodes
+from checks.judge.verdict import EXIT_CODES, decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
 from checks.process import inheritance
 from checks.process.stderr import say

@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 
 from checks.exit_codes import Exit
-from checks.model import ANSWER_WORDS, Answer
+from checks.model import ANSWER_WORDS, Answer, Level
 from checks.runner.deadline import limited
 from flows.cli.output import (
     annotate_end,
@@ -80,7 +80,8 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
         write_remedy(judged.verdict, context)
-    annotate_end(line, outcome.code, judged.verdict.level if judged else None, (*context.doubts, *logs))
+    clean = judged is None or judged.verdict.level is Level.PASS
+    annotate_end(line, outcome.code, (*context.doubts, *logs), clean)
 
 
 def interrupted(
@@ -190,7 +191,7 @@ def nothing_judged(
             write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     else:
         write_stdout(f"{line}\n")
-    annotate_end(line, code, None)
+    annotate_end(line, code)
     return int(code)
 
 

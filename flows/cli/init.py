@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from checks.command_line import InputError
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type

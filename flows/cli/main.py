@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from checks.command_line import UsageError
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.exit_codes import Exit
 from checks.process import inheritance
 from checks.process.collection import without_collection
@@ -155,7 +155,7 @@ def _write_cancellation(words: Sequence[str], said: str) -> bool:
     if _asks_for_json(words):
         write_stdout(json_text(unjudged_json(reason, line), by_name=False))
     write_cancelled(_page_files(words), _gate_name(words), reason)
-    annotate_end(line, 1, None)
+    annotate_end(line, 1)
     return True
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from checks.exit_codes import Exit, RejectionKind
-from checks.model import Level, Report, Verdict
 from checks.process.stderr import silence
 from tasks.reports.command_line import OutputError, StdoutUnwritable, write_file
 from tasks.text.inert import one_line
 
-if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
+if TYPE_CHECKING:  # --help would wait for the import of them
+    from checks.model import Report, Verdict
     from tasks.render.context import VerdictContext
     from tasks.render.rejected import Rejection
 
@@ -196,11 +196,11 @@ def say_rejected(error: Exception) -> None:
     write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
 
 
-def annotate_end(line: str, code: int, level: Level | None, notes: Sequence[str] = ()) -> None:
+def annotate_end(line: str, code: int, notes: Sequence[str] = (), clean: bool = True) -> None:
     """Show the first line about a gate's end, and `notes` below it, in a workflow of GitHub: an error unless it was a go; a warning
-    for a go with one.
+    for a go that is not `clean`, because its verdict has warnings.
     """
-    if os.environ.get("GITHUB_ACTIONS") != "true" or (code == Exit.GO and level in (Level.PASS, None)):
+    if os.environ.get("GITHUB_ACTIONS") != "true" or (code == Exit.GO and clean):
         return
     from tasks.render import rejected
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from checks.exit_codes import Exit, RejectionKind
+from checks.model import Level
 from checks.process.collection import without_collection
 from flows.cli.gate_output import nothing_judged
 from flows.cli.options import FOREVER, MINUTES
@@ -172,7 +173,7 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
     if said.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
         write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
     first = str(said.document.get("first_line") or said.document.get("reason"))
-    annotate_end(first, said.code, said.verdict.level if said.verdict else None, notes)
+    annotate_end(first, said.code, notes, said.verdict is None or said.verdict.level is Level.PASS)
     return said.code
 
 

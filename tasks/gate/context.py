@@ -19,7 +19,7 @@ from checks.bundle import Bundle
 from checks.check import CatalogError
 from checks.command_line import InputError
 from checks.culprit.topology import Topology
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.documents.report import digest, dump_plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 
 VARIABLE = "PRELAUNCH_GATES"
 SUFFIX = ".toml"

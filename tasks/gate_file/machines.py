@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checks import catalog
 from checks.check import Check
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.documents.report import plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, types_text, unknown_type

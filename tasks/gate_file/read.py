@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from checks.command_line import InputError
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from tasks.gate_file.folder import SUFFIX, names_in
 from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
 

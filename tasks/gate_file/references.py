@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from checks.command_line import InputError
-from checks.documents.decode import nearest, parse_json
+from checks.documents.decode import parse_json
+from checks.documents.nearest import nearest
 from checks.facts.builtin import builtin
 from checks.facts.instances import types_text
 from checks.facts.plausibility import impossible

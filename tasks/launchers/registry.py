@@ -8,7 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
-from checks.documents.decode import decode, nearest
+from checks.documents.decode import decode
+from checks.documents.nearest import nearest
 from checks.model import KernelLog
 from checks.value_types import DecodeError
 from tasks.launchers.base import Launcher, LaunchRejected

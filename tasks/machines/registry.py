@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from checks.documents.decode import decode, nearest
+from checks.documents.decode import decode
+from checks.documents.nearest import nearest
 from checks.value_types import DecodeError
 from tasks.machines.base import MachineError, Machines
 from tasks.machines.kubernetes import KubernetesMachineOptions, KubernetesMachines

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.facts.builtin import builtin
 
 SHIPPED = Path(__file__).parents[2] / "deployments"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks.command_line import InputError
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts

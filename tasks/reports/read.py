@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 from checks.command_line import InputError
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
-from checks.exit_codes import EXIT_CODES, Exit
+from checks.exit_codes import Exit
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import not_for, unknown_type
 from checks.judge.baseline.model import Baseline
 from checks.judge.clocks import seconds_of
-from checks.judge.verdict import NOTHING, conclude, decide, unreadable
+from checks.judge.verdict import EXIT_CODES, NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.value_types import DecodeError

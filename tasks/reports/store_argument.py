@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.command_line import InputError
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from checks.value_types import DecodeError
 from tasks.gate_file.folder import is_name, missing_name, typed_path
 from tasks.reports.read import DEFAULT, policy_of, read_input

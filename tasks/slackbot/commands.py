@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checks.documents.decode import nearest
+from checks.documents.nearest import nearest
 from tasks.gate_file.read import GateFileError
 from tasks.notifiers.slack.blocks import escape, link
 from tasks.reports.fleet.model import Fleet

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from checks.exit_codes import EXIT_CODES, Exit
+from checks.exit_codes import Exit
+from checks.judge.verdict import EXIT_CODES
 from checks.model import ANSWER_WORDS, unreachable
 from tasks.store import layout
 from tests.architecture.tree import ROOT, Source, sources

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.model import Level
 from flows.cli.gate import _failed, _show
 from flows.cli.gate_output import interrupted, show
 from flows.cli.output import annotate_end, write_remedy
@@ -192,30 +191,29 @@ def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("code", "level", "word"),
+    ("code", "clean", "word"),
     [
-        (0, Level.PASS, ""),
-        (0, None, ""),
-        (0, Level.WARN, "::warning "),
-        (1, Level.FAIL, "::error "),
-        (3, Level.FAIL, "::error "),
-        (4, Level.PASS, "::error "),
-        (143, None, "::error "),
+        (0, True, ""),
+        (0, False, "::warning "),
+        (1, False, "::error "),
+        (3, False, "::error "),
+        (4, True, "::error "),
+        (143, True, "::error "),
     ],
 )
 def test_github_shows_every_end_that_somebody_has_to_look_at(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     code: int,
-    level: Level | None,
+    clean: bool,
     word: str,
 ) -> None:
     """A clean GO has no annotation, and nothing has one elsewhere."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    annotate_end("NO-GO a: b", code, level)
+    annotate_end("NO-GO a: b", code, clean=clean)
     elsewhere = capsys.readouterr().err
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    annotate_end("NO-GO a: b", code, level)
+    annotate_end("NO-GO a: b", code, clean=clean)
     lines = capsys.readouterr().err.splitlines()
 
     assert "" == elsewhere

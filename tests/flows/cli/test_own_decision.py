@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.exit_codes import EXIT_CODES
+from checks.judge.verdict import EXIT_CODES
 from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
 from tasks.launchers.base import PreflightCheck, PreflightResult
