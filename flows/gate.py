@@ -93,28 +93,28 @@ async def gate(request: GateRequest) -> State[Any]:
     return await _gate(request)
 
 
-def opened_gate(setting: GateContext) -> Flow[[GateRequest], Any]:
+def opened_gate(context: GateContext) -> Flow[[GateRequest], Any]:
     """The same flow for a process that has opened the context of its request already."""
 
     async def of_context(request: GateRequest) -> State[Any]:
-        return await _gate(request, with_own_store(setting))
+        return await _gate(request, with_own_store(context))
 
-    return Flow(of_context, flow_run_name=setting.gate.title, **FLOW)
+    return Flow(of_context, flow_run_name=context.gate.title, **FLOW)
 
 
-async def gate_below(request: GateRequest, setting: GateContext | None = None) -> State[Any]:
+async def gate_below(request: GateRequest, context: GateContext | None = None) -> State[Any]:
     """The gate as a run below another one: a deployment's tags do not reach it, and automations are scoped by ours."""
     with tags(TAG):
-        return await (opened_gate(setting) if setting else gate)(request, return_state=True)
+        return await (opened_gate(context) if context else gate)(request, return_state=True)
 
 
-async def _gate(request: GateRequest, setting: GateContext | None = None) -> State[Any]:
+async def _gate(request: GateRequest, context: GateContext | None = None) -> State[Any]:
     try:
         session = open_session(
             request,
             str(runtime.flow_run.id),
             was_resumed(),
-            setting,
+            context,
             on_expired=close_expired_gate,
             run_over=run_is_final,
         )
@@ -124,7 +124,7 @@ async def _gate(request: GateRequest, setting: GateContext | None = None) -> Sta
         return reject_request(error)
     with session, live_messages(session), logged_stages():
         try:
-            if session.asked is None:
+            if session.open_question is None:
                 await publish_start(session)
                 emit_started(session)
             await check_notifiers(session)

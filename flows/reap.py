@@ -65,37 +65,37 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
 
 async def _one(run: GateRun, why: Why) -> ReapResult:
     try:
-        setting = context_of_run(run)
+        context = context_of_run(run)
     except NotCleared as error:
         if run.state == "Rejected" and run.starts <= 1:
             # Within a moment: its first heartbeat came after its end, which looks like silence.
             return ReapResult(run.name, "was rejected before it started anything", acted=False)
         return ReapResult(run.name, str(error), left=str(error))
-    found = await examine_run(run, opaque(setting), why)
+    found = await examine_run(run, opaque(context), why)
     if found.act is ReapAction.LEAVE:
         return ReapResult(run.name, found.why, acted=False, lives=found.lives)
     if found.act is ReapAction.WAKE:
-        return await handle_waiting_run(run, setting, found.why)
+        return await handle_waiting_run(run, context, found.why)
     if found.act is ReapAction.LATE:
-        told = await notify_owner(run, opaque(setting), Kind.LATE, LATE.format(run=run.name))
+        told = await notify_owner(run, opaque(context), Kind.LATE, LATE.format(run=run.name))
         return ReapResult(run.name, f"{found.why}; {told}")
     if found.act is ReapAction.CRASH:
-        return await _crashed(run, setting, found.why)
+        return await _crashed(run, context, found.why)
     cancels = found.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=found.why))
-    done, left = ("it has ended in the meantime", "") if cancels else await jobs_of(run, setting, paged=False)
+    done, left = ("it has ended in the meantime", "") if cancels else await jobs_of(run, context, paged=False)
     return ReapResult(run.name, f"{found.why}; {done}", left=left)
 
 
-async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
-    if heir := await successor_of(run, setting):  # which notifies people of the gate's end, as of any other
+async def _crashed(run: GateRun, context: GateContext, why: str) -> ReapResult:
+    if heir := await successor_of(run, context):  # which notifies people of the gate's end, as of any other
         ended = await mark_ended(run, Crashed(message=f"This run {why}; {heir}."))
         return ReapResult(run.name, f"{why}; {heir}", acted=ended)
     if not await mark_ended(run, Crashed(message=crash_message(run, why))):
         return ReapResult(run.name, "has ended in the meantime", acted=False)
-    done, left = await jobs_of(run, setting, paged=not run.leads)
+    done, left = await jobs_of(run, context, paged=not run.leads)
     told = (
         "its gates send the notifications"
         if run.leads
-        else await notify_owner(run, opaque(setting), Kind.CRASHED, f"its run {why}; {done}")
+        else await notify_owner(run, opaque(context), Kind.CRASHED, f"its run {why}; {done}")
     )
     return ReapResult(run.name, f"{why}; {done}; {told}", left=left)

@@ -62,7 +62,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
     def recheck(case: Case, place: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
         retests[:] = [
-            asyncio.run_coroutine_threadsafe(run_retest(work.setting, gate_below, case, place), loop)
+            asyncio.run_coroutine_threadsafe(run_retest(work.context, gate_below, case, place), loop)
         ]
         return retests[0].result()
 
@@ -76,10 +76,10 @@ async def remedy(request: RemedyRequest) -> State[Any]:
         work = open_work(request, run, recheck)
         if (plan := plan_state(work)) is not None:
             return plan
-        with remedy_lock(work, run) as keeper:
+        with remedy_lock(work, run) as renewal:
             try:
                 open_cases(work)
-                state, ends = await _followed(work, keeper.lost.is_set, give_up)
+                state, ends = await _followed(work, renewal.lost.is_set, give_up)
             except (StoreError, JournalError, MachineError) as error:
                 return Failed(
                     name="Waiting", message=f"the remediation stopped, and the next run goes on: {error}"

@@ -53,11 +53,11 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
     """
     if not needs_approval(session, judged) or not minutes:
         return None
-    key = f"gate-{session.keeper.lease.attempt}-{judged.report.attempt}"
+    key = f"gate-{session.renewal.lease.attempt}-{judged.report.attempt}"
     given = await run_to_end(_read, session, key)
     if given is None:
         question = await run_to_end(_asked, session, judged, key, minutes)
-        form = session.setting.gate.approval.form_may_override
+        form = session.context.gate.approval.form_may_override
         report_progress(Progress("question", f"{question.said}: waiting for approval", waits=True))
         await publish_state(session, f"The gate waits for a person. {_line(question)}.")
         answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
@@ -74,14 +74,14 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
 
 def needs_approval(session: Session, judged: JudgedReport) -> bool:
     """Whether a person decides on this verdict: a WARN if the policy asks for it, a FAIL if the gate file does."""
-    if session.setting.gate.policy.mode is Mode.OBSERVE:
+    if session.context.gate.policy.mode is Mode.OBSERVE:
         return False
     return judged.verdict.answer is model.Answer.ASK or may_be_overridden(session, judged)
 
 
 def may_be_overridden(session: Session, judged: JudgedReport) -> bool:
     """Whether to launch this would override a FAIL, and the gate file lets somebody."""
-    return judged.verdict.level is Level.FAIL and session.setting.gate.approval.on_fail == "ask"
+    return judged.verdict.level is Level.FAIL and session.context.gate.approval.on_fail == "ask"
 
 
 async def rerun_checks(session: Session, answer: ApprovalAnswer | None) -> bool:
@@ -97,17 +97,17 @@ async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, Publishe
 
     The report is judged anew, by the same function; another verdict than the one that was asked about is no verdict.
     """
-    if session.asked is None:
+    if session.open_question is None:
         return None
-    asking, session.asked = session.asked, None
+    asking, session.open_question = session.open_question, None
     judged = await run_to_end(_judged, session, asking)
     session.judged = judged
-    place = session.setting.store.place
+    place = session.context.store.place
     return judged, PublishedReport(place(report_key(session.gate_id)), place(html_key(session.gate_id)))
 
 
 def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
-    data = session.setting.store.get(report_key(session.gate_id))
+    data = session.context.store.get(report_key(session.gate_id))
     try:
         again = judge_again(session, load(data or b""), digest(data or b""))
     except DecodeError as error:
@@ -122,21 +122,21 @@ def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
 
 def _read(session: Session, key: str) -> ApprovalAnswer | None:
     try:
-        return read_final_answer(session.setting.store, session.gate_id, key)
+        return read_final_answer(session.context.store, session.gate_id, key)
     except DecodeError as error:
         raise QuestionLost(f"the recorded answer cannot be read: {error}. Start a new run.") from error
 
 
 def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
     """Keep the question, notify those who may answer, and park the cluster's lock for it: each once."""
-    setting, asking = session.setting, session.keeper.lease.asking
+    context, asking = session.context, session.renewal.lease.asking
     try:
-        question = read_question(setting.store, session.gate_id, key)
+        question = read_question(context.store, session.gate_id, key)
     except DecodeError as error:
         raise QuestionLost(f"the question cannot be read: {error}. Start a new run.") from error
     if question is None:
         question = _made(session, judged, key, minutes)
-        keep_question(setting.store, question)
+        keep_question(context.store, question)
     if asking is None or asking.key != key:
         run = question.flow_run_id
         by_slack = bool(question.approvers or question.overriders)
@@ -146,14 +146,14 @@ def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Qu
         if can_resume_elsewhere(session):
             about = digest(dump_plain(judged.verdict))
             asking = OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S)
-            session.keeper.change(asking=asking)
+            session.renewal.change(asking=asking)
     return question
 
 
 def _made(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
-    gate, now = session.setting.gate, time.time()
+    gate, now = session.context.gate, time.time()
     return Question(
-        SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.keeper.lease.owner.flow_run_id, key,
+        SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.renewal.lease.owner.flow_run_id, key,
         headline(judged.verdict, gate.name), may_be_overridden(session, judged), now, now + minutes * MINUTE_S,
         gate.approval.approvers, gate.approval.overriders,
     )  # fmt: skip
@@ -167,19 +167,19 @@ def _line(question: Question) -> str:
 
 def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:
     """Somebody may have the checks run again only so often."""
-    if answer.action is not ApprovalAction.RECHECK or session.keeper.lease.rechecks < RECHECKS:
+    if answer.action is not ApprovalAction.RECHECK or session.renewal.lease.rechecks < RECHECKS:
         return answer
     again = "once" if RECHECKS == 1 else f"{RECHECKS} times"
     return replace(answer, note=f"the checks were already repeated {again} on request")
 
 
 def _settle(session: Session, answer: ApprovalAnswer) -> None:
-    keep_final_answer(session.setting.store, answer)
-    if session.keeper.lease.asking is not None:
-        session.keeper.change(asking=None)
+    keep_final_answer(session.context.store, answer)
+    if session.renewal.lease.asking is not None:
+        session.renewal.change(asking=None)
 
 
 def _begin_again(session: Session) -> None:
-    session.keeper.change(rechecks=session.keeper.lease.rechecks + 1)
+    session.renewal.change(rechecks=session.renewal.lease.rechecks + 1)
     session.answer = None
     session.begin_again()

@@ -65,7 +65,7 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
     `ended`: whether its training was ended; by default whether it ends with the session.
     """
     begun = _begun(session)
-    job = "" if begun is False else session.training or session.keeper.lease.job(TRAIN)
+    job = "" if begun is False else session.training or session.renewal.lease.job(TRAIN)
     state = JobState.CANCELLED if (session.may_run(job) if ended is None else ended) else JobState.UNKNOWN
     judged = session.judged
     if judged is not None and session.launches and not begun:
@@ -86,7 +86,7 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
 
 def _begun(session: Session) -> bool | None:
     """Whether the training was started; None where only the nodes of its job know that, and what they wrote cannot be read in time."""
-    job = session.keeper.lease.job(TRAIN)
+    job = session.renewal.lease.job(TRAIN)
     if session.training or session.trained:
         return True
     if session.judged is None or not session.in_job or job not in session.begun:
@@ -99,7 +99,7 @@ def _begun(session: Session) -> bool | None:
 
 def _training(session: Session, job: str, state: JobState) -> Training:
     """The training with what is known of its failure, where it had failed on a node before anybody cancelled it."""
-    status = session.seen.get(job)
+    status = session.statuses.get(job)
     codes = {} if status is None else {node: code for node, code in status.exit_codes.items() if code}
     if not codes:
         return Training(job, state)
@@ -113,13 +113,13 @@ def _training(session: Session, job: str, state: JobState) -> Training:
 
 
 def _logs(session: Session, job: str, nodes: tuple[str, ...]) -> Iterator[NodeLog]:
-    return (node_log(node, read_log(session.setting.launcher, job, node, LOG_BYTES)) for node in nodes)
+    return (node_log(node, read_log(session.context.launcher, job, node, LOG_BYTES)) for node in nodes)
 
 
 async def end_cancelled_gate(session: Session) -> State[Any]:
     """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
     outcome = await run_to_end(_end_and_keep, session, IN_PREFECT)
-    said = first_line(outcome, session.setting.gate.name)
+    said = first_line(outcome, session.context.gate.name)
     emit_cancelled(session, said)
     report_end(outcome)
     return Cancelled(message=said)
@@ -137,13 +137,13 @@ def note_interruption(session: Session, ended: Outcome | None = None) -> None:
     if LISTENER.get() is None:
         _end_and_keep(session, FROM_OUTSIDE)
         return
-    if session.keeper.lost.is_set():
+    if session.renewal.lost.is_set():
         report_progress(Progress("end", TAKEN, unended=True))
     report_end(cancelled_outcome(session))
 
 
 def _keep_end(session: Session, outcome: Outcome) -> None:
-    store, cluster = session.setting.store, session.setting.gate.cluster.name
+    store, cluster = session.context.store, session.context.gate.cluster.name
     try:
         if store.get(outcome_key(outcome.gate_id)) is None:
             keep_outcome(store, outcome, outcome.code, cluster)
@@ -161,52 +161,52 @@ def _end_and_keep(session: Session, by: str) -> Outcome:
         return cancelled_by(outcome, by, TAKEN)
     outcome = cancelled_by(outcome, by, "; ".join(session.unreleased))
     try:
-        outcome = keep_cancelled(session.setting, outcome, outcome.code)
+        outcome = keep_cancelled(session.context, outcome, outcome.code)
     except StoreError as error:
         LOG.error("how the gate ended could not be stored: %s", error)
         return outcome
-    show_cancelled(session.setting, outcome, run_links(session))
+    show_cancelled(session.context, outcome, run_links(session))
     return outcome
 
 
-def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+def keep_cancelled(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     """Keep how a cancelled gate ended: its outcome, its pages if it had a verdict, and the logs of its training. Returns it with the
     places of the report. Raises StoreError.
     """
-    store, gate_id = setting.store, outcome.gate_id
-    keep_outcome(store, outcome, code, setting.gate.cluster.name)
-    judged = with_ending(outcome, setting.gate.name).judged
+    store, gate_id = context.store, outcome.gate_id
+    keep_outcome(store, outcome, code, context.gate.cluster.name)
+    judged = with_ending(outcome, context.gate.name).judged
     if judged is not None and store.get(report_key(gate_id)) is not None:
         places = store.place(report_key(gate_id)), store.place(html_key(gate_id))
         outcome = replace(outcome, report=places[0], html=places[1])
-        put_pages(setting, gate_id, judged, judged.context)
+        put_pages(context, gate_id, judged, judged.context)
     if outcome.training is not None:
-        keep_logs(setting, gate_id, outcome.training.job_id, setting.declared.node_names[:MOST_LOGS])
+        keep_logs(context, gate_id, outcome.training.job_id, context.declared.node_names[:MOST_LOGS])
     return outcome
 
 
 def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool) -> None:
     """End the jobs of a run whose process is gone; of one that was cancelled, keep how it ended. Idempotent."""
-    setting = open_gate_context(request)
-    held = leases.lease_of_run(setting.store, flow_run_id)
+    context = open_gate_context(request)
+    held = leases.lease_of_run(context.store, flow_run_id)
     unended = end_run(request, flow_run_id)
     if held is None or not cancelled:
         return
     try:
-        if setting.store.get(outcome_key(held.lease.gate_id)) is None:
-            _keep_cancelled_run(Session(setting, LeaseRenewal(setting.store, held), request.launch), unended)
+        if context.store.get(outcome_key(held.lease.gate_id)) is None:
+            _keep_cancelled_run(Session(context, LeaseRenewal(context.store, held), request.launch), unended)
     except (StoreError, LaunchError, DecodeError) as error:
         LOG.error("how %s ended could not be stored: %s", held.lease.gate_id, error)
 
 
 def _keep_cancelled_run(session: Session, unended: str) -> None:
-    job, engine = session.keeper.lease.job(TRAIN), session.setting.launcher
-    session.begun.update(name for name in session.keeper.lease.jobs if not engine.state(name).absent)
-    data = session.setting.store.get(report_key(session.gate_id))
+    job, engine = session.renewal.lease.job(TRAIN), session.context.launcher
+    session.begun.update(name for name in session.renewal.lease.jobs if not engine.state(name).absent)
+    data = session.context.store.get(report_key(session.gate_id))
     if data is not None:
         session.judged = report_verdict(session, load(data), digest(data))
         begun = not session.in_job and job in session.begun
         session.training = job if begun else ""
     outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
-    outcome = keep_cancelled(session.setting, outcome, outcome.code)
-    show_cancelled(session.setting, outcome, run_links(session))
+    outcome = keep_cancelled(session.context, outcome, outcome.code)
+    show_cancelled(session.context, outcome, run_links(session))

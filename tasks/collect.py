@@ -109,15 +109,15 @@ class CheckDeadline:
 
 def check_deadline(session: Session, margin_s: float = MARGIN_S) -> CheckDeadline:
     """The deadline of a job whose nodes run checks, before the gate has seen anything of the job."""
-    setting = session.setting
-    return CheckDeadline(setting.gate.checks.whole_deadline_s, setting.launcher.delays, margin_s)
+    context = session.context
+    return CheckDeadline(context.gate.checks.whole_deadline_s, context.launcher.delays, margin_s)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="watch {job}")
 async def wait_for_checks(session: Session, job: str) -> JobEnd:
     """Wait for the health check; it is ended when it outlives its time."""
     meter, clock, decoded = (
-        ProgressArtifact(session.setting.gate.cluster.name),
+        ProgressArtifact(session.context.gate.cluster.name),
         check_deadline(session),
         NodeReports(),
     )
@@ -129,14 +129,14 @@ async def wait_for_checks(session: Session, job: str) -> JobEnd:
 
 def checks_limit_s(session: Session) -> float:
     """How long checks may run."""
-    return session.setting.gate.checks.max_runtime_minutes * 60 + GRACE_S
+    return session.context.gate.checks.max_runtime_minutes * 60 + GRACE_S
 
 
 def poll_action(
     session: Session, job: str, meter: ProgressArtifact, clock: CheckDeadline, decoded: NodeReports
 ) -> Callable[[JobStatus], Awaitable[None]]:
     """What to do at each poll: fetch what was written so far, and publish the progress."""
-    bundle, waits = session.setting.bundle(session.gate_id), WaitLog()
+    bundle, waits = session.context.bundle(session.gate_id), WaitLog()
 
     async def look(status: JobStatus) -> None:
         try:
@@ -186,14 +186,14 @@ async def follow_job(
     they are given up, the job is ended while its reports are judged. A job that `trains` after a GO is never ended because nothing
     is heard of it.
     """
-    launcher, times, stop, ran = session.setting.launcher, JobTimes(), StopWatch(session), False
+    launcher, times, stop, ran = session.context.launcher, JobTimes(), StopWatch(session), False
     begun, notices = (last := time.monotonic()), SilenceNotices(session, job)
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await stop.check()
         status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
-        session.seen[job] = status = times.settle(status, now - last, trains or session.in_job)
+        session.statuses[job] = status = times.settle(status, now - last, trains or session.in_job)
         ran = ran or status.state is JobState.RUNNING
         last = now
         if trains:
@@ -240,7 +240,7 @@ def poll_pause_s(poll_s: float, since_s: float) -> float:
 def fetch_output(session: Session, job: str) -> bool:
     """Copy what the job wrote so far; whether all of it came. A file that cannot be copied now is tried again the next time."""
     try:
-        session.setting.launcher.fetch(job, session.folder / job)
+        session.context.launcher.fetch(job, session.folder / job)
     except LaunchError as error:
         report_progress(Progress("checks", str(error)))
         return False
@@ -253,14 +253,14 @@ def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
     """
     known = fetch_output(session, job)
     begun = len(list((session.folder / job).glob(f"{attempt or '*'}/started/*")))
-    return begun >= (session.setting.declared.nodes if attempt else 1) or (False if known else None)
+    return begun >= (session.context.declared.nodes if attempt else 1) or (False if known else None)
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
     """Fetch what the job left into a folder that was empty before. Raises LaunchError, OSError."""
     folder, fresh = session.folder / job, session.folder / f"{job}.last"
     shutil.rmtree(fresh, ignore_errors=True)
-    session.setting.launcher.fetch(job, fresh)
+    session.context.launcher.fetch(job, fresh)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     return folder
@@ -275,23 +275,23 @@ def progress_sentence(bundle: Bundle, seen: ReportCounts) -> str:
 
 def keep_evidence(session: Session, folder: Path) -> None:
     """Every evidence/<sha256>.gz of an attempt's folder -> gates/<gate id>/evidence, without secrets. Raises StoreError."""
-    put = session.setting.store.put
+    put = session.context.store.put
     for path in sorted((folder / "evidence").glob("*.gz"))[:EVIDENCE_FILES]:
         if path.is_file() and not path.is_symlink():
             put(evidence_key(session.gate_id, path.name), redacted_gzip(path.read_bytes()))
 
 
 def keep_logs(
-    setting: GateContext, gate_id: str, job: str, nodes: Iterable[str], seen: Seen | None = None
+    context: GateContext, gate_id: str, job: str, nodes: Iterable[str], seen: Seen | None = None
 ) -> None:
     """The end of each node's log -> gates/<gate id>/logs/<job>, and to `seen`. One that cannot be kept is said, and costs no other."""
     for node in nodes:
         try:
-            text = read_log(setting.launcher, job, node, LOG_BYTES)
+            text = read_log(context.launcher, job, node, LOG_BYTES)
             if seen is not None:
                 seen(node, text)
             key = log_key(gate_id, job, node)
-            setting.store.put(key, text.encode("utf-8", "replace"))
+            context.store.put(key, text.encode("utf-8", "replace"))
         except (LaunchError, StoreError) as error:
             report_progress(Progress("checks", f"the log of {node} could not be stored: {error}"))
 
@@ -307,7 +307,7 @@ async def collect_report(session: Session, watched: JobEnd) -> Report:
 
 def merge_reports(session: Session, watched: JobEnd) -> Report:
     """Fetch for the last time and merge; what could not be fetched counts as missing evidence."""
-    bundle, started = session.setting.bundle(session.gate_id), iso_time(session.keeper.lease.taken_at)
+    bundle, started = session.context.bundle(session.gate_id), iso_time(session.renewal.lease.taken_at)
     try:
         folder, problems = limited(session.left_s(), lambda: fetch_final_output(session, watched.job)), []
     except (LaunchError, OSError) as error:
@@ -320,7 +320,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     logged = tuple(dict.fromkeys([*nodes_to_log(bundle, watched.status), *unfinished]))
     _keep(partial(keep_evidence, session, folder / watched.status.attempt), "raw output", limit_s)
     logs: dict[str, str] = {}
-    keep = partial(keep_logs, session.setting, session.gate_id, watched.job, logged, logs.__setitem__)
+    keep = partial(keep_logs, session.context, session.gate_id, watched.job, logged, logs.__setitem__)
     _keep(keep, "the logs", limit_s)
     if not files and not problems:
         require_reports(watched, logs.values())
@@ -332,7 +332,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
         problems += _about_job(watched, bool(files))
         report = replace(report, ends=tuple(_ends(bundle, files, watched, session)))
     collection = tuple(map(redacted, (*report.collection, *problems)))
-    return replace(report, collection=collection, images=images_of(session.setting))
+    return replace(report, collection=collection, images=images_of(session.context))
 
 
 def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str]]) -> Report:
@@ -387,7 +387,7 @@ def _ends(bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: 
 
 
 def _tail(session: Session, job: str, node: str) -> str:
-    launcher = session.setting.launcher
+    launcher = session.context.launcher
     try:
         return limited(session.left_s() / 4, lambda: read_log(launcher, job, node, TAIL_BYTES))
     except (LaunchError, TimeoutError) as error:

@@ -63,47 +63,47 @@ KEPT_BYTES = 1 << 16
 Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
-def learn_baseline(setting: GateContext, most: int) -> str:
+def learn_baseline(context: GateContext, most: int) -> str:
     """Learn a baseline from the newest `most` reports of the cluster that ended in GO, and keep it; returns what was learned, for
     people. Raises StoreError.
     """
-    cases, problems = _cases(setting, most)
+    cases, problems = _cases(context, most)
     for problem in problems:
-        LOG.warning("baseline of %s: left out: %s", setting.gate.cluster.name, problem)
+        LOG.warning("baseline of %s: left out: %s", context.gate.cluster.name, problem)
     made = learn(cases)
     bands = sum(len(group.bands) for group in made.groups)
     reports = counted(len(cases), "go report")
     if not bands:
         return f"no baseline was learned: {reports}, and each range needs {LEAST_VALUES} values from healthy machines"
-    key = baseline_key(setting.gate.cluster.name)
-    setting.store.put(key, dump(made))
-    place = setting.store.place(key)
-    return f"learned {counted(bands, 'band')} from {reports}: {place}. {_remedy(setting, place, made)}"
+    key = baseline_key(context.gate.cluster.name)
+    context.store.put(key, dump(made))
+    place = context.store.place(key)
+    return f"learned {counted(bands, 'band')} from {reports}: {place}. {_remedy(context, place, made)}"
 
 
-def _cases(setting: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
+def _cases(context: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
     problems: list[str] = []
     cases: list[ReportCase] = []
-    for record in newest_records(setting.store, problems):
+    for record in newest_records(context.store, problems):
         if len(cases) == most:
             break
-        if _teaches(setting, record):
-            case = _case(setting, record, problems)
+        if _teaches(context, record):
+            case = _case(context, record, problems)
             cases += [case] if case is not None else []
     return cases, tuple(problems)
 
 
-def _teaches(setting: GateContext, record: Record) -> bool:
+def _teaches(context: GateContext, record: Record) -> bool:
     """Whether a record is a GO of this cluster's machines as they are declared now. A reused PASS measured nothing."""
     same = (record.cluster, record.instance_type) == (
-        setting.gate.cluster.name,
-        setting.gate.cluster.declared.instance_type,
+        context.gate.cluster.name,
+        context.gate.cluster.declared.instance_type,
     )
     return same and record.answer is Answer.GO and not record.reused
 
 
-def _case(setting: GateContext, record: Record, problems: list[str]) -> ReportCase | None:
-    data = setting.store.get(record.report)
+def _case(context: GateContext, record: Record, problems: list[str]) -> ReportCase | None:
+    data = context.store.get(record.report)
     if data is None or digest(data) != record.digests.report:
         problems.append(f"{record.gate_id}: its report is missing, or is not the report that was judged")
         return None
@@ -112,20 +112,20 @@ def _case(setting: GateContext, record: Record, problems: list[str]) -> ReportCa
     except DecodeError as error:
         problems.append(f"{record.gate_id}: {error}")
         return None
-    verdict = decide(report, setting.policy, setting.facts, report_digest=digest(data))
-    return ReportCase(report, verdict, setting.policy)
+    verdict = decide(report, context.policy, context.facts, report_digest=digest(data))
+    return ReportCase(report, verdict, context.policy)
 
 
-def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
+def _remedy(context: GateContext, place: str, made: Baseline) -> str:
     copy = "aws s3 cp" if "://" in place else "cp"
-    named = setting.gate.policy.baseline
+    named = context.gate.policy.baseline
     if not named:
-        name = f"{setting.gate.cluster.name}.baseline.json"
-        command = f"{copy} {shlex.quote(place)} {shlex.quote(str(setting.here / name))}"
-        return f'No gate uses it yet. To use it: {command}, then write into {setting.file}: [policy] baseline = "{name}"'
-    if setting.baseline is not None and digest_of(setting.baseline) == digest_of(made):
+        name = f"{context.gate.cluster.name}.baseline.json"
+        command = f"{copy} {shlex.quote(place)} {shlex.quote(str(context.here / name))}"
+        return f'No gate uses it yet. To use it: {command}, then write into {context.file}: [policy] baseline = "{name}"'
+    if context.baseline is not None and digest_of(context.baseline) == digest_of(made):
         return "The gate already uses this baseline"
-    file = shlex.quote(str(setting.here / named))
+    file = shlex.quote(str(context.here / named))
     return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
 
 
@@ -144,13 +144,13 @@ async def accept_clusters(
 
 
 async def _in_turn(
-    run: Run, setting: GateContext, request: GateRequest, named: str, patience_s: float
+    run: Run, context: GateContext, request: GateRequest, named: str, patience_s: float
 ) -> ClusterResult:
     """Run the gate once the cluster's lock is free, or `patience_s` are over."""
     until = time.monotonic() + patience_s
     while True:
-        await _until_free(setting, until)
-        found = await _one(run, setting, request, named)
+        await _until_free(context, until)
+        found = await _one(run, context, request, named)
         if found.result is not CommissionResult.BUSY:
             return found
         left = until - time.monotonic()
@@ -161,12 +161,12 @@ async def _in_turn(
         await asyncio.sleep(min(AGAIN_S, left))
 
 
-async def _until_free(setting: GateContext, until: float) -> None:
+async def _until_free(context: GateContext, until: float) -> None:
     """Return once no living gate holds the cluster's lock, or at `until`. What cannot be read is left to the gate, which says why."""
-    cluster, told = setting.gate.cluster.name, ""
+    cluster, told = context.gate.cluster.name, ""
     while True:
         try:
-            held = await run_to_end(lease_of_cluster, setting.store, cluster)
+            held = await run_to_end(lease_of_cluster, context.store, cluster)
         except (StoreError, LeaseError):
             return
         now = time.time()
@@ -186,8 +186,8 @@ async def _until_free(setting: GateContext, until: float) -> None:
         await asyncio.sleep(min(LOOK_S, left))
 
 
-async def _one(run: Run, setting: GateContext, request: GateRequest, named: str) -> ClusterResult:
-    cluster, heard = setting.gate.cluster.name, EndListener()
+async def _one(run: Run, context: GateContext, request: GateRequest, named: str) -> ClusterResult:
+    cluster, heard = context.gate.cluster.name, EndListener()
     LISTENER.set(heard)  # of this asyncio task alone
     try:
         state = await run(request)
@@ -263,8 +263,8 @@ async def compare_with_last(
     return tuple(compared)
 
 
-def _compared(setting: GateContext, one: ClusterResult) -> ClusterResult:
-    store, key = setting.store, commission_key(one.cluster)
+def _compared(context: GateContext, one: ClusterResult) -> ClusterResult:
+    store, key = context.store, commission_key(one.cluster)
     data = store.get(key)
     store.put(key, dump_plain(KeptResult(1, one.result, one.why, one.gate_id, time.time(), one.about)))
     last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None

@@ -31,14 +31,14 @@ ENDED = "its run was ended in Prefect while it waited for approval"
 NOBODY = {"action": "block", "reason": "", "approver": "nobody"}
 
 
-def expire_question(setting: GateContext, flow_run_id: str) -> str:
+def expire_question(context: GateContext, flow_run_id: str) -> str:
     """End a question whose time is up, or whose run was ended in Prefect; returns what was done, "" for nothing. Idempotent.
 
     A run that still waits is resumed, so that it ends itself: an answer in time that did not reach it stands. One that has
     ended in Prefect is closed here: its jobs are ended, its lock is released, its outcome is kept and people are notified. Raises
     LaunchError, LeaseError, StoreError, and what Prefect's client raises where the server does not answer.
     """
-    held = leases.lease_of_run(setting.store, flow_run_id)
+    held = leases.lease_of_run(context.store, flow_run_id)
     if held is None or held.lease.asking is None:
         return ""
     done, asking = "", held.lease.asking
@@ -46,8 +46,8 @@ def expire_question(setting: GateContext, flow_run_id: str) -> str:
         done = "resumed so that it is refused: nobody answered in time"
     if run_is_final(flow_run_id):
         cancel_jobs(held.lease)
-        close_expired_gate(setting, held.lease)
-        leases.release(setting.store, held)
+        close_expired_gate(context, held.lease)
+        leases.release(context.store, held)
         done = "its run had ended; its jobs were ended, and the cluster is free"
     return done
 
@@ -61,31 +61,31 @@ def _resume(flow_run_id: str) -> bool:
         return said.state is not None and not said.state.is_final()
 
 
-def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> None:
+def close_expired_gate(context: GateContext, lease: Lease, why: str = ENDED) -> None:
     """Keep the end of a gate that no longer waits (refused), and notify people. Its own request names the gate. Idempotent."""
-    if lease.asking is None or setting.store.get(outcome_key(lease.gate_id)) is not None:
+    if lease.asking is None or context.store.get(outcome_key(lease.gate_id)) is not None:
         return
-    own = _own(setting, lease)
+    own = _own(context, lease)
     session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
     outcome = without_training(_outcome(session, lease.asking, why), launches=True)
     outcome = with_ending(outcome, own.gate.name)
     if outcome.judged is not None and outcome.judged.context.training:
         store_pages(session, outcome.judged)
     send_notification(session, outcome)
-    setting.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))
+    context.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))
 
 
-def _own(setting: GateContext, lease: Lease) -> GateContext:
-    request = kept_request(setting.store, lease.gate_id)
+def _own(context: GateContext, lease: Lease) -> GateContext:
+    request = kept_request(context.store, lease.gate_id)
     try:
-        return setting if request is None else open_gate_context(request)
+        return context if request is None else open_gate_context(request)
     except GateFileError as error:
         LOG.warning("the gate file of %s cannot be read again: %s", lease.gate_id, error)
-        return setting
+        return context
 
 
 def _outcome(session: Session, asking: OpenQuestion, why: str) -> Outcome:
-    store, gate_id = session.setting.store, session.gate_id
+    store, gate_id = session.context.store, session.gate_id
     session.answer = _nobody(session, asking, why)
     try:
         data = store.get(report_key(gate_id)) or b""
@@ -101,7 +101,7 @@ def _outcome(session: Session, asking: OpenQuestion, why: str) -> Outcome:
 
 def _nobody(session: Session, asking: OpenQuestion, why: str) -> ApprovalAnswer:
     now = time.time()
-    question = read_question(session.setting.store, session.gate_id, asking.key)
+    question = read_question(session.context.store, session.gate_id, asking.key)
     if question is not None and now > asking.deadline:
         return expired_answer(question, now)
     return nobodys_answer(session.gate_id, asking.key, why, now)

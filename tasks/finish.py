@@ -100,7 +100,7 @@ class ClusterBusy(NotLaunched):
 
 def may_launch(session: Session, judged: JudgedReport, answer: ApprovalAnswer | None) -> bool:
     """Whether the training may start: GO, an approval if one is needed, or observe mode."""
-    if judged.verdict.answer is Answer.GO or session.setting.gate.policy.mode is Mode.OBSERVE:
+    if judged.verdict.answer is Answer.GO or session.context.gate.policy.mode is Mode.OBSERVE:
         return True
     return needs_approval(session, judged) and answer is not None and answer.launches
 
@@ -115,7 +115,7 @@ def refused_outcome(
     """The outcome if the verdict or a person refuses; `more` is what else the notification has to say."""
     # What was left to a person may be judged a go by now: without that person's word it is a refusal all the same.
     decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
-    reason = headline(judged.verdict, session.setting.gate.name)
+    reason = headline(judged.verdict, session.context.gate.name)
     if answer is not None:
         reason = f"{_said_no(answer)}: {reason}"
     reason += f" ({more})" if more else ""
@@ -135,7 +135,7 @@ def checked_outcome(session: Session, judged: JudgedReport, published: Published
     """The outcome of a gate that was asked for a verdict only."""
     if judged.verdict.answer is not Answer.GO:
         return refused_outcome(session, judged, published, None)
-    said = f"{headline(judged.verdict, session.setting.gate.name)} (no training was requested)"
+    said = f"{headline(judged.verdict, session.context.gate.name)} (no training was requested)"
     return _outcome(session, Ending.VERDICT, Decision.PASSED, judged, published, said)
 
 
@@ -147,8 +147,8 @@ def launched_outcome(
     seen: LaunchResult,
 ) -> Outcome:
     """The outcome if training was submitted. It may have failed, or its own nodes may have refused it."""
-    name = session.setting.gate.name
-    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    name = session.context.gate.name
+    observed = session.context.gate.policy.mode is Mode.OBSERVE
     if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
         again = headline(seen.rechecked.verdict, name)
         said = f"the training got other machines than those that passed; they were checked again: {again}"
@@ -174,7 +174,7 @@ def launched_outcome(
 
 def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision:
     """The decision of a gate that started the training."""
-    if session.setting.gate.policy.mode is Mode.OBSERVE:
+    if session.context.gate.policy.mode is Mode.OBSERVE:
         return Decision.OBSERVED
     return Decision.OVERRIDDEN if answer is not None and answer.override else Decision.LAUNCHED
 
@@ -202,7 +202,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
     if judged is not None and published is not None and not _may_have_launched(session, judged):
-        said = f"{headline(judged.verdict, session.setting.gate.name)} (then: {reason})"
+        said = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
         return _outcome(
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, said
         )
@@ -225,7 +225,7 @@ def _not_launched(
     if isinstance(error, EngineUnavailable) and not isinstance(error, NotSubmitted):
         said = f"{verdict}, and whether the training was launched is not known: {reason}"
         made = _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
-        job = session.keeper.lease.job(TRAIN)
+        job = session.renewal.lease.job(TRAIN)
         return dataclasses.replace(made, training=Training(job, JobState.UNKNOWN, str(error)))
     # A pool that is lost while the training waits for machines expired: nobody took it away.
     waited = isinstance(error, PoolLost) and session.waiting_since is not None
@@ -238,12 +238,12 @@ def _not_launched(
 
 def leave_training(session: Session) -> str:
     """Let a training that was seen to run go on, though the gate breaks off; the sentence about it, "" where there is none."""
-    job, judged = session.keeper.lease.job(TRAIN), session.judged
+    job, judged = session.renewal.lease.job(TRAIN), session.judged
     refused = judged is not None and not may_launch(session, judged, session.answer)
-    if not (session.trained and session.may_run(job)) or refused or session.keeper.lost.is_set():
+    if not (session.trained and session.may_run(job)) or refused or session.renewal.lost.is_set():
         return ""
     session.let_go(job)
-    status = session.seen.get(job)
+    status = session.statuses.get(job)
     last = f" (the engine said last: {status.text})" if status is not None else ""
     return f"; the training {job} was seen to run and is not ended{last}: nobody follows it any more"
 
@@ -273,7 +273,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     """Release kept machines, notify people, keep the outcome, hand it to the command line, and return the final state."""
     if outcome.report is None and outcome.judged is None:  # what was judged is said with its end
         report_progress(Progress("verdict", outcome.reason))
-    name = session.setting.gate.name
+    name = session.context.gate.name
     outcome = await run_to_end(with_possible_training, session, outcome)
     outcome = with_ending(
         without_training(outcome, session.launches and not session.trained, session.launches), name
@@ -285,7 +285,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
     told = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
-    session.told = len(session.unreleased)
+    session.notified = len(session.unreleased)
     outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
     try:
         if outcome.code is not Exit.GO:
@@ -293,9 +293,9 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     except StoreError as error:
         LOG.error("an older PASS could not be voided: %s", error)
     try:
-        cluster = session.setting.gate.cluster.name
+        cluster = session.context.gate.cluster.name
         kept = dump_plain({**outcome_summary(outcome), "cluster": cluster, "told": told})
-        await run_to_end(session.setting.store.put, outcome_key(outcome.gate_id), kept)
+        await run_to_end(session.context.store.put, outcome_key(outcome.gate_id), kept)
     except StoreError as error:
         LOG.error("the outcome could not be stored: %s", error)
     await publish_end(session, outcome)
@@ -308,14 +308,14 @@ def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
     """The outcome of a refused job whose nodes decide by themselves, with what the engine says of it, unless it is known that no node
     became the training.
     """
-    job, judged = session.keeper.lease.job(TRAIN), outcome.judged
+    job, judged = session.renewal.lease.job(TRAIN), outcome.judged
     refused = judged is not None and outcome.decision in REFUSALS and outcome.training is None
     if judged is None or not refused or not session.in_job or job not in session.begun:
         return outcome
     begun = has_trained(session, job)
     if begun is False:
         return outcome
-    status = session.setting.launcher.state(job)
+    status = session.context.launcher.state(job)
     said = STARTED_BY_NODES if begun else MAY_HAVE_STARTED
     said = f"{said} The engine says of job {job}: {one_line(status.text, 300)}."
     shown = dataclasses.replace(judged.context, training=said)
@@ -376,6 +376,6 @@ def _outcome(
 
 def _may_have_launched(session: Session, judged: JudgedReport) -> bool:
     """Whether the verdict or a person's approval let the training start."""
-    observed = session.setting.gate.policy.mode is Mode.OBSERVE
+    observed = session.context.gate.policy.mode is Mode.OBSERVE
     said = session.answer is not None and session.answer.launches
     return observed or said or judged.verdict.answer is Answer.GO

@@ -99,7 +99,7 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     Raises LaunchRejected, NoCapacity, EngineUnavailable if nobody reported and the engine says why.
     """
     session.proof.clear()
-    meter = ProgressArtifact(session.setting.gate.cluster.name)
+    meter = ProgressArtifact(session.context.gate.cluster.name)
     clock = check_deadline(session, GATED_MARGIN_S)
     decoded = node_reports.NodeReports()
     look, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
@@ -161,11 +161,11 @@ async def follow_start(
 
 async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
     """Whether the engine gives a refused job another start: waited for, until the limit or the job's end."""
-    setting, job = session.setting, session.checking
+    context, job = session.context, session.checking
     trained = await note_training(session, judged.report.attempt)
-    refused = not trained and starts.no_go(setting.gate.training.max_attempts)
+    refused = not trained and starts.no_go(context.gate.training.max_attempts)
     last = refused or judged.verdict.answer is Answer.ASK
-    limit = setting.gate.checks.network_s + setting.gate.checks.stage_s + GRACE_S
+    limit = context.gate.checks.network_s + context.gate.checks.stage_s + GRACE_S
 
     async def look(status: JobStatus) -> None:
         report_progress(Progress("checks", f"the checks refused; state of job {job}: {status.text}"))
@@ -182,13 +182,13 @@ async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobSt
 
 def run_limit_s(session: Session) -> float:
     """How long the job may run: checks and training."""
-    return session.setting.gate.training.max_runtime_minutes * 60 + checks_limit_s(session)
+    return session.context.gate.training.max_runtime_minutes * 60 + checks_limit_s(session)
 
 
 def _reported(
     session: Session, job: str, starts: JobStarts, decoded: node_reports.NodeReports
 ) -> Callable[[JobStatus], bool]:
-    bundle = session.setting.bundle(session.gate_id)
+    bundle = session.context.bundle(session.gate_id)
 
     def enough(status: JobStatus) -> bool:
         token = starts.next(status)
@@ -203,9 +203,9 @@ async def _counted(session: Session, attempt: str, starts: JobStarts) -> bool:
     trained: that its files cannot be fetched is no refusal.
     """
     trained = await note_training(session, attempt)
-    if trained is not False or not starts.no_go(session.setting.gate.training.max_attempts):
+    if trained is not False or not starts.no_go(session.context.gate.training.max_attempts):
         return False
-    await run_to_end(session.setting.launcher.cancel, session.checking)
+    await run_to_end(session.context.launcher.cancel, session.checking)
     session.let_go(session.checking)
     return True
 
@@ -223,7 +223,7 @@ async def note_training(session: Session, attempt: str = "") -> bool | None:
 def _end_job(session: Session, watched: JobEnd) -> None:
     """End what still runs. Raises LaunchError."""
     if not watched.status.state.final and not watched.late:
-        session.setting.launcher.cancel(watched.job)
+        session.context.launcher.cancel(watched.job)
         session.let_go(watched.job)
 
 
@@ -231,7 +231,7 @@ def _judge(session: Session, report: Report) -> JudgedReport:
     """The verdict, kept under the start's own name beside the gate's. Raises StoreError."""
     session.judged = made = judge(session, report)
     if report.attempt:
-        store, gate_id = session.setting.store, session.gate_id
+        store, gate_id = session.context.store, session.gate_id
         store.put(attempt_report_key(gate_id, report.attempt), dump(report))
         store.put(attempt_verdict_key(gate_id, report.attempt), dump_plain(verdict_json(made.verdict)))
     return made
@@ -251,13 +251,13 @@ async def compare_with_nodes(session: Session, judged: JudgedReport, starts: Job
     said = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {words}"
     most = max(STRICTNESS[said.answer] for said in nodes.values())
     stricter = STRICTNESS[mine.answer] > most
-    stop = stricter and session.setting.gate.policy.mode is not Mode.OBSERVE
+    stop = stricter and session.context.gate.policy.mode is not Mode.OBSERVE
     LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, said)
     await run_to_end(_record, session, judged, nodes, stop)
     starts.stopped = stop
     if stop:
         starts.notes.append(f"{said}; the gate is stricter, so the job was ended")
-        await run_to_end(session.setting.launcher.cancel, session.checking)
+        await run_to_end(session.context.launcher.cancel, session.checking)
         session.let_go(session.checking)
     elif others and most != STRICTNESS[mine.answer]:
         starts.notes.append(said)
@@ -269,7 +269,7 @@ async def hand_answer_to_nodes(
     """Hand a person's answer to the nodes that wait for it; if none comes in time, the nodes are told to refuse."""
     job, session.answer = session.checking, None  # an answer of before was about another start
     holds = judged.verdict.answer is Answer.ASK and not starts.refusing and not starts.stopped
-    if not holds or not minutes or session.setting.gate.policy.mode is Mode.OBSERVE:
+    if not holds or not minutes or session.context.gate.policy.mode is Mode.OBSERVE:
         return None
     answer = await ask_for_approval(session, judged, minutes)
     word = AnswerWord.LAUNCH if answer is not None and answer.launches else AnswerWord.REFUSE
@@ -277,7 +277,7 @@ async def hand_answer_to_nodes(
     why = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
     attempt = judged.report.attempt
     data = dump_answer(session.gate_id, attempt, word, by, why, iso_time(time.time()))
-    await run_to_end(session.setting.launcher.answer, job, attempt, data)
+    await run_to_end(session.context.launcher.answer, job, attempt, data)
     report_progress(Progress("checks", f"{word.value}: sent to the nodes, answered by {by}"))
     return answer
 
@@ -285,7 +285,7 @@ async def hand_answer_to_nodes(
 async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, Verdict]:
     """What each node decided, as far as it is known. While the start is still running this waits for it."""
     job, token = session.checking, judged.report.attempt
-    folder, nodes = session.folder / job / token / "verdicts", session.setting.declared.nodes
+    folder, nodes = session.folder / job / token / "verdicts", session.context.declared.nodes
 
     async def look(status: JobStatus) -> None:
         await run_to_end(fetch_output, session, job)
@@ -293,7 +293,7 @@ async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Ma
     def enough(status: JobStatus) -> bool:
         return len(_read(folder)) >= nodes or bool(starts.next(status))
 
-    limit = session.setting.gate.checks.network_s + GRACE_S
+    limit = session.context.gate.checks.network_s + GRACE_S
     if token and len(_read(folder)) < nodes:
         await follow_job(session, job, limit, look, enough, ends=False)
     return _read(folder) if token else {}
@@ -319,4 +319,4 @@ def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict]
         "stopped": stop,
     }
     key = disagreement_key(session.gate_id, attempt)
-    session.setting.store.put(key, dump_plain(record))
+    session.context.store.put(key, dump_plain(record))

@@ -56,18 +56,18 @@ async def judge_report(session: Session, report: Report) -> JudgedReport:
 
 def report_verdict(session: Session, report: Report, report_digest: str = "") -> JudgedReport:
     """The report with its verdict; `report_digest` is of the bytes that it was loaded from, if it was."""
-    setting = session.setting
-    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=report_digest)
-    said = (NOWHERE,) if setting.launcher.placement is Placement.NONE else ()
+    context = session.context
+    verdict = decide(report, context.policy, context.facts, context.baseline, report_digest=report_digest)
+    said = (NOWHERE,) if context.launcher.placement is Placement.NONE else ()
     doubts = doubts_of(session) if verdict.answer is not Answer.GO else ()
-    cost = cost_of(report, verdict, setting.terms)
+    cost = cost_of(report, verdict, context.terms)
     # Only a pool is kept after the checks, so only there is something to let go.
-    kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
-    cluster = setting.gate.cluster
+    kept = session.checking if context.launcher.placement is Placement.POOLED else ""
+    cluster = context.gate.cluster
     launcher = engine_of(cluster.launcher, cluster.options)
     restarts = tuple(f"{line[:1].upper()}{line[1:]}." for line in session.restarts)
     lines = (*doubts, *said, *restarts)
-    shown = verdict_context(report, setting.policy, verdict, launcher, kept, lines, cost, setting.facts)
+    shown = verdict_context(report, context.policy, verdict, launcher, kept, lines, cost, context.facts)
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
     return JudgedReport(
@@ -78,7 +78,7 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
 def _judged_before(session: Session) -> float | None:
     """When this gate judged the report that it kept (Unix seconds); None where it had not yet, or nobody can say."""
     try:
-        kept = records.read(session.setting.store, session.gate_id)
+        kept = records.read(session.context.store, session.gate_id)
     except (DecodeError, StoreError):
         return None
     return None if kept is None else seconds_of(kept.judged_at)
@@ -86,7 +86,7 @@ def _judged_before(session: Session) -> float | None:
 
 def _images(session: Session, report: Report) -> Images | None:
     """Where the report was measured, which may have been in an earlier gate, and where this gate's training runs."""
-    own = images_of(session.setting)
+    own = images_of(session.context)
     checks, training = report.images.checks if report.images else "", own.training if own else ""
     return Images(checks, training) if checks or training else None
 
@@ -110,24 +110,24 @@ def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
         void_pass(session)
         return
     key = report_key(session.gate_id)
-    data = session.setting.store.get(key) or b""
-    kept = KeptPass(SCHEMA_VERSION, session.gate_id, session.setting.fingerprint, digest(data), now)
-    session.setting.store.put(_key(session), dump_plain(kept))
+    data = session.context.store.get(key) or b""
+    kept = KeptPass(SCHEMA_VERSION, session.gate_id, session.context.fingerprint, digest(data), now)
+    session.context.store.put(_key(session), dump_plain(kept))
 
 
 def void_pass(session: Session) -> None:
     """Remove the cluster's PASS. Raises StoreError."""
-    session.setting.store.delete(_key(session))
+    session.context.store.delete(_key(session))
 
 
 def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
     """A PASS that this gate may reuse. Raises StoreError."""
-    minutes = session.setting.gate.policy.reuse_pass_minutes
-    data = session.setting.store.get(_key(session)) if minutes else None
+    minutes = session.context.gate.policy.reuse_pass_minutes
+    data = session.context.store.get(_key(session)) if minutes else None
     kept = _load(data) if data is not None else None
-    if kept is None or kept.fingerprint != session.setting.fingerprint:
+    if kept is None or kept.fingerprint != session.context.fingerprint:
         return None
-    found = session.setting.store.get(report_key(kept.gate_id))
+    found = session.context.store.get(report_key(kept.gate_id))
     if found is None or digest(found) != kept.report:
         return None
     try:
@@ -146,7 +146,7 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
 
 def load_own_report(session: Session) -> JudgedReport | None:
     """The report that this gate itself kept before it launched, as its training runs. Raises StoreError."""
-    data = session.setting.store.get(report_key(session.gate_id))
+    data = session.context.store.get(report_key(session.gate_id))
     if data is None:
         return None
     try:
@@ -167,7 +167,7 @@ def proven_pass(judged: JudgedReport) -> Pass:
 
 
 def _stands(session: Session, judged: JudgedReport) -> bool:
-    verdict, declared = judged.verdict, session.setting.declared
+    verdict, declared = judged.verdict, session.context.declared
     whole = verdict.answer is Answer.GO and verdict.level is Level.PASS and verdict.coverage.complete
     return whole and judged.report.declared == declared and _known(judged.report)
 
@@ -187,7 +187,7 @@ def _load(data: bytes) -> KeptPass | None:
 
 
 def _key(session: Session) -> str:
-    return pass_key(session.setting.gate.cluster.name)
+    return pass_key(session.context.gate.cluster.name)
 
 
 async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
@@ -196,7 +196,7 @@ async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
     """
     if not session.launches:
         return None
-    found = await (_adopted(session) if session.keeper.lease.adopted else run_to_end(_fresh, session))
+    found = await (_adopted(session) if session.renewal.lease.adopted else run_to_end(_fresh, session))
     if found is not None:
         session.judged = found
         said = f"PASS of {found.reused} from {found.report.measured_at} reused"

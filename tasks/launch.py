@@ -64,11 +64,11 @@ async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
 
     Raises PoolLost if that happened before.
     """
-    if session.setting.launcher.placement is not Placement.POOLED or judged.reused:
+    if session.context.launcher.placement is not Placement.POOLED or judged.reused:
         return True
-    if session.keeper.lease.adopted and not (await find_jobs(session)).train.absent:
+    if session.renewal.lease.adopted and not (await find_jobs(session)).train.absent:
         return True  # it was submitted before its gate died: whatever became of the pool since, it is not begun twice
-    check, train = session.keeper.lease.job(CHECK), session.keeper.lease.job(TRAIN)
+    check, train = session.renewal.lease.job(CHECK), session.renewal.lease.job(TRAIN)
     hold = await _known(session, check)
     if hold.keeping is Keeping.READY or (hold.keeping is Keeping.TAKEN and hold.by == train):
         return True
@@ -88,8 +88,8 @@ class PoolProof:
 
     def __init__(self, session: Session, job: str) -> None:
         self.session, self.job = session, job
-        self.check = session.keeper.lease.job(CHECK)
-        pooled = session.setting.launcher.placement is Placement.POOLED
+        self.check = session.renewal.lease.job(CHECK)
+        pooled = session.context.launcher.placement is Placement.POOLED
         self.settled = not pooled or session.judged is None or bool(session.judged.reused)
         self._since: float | None = None
 
@@ -125,7 +125,7 @@ class PoolProof:
 
 def pool_waits(session: Session) -> bool:
     """Whether the machines that passed still wait for the training. They are released once the gate file's time is up."""
-    check, keeps_s = session.keeper.lease.job(CHECK), session.setting.launcher.keeps_s
+    check, keeps_s = session.renewal.lease.job(CHECK), session.context.launcher.keeps_s
     since_s = session.kept_s(check)
     if since_s is None:
         return False
@@ -137,7 +137,7 @@ def pool_waits(session: Session) -> bool:
 
 def pool_cost_now(session: Session) -> str:
     """What the machines cost that wait for the training, and for how long they will; "" if none wait."""
-    since_s, keeps_s = session.kept_s(session.keeper.lease.job(CHECK)), session.setting.launcher.keeps_s
+    since_s, keeps_s = session.kept_s(session.renewal.lease.job(CHECK)), session.context.launcher.keeps_s
     if since_s is None:
         return ""
     most = "" if keeps_s is None else f" for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
@@ -146,7 +146,7 @@ def pool_cost_now(session: Session) -> str:
 
 def pool_cost_so_far(session: Session) -> str:
     """What the waiting machines have cost so far; "" if none wait."""
-    since_s = session.kept_s(session.keeper.lease.job(CHECK))
+    since_s = session.kept_s(session.renewal.lease.job(CHECK))
     if since_s is None:
         return ""
     cost = price_text(session, since_s / 3600)
@@ -155,12 +155,12 @@ def pool_cost_so_far(session: Session) -> str:
 
 def nodes_text(session: Session) -> str:
     """ "2 nodes"."""
-    return counted(session.setting.declared.nodes, "node")
+    return counted(session.context.declared.nodes, "node")
 
 
 def price_text(session: Session, hours: float) -> str:
     """What all nodes cost in this time."""
-    declared, terms = session.setting.declared, session.setting.terms
+    declared, terms = session.context.declared, session.context.terms
     price = price_for(declared.instance_type, terms)
     if price is None:
         return f"an unknown price of {declared.instance_type}"
@@ -169,8 +169,8 @@ def price_text(session: Session, hours: float) -> str:
 
 def hand_over_pool(session: Session, job: str) -> None:
     """Let the pool outlive the gate, because the training does before anything was seen of it."""
-    check = session.keeper.lease.job(CHECK)
-    if session.setting.launcher.placement is Placement.POOLED and not (
+    check = session.renewal.lease.job(CHECK)
+    if session.context.launcher.placement is Placement.POOLED and not (
         session.judged and session.judged.reused
     ):
         session.proof.append(
@@ -183,7 +183,7 @@ def hand_over_pool(session: Session, job: str) -> None:
 
 def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -> None:
     """Record what the training's nodes confirmed about themselves, from the folder of its attempt."""
-    nodes = session.setting.declared.nodes
+    nodes = session.context.declared.nodes
     started = len(list((folder / "started").glob("*")))
     checked = any((folder / "verdicts").glob("*.json")) or any((folder / "nodes").glob("*.json"))
     if session.in_job:
@@ -206,13 +206,13 @@ async def _known(session: Session, check: str) -> Hold:
         if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
             return hold
         report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.said}"))
-        await asyncio.sleep(session.setting.launcher.poll_s)
+        await asyncio.sleep(session.context.launcher.poll_s)
 
 
 def _asked(session: Session, check: str) -> Hold:
     """An engine that does not answer is asked again."""
     try:
-        return session.setting.launcher.hold(check)
+        return session.context.launcher.hold(check)
     except LaunchError as error:
         return Hold(Keeping.COMING, one_line(str(error)))
 
@@ -248,9 +248,9 @@ class LaunchResult:
 @task(cache_policy=NO_CACHE, task_run_name="launch training of {session.gate_id}")
 async def launch_training(session: Session, verdict: JudgedReport) -> str:
     """Submit the training job, or adopt the one that a predecessor started; returns its name."""
-    name = session.keeper.lease.job(TRAIN)
-    before = "" if verdict.reused else session.keeper.lease.job(CHECK)
-    job = train_job(session.setting, session.gate_id, name, proven_pass(verdict), before, session.tags)
+    name = session.renewal.lease.job(TRAIN)
+    before = "" if verdict.reused else session.renewal.lease.job(CHECK)
+    job = train_job(session.context, session.gate_id, name, proven_pass(verdict), before, session.tags)
     session.training = name
     await run_to_end(submit_job, session, job)
     report_progress(Progress("training", f"{name} submitted"))
@@ -266,7 +266,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     if wait == "verdict":
         hand_over_pool(session, job)
         return LaunchResult(Training(job, JobState.PENDING))
-    limit = session.setting.gate.training.max_runtime_minutes * 60 + GRACE_S
+    limit = session.context.gate.training.max_runtime_minutes * 60 + GRACE_S
     proof, start = PoolProof(session, job), TrainingStart(session, job)
 
     async def look(status: JobStatus) -> None:
@@ -336,9 +336,9 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     except (LaunchError, OSError) as error:
         reason = str(error)
     read: list[NodeLog] = []
-    nodes = nodes_to_log(session.setting.bundle(session.gate_id), status)
+    nodes = nodes_to_log(session.context.bundle(session.gate_id), status)
     keep_logs(
-        session.setting,
+        session.context,
         session.gate_id,
         watched.job,
         nodes,
@@ -353,7 +353,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     more = [] if watched.late or reason else list(words.ends)
     if status.detail and not reason:
         more += [status.detail] if status.detail != cause else []
-        more += [f"logs: {session.setting.store.place(logs_folder(session.gate_id, watched.job))}"]
+        more += [f"logs: {session.context.store.place(logs_folder(session.gate_id, watched.job))}"]
     node = "" if watched.late else (refused if reason else words).node
     return LaunchResult(
         Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300), node), rechecked
@@ -365,8 +365,8 @@ def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | N
     files = {} if session.in_job else node_reports.read_files(folder, attempt)
     if not files:
         return None
-    bundle = session.setting.bundle(session.gate_id)
-    started = iso_time(session.keeper.lease.taken_at)
+    bundle = session.context.bundle(session.gate_id)
+    started = iso_time(session.renewal.lease.taken_at)
     return report_verdict(session, merge(bundle, attempt, files, started, node_reports.NodeReports().load))
 
 

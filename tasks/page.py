@@ -106,10 +106,10 @@ def _after_go(session: Session, outcome: Outcome, made: Notification) -> Iterato
         yield unreleased_page(made, tuple(session.unreleased))
 
 
-def show_cancelled(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> None:
+def show_cancelled(context: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> None:
     """Let the messages of a gate say that it was cancelled, as what is kept of it does. Nobody is notified."""
-    if set(setting.gate.notify.notifiers) != {"log"}:
-        settle(setting.gate.notify, setting.store, cancelled_page(setting, outcome, links))
+    if set(context.gate.notify.notifiers) != {"log"}:
+        settle(context.gate.notify, context.store, cancelled_page(context, outcome, links))
 
 
 def notify_question(
@@ -126,7 +126,7 @@ def notify_question(
 
 def _receivers(session: Session) -> tuple[Notify, Store]:
     """The people whom the gate file names, and the store that keeps what was sent."""
-    return session.setting.gate.notify, session.setting.store
+    return session.context.gate.notify, session.context.store
 
 
 def _made(session: Session, outcome: Outcome) -> Notification:
@@ -135,13 +135,13 @@ def _made(session: Session, outcome: Outcome) -> Notification:
         return page_of(session, outcome, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the end stays
         kind = kind_of(outcome)
-        bare = _bare(session, outcome.gate_id, f"gate {session.setting.gate.name}: {outcome.reason}", error)
+        bare = _bare(session, outcome.gate_id, f"gate {session.context.gate.name}: {outcome.reason}", error)
         audience, severity = audience_of(outcome, kind), severity_of(outcome, kind)
         return replace(bare, kind=kind, audience=audience, severity=severity)
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
-    gate = session.setting.gate
+    gate = session.context.gate
     why = redacted(f"the rest of this notification could not be made: {type(error).__name__}: {error}")
     LOG.error("%s", why)
     text = f"{why}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
@@ -152,7 +152,7 @@ def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notif
 
 
 def notify_run(
-    setting: GateContext,
+    context: GateContext,
     flow_run_id: str,
     gate_id: str,
     kind: Kind,
@@ -164,10 +164,10 @@ def notify_run(
     """
     key = run_notification_key(flow_run_id, kind)
     claim = dump_plain({"at": time.time(), "sent": False})
-    if not setting.store.put_if_absent(key, claim) and not _left(setting, key, claim):
+    if not context.store.put_if_absent(key, claim) and not _left(context, key, claim):
         return None
     url = run_url(flow_run_id)
-    gate = setting.gate
+    gate = context.gate
     page = Notification(
         gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
         gate.cluster.name,
@@ -178,23 +178,23 @@ def notify_run(
         kind=kind,
         audience=Audience.OWNER,
         severity=Severity.ERROR if kind is Kind.CRASHED else Severity.WARNING,
-        facts=(("gate file", os.path.abspath(setting.file)), ("flow run", flow_run_id)),
+        facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
         links=(Link("run in Prefect", url),) if url else (),
     )
-    where = deliver(gate.notify, setting.store, finish_page(page, said)).where
-    setting.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))
+    where = deliver(gate.notify, context.store, finish_page(page, said)).where
+    context.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))
     return where
 
 
-def _left(setting: GateContext, key: str, claim: bytes) -> bool:
+def _left(context: GateContext, key: str, claim: bytes) -> bool:
     """Whether the claim of a process that died could be taken over."""
-    found = setting.store.get(key)
+    found = context.store.get(key)
     if found is None:
-        return setting.store.put_if_absent(key, claim)
+        return context.store.put_if_absent(key, claim)
     try:
         table = parse_json(found, 1 << 16)
     except DecodeError:
-        return setting.store.replace_if(key, found, claim)
+        return context.store.replace_if(key, found, claim)
     sent, at = (table.get("sent"), table.get("at")) if isinstance(table, dict) else (False, 0.0)
     stale = not isinstance(at, (int, float)) or time.time() - at > CLAIM_S
-    return not sent and stale and setting.store.replace_if(key, found, claim)
+    return not sent and stale and context.store.replace_if(key, found, claim)

@@ -44,7 +44,7 @@ async def submit_checks(session: Session) -> str:
     """Submit the health check, or adopt the one that a dead predecessor started; returns its name."""
     lease = await settle_lease(session)
     certificates = await run_to_end(offer_certificates, session, lease)
-    job = check_job(session.setting, lease.gate_id, lease.job(CHECK), session.tags, certificates)
+    job = check_job(session.context, lease.gate_id, lease.job(CHECK), session.tags, certificates)
     job = replace(job, exclude=tuple(session.excluded))
     await run_to_end(submit_job, session, job)
     return job.name
@@ -56,17 +56,17 @@ def offer_certificates(session: Session, lease: Lease) -> Certificates:
 
     Nodes that decide by themselves (IN_JOB) get none: they measure everything.
     """
-    setting = session.setting
+    context = session.context
     session.certificates = NO_CERTIFICATES
-    if not setting.certifies or not longest_valid_s(setting.policy) or lease.attempt > 1:
+    if not context.certifies or not longest_valid_s(context.policy) or lease.attempt > 1:
         return NO_CERTIFICATES
     try:
         if lease.adopted:
-            session.certificates = offered(setting.store, lease.gate_id)
+            session.certificates = offered(context.store, lease.gate_id)
         else:
-            job = job_of(setting.declared, setting.terms)
+            job = job_of(context.declared, context.terms)
             session.certificates = offer(
-                setting.store, lease.gate_id, setting.policy, setting.facts, setting.baseline, job
+                context.store, lease.gate_id, context.policy, context.facts, context.baseline, job
             )
             for choice in session.certificates.choices:
                 decided = "is measured" if choice.is_worth else "may be skipped"
@@ -80,8 +80,8 @@ def offer_certificates(session: Session, lease: Lease) -> Certificates:
 async def submit_gated_job(session: Session, ask_minutes: int) -> str:
     """The same if checks and training are one job; its nodes wait for a person's answer if the policy requires one."""
     lease = await settle_lease(session)
-    hold_s = answer_wait_s(session.setting, ask_minutes)
-    job = gated_job(session.setting, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
+    hold_s = answer_wait_s(session.context, ask_minutes)
+    job = gated_job(session.context, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
     job = replace(job, exclude=tuple(session.excluded))
     await run_to_end(submit_job, session, job)
     return job.name
@@ -94,10 +94,10 @@ async def exclude_failed(
 
     A person's refusal is final, and so is one for which not some of the nodes are to blame. Raises LaunchError, LeaseLost.
     """
-    setting, failed = session.setting, failed_nodes(judged.verdict)
-    blamed = 0 < len(failed) < setting.declared.nodes and not judged.verdict.suspect_policy
-    wanted = setting.launcher.excludes_failed and session.launches and answer is None
-    if not (blamed and wanted) or no_gos >= setting.gate.training.max_attempts:
+    context, failed = session.context, failed_nodes(judged.verdict)
+    blamed = 0 < len(failed) < context.declared.nodes and not judged.verdict.suspect_policy
+    wanted = context.launcher.excludes_failed and session.launches and answer is None
+    if not (blamed and wanted) or no_gos >= context.gate.training.max_attempts:
         return False
     # By the engine's names, where it has others for machines than the gate has for the places of its nodes.
     names = {node.name: node.identity.get("engine_node") or node.name for node in judged.report.nodes}
@@ -112,7 +112,7 @@ async def exclude_failed(
 
 async def settle_lease(session: Session) -> Lease:
     """The lock with which to continue. Adopted checks that were ended with their owner start again."""
-    lease = session.keeper.lease
+    lease = session.renewal.lease
     if not lease.adopted:
         return lease
     found = await find_jobs(session)
@@ -154,7 +154,7 @@ def _pause(session: Session, error: NoCapacity) -> float:
     """Seconds until the next attempt. Raises `error` if there is no time for one."""
     now = time.monotonic()
     since = session.waiting_since = session.waiting_since or now
-    limit_s = session.setting.gate.cluster.capacity_wait_minutes * 60
+    limit_s = session.context.gate.cluster.capacity_wait_minutes * 60
     waited = now - since
     if waited >= limit_s:
         raise error
@@ -168,5 +168,5 @@ async def _sleep(session: Session, seconds: float, goes_on: Callable[[], bool] =
         await stop.check()
         if not await run_to_end(goes_on):
             return False
-        await asyncio.sleep(min(max(LOOK_S, session.setting.launcher.poll_s), left))
+        await asyncio.sleep(min(max(LOOK_S, session.context.launcher.poll_s), left))
     return await run_to_end(goes_on)

@@ -64,12 +64,12 @@ FLEET_S = 5.0
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
     """Keep the record, of which lists are made, beside the verdict. Raises StoreError."""
-    gate, gate_id = session.setting.gate, session.gate_id
+    gate, gate_id = session.context.gate, session.gate_id
     made = record_of(
         gate_id, judged.report, judged.verdict, report_key(gate_id), time.time(),
         gate.name, gate.cluster.name, judged.reused,
     )  # fmt: skip
-    records.keep(session.setting.store, made)
+    records.keep(session.context.store, made)
     return made
 
 
@@ -81,9 +81,9 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
         return
     try:
         rows = rows_of(
-            judged.report, judged.verdict, session.setting.policy, record.gate_id, record.judged_at, record.cluster
+            judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, record.cluster
         )  # fmt: skip
-        keep_rows(session.setting.store, rows)
+        keep_rows(session.context.store, rows)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
         LOG.warning("the verdict is stored, but not what it says of each node: %s", error)
 
@@ -127,9 +127,9 @@ async def publish_ending(session: Session, judged: JudgedReport) -> None:
 
 async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     """The one page for people that a run leaves in Prefect, with the places of all others."""
-    gate, place = session.setting.gate, session.setting.store.place
+    gate, place = session.context.gate, session.context.store.place
     places = place(html_key(session.gate_id)), place(fleet_key(gate.cluster.name))
-    host, file = session.keeper.lease.owner.host, os.path.abspath(session.setting.file)
+    host, file = session.renewal.lease.owner.host, os.path.abspath(session.context.file)
     page = verdict_page(replace(judged, context=shown), gate.name, places, file, host)
     said = headline(judged.verdict, gate.name)
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
@@ -165,15 +165,15 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     if shown.past is None:
         shown = replace(shown, past=_past(session, judged))
     try:
-        put_pages(session.setting, session.gate_id, judged, shown)
+        put_pages(session.context, session.gate_id, judged, shown)
     except StoreError as error:
         LOG.warning("the page does not say how the gate ended: %s", error)
     return shown
 
 
-def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
+def put_pages(context: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
     """Store the HTML page and the summary of a verdict. Raises StoreError."""
-    kept, name = setting.store, setting.gate.name
+    kept, name = context.store, context.gate.name
     page = html(judged.report, judged.verdict, name, shown)
     kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
     summary = markdown(judged.report, judged.verdict, name, shown)
@@ -182,9 +182,9 @@ def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: V
 
 def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
     """Store report, verdict, record, nodes, HTML and summary. Raises StoreError."""
-    kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
+    kept, gate_id, name = session.context.store, session.gate_id, session.context.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
-    kept.put(policy_key(gate_id), dump_plain(session.setting.policy))
+    kept.put(policy_key(gate_id), dump_plain(session.context.policy))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
     report_progress(
         Progress("verdict", headline(judged.verdict, name))
@@ -192,7 +192,7 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     record = keep_record(session, judged)
     keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
-    put_pages(session.setting, gate_id, judged, shown)
+    put_pages(session.context, gate_id, judged, shown)
     keep_fleet_page(session)
     places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past)
     return places, shown
@@ -200,7 +200,7 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
 
 def keep_fleet_page(session: Session) -> None:
     """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
-    kept, cluster = session.setting.store, session.setting.gate.cluster.name
+    kept, cluster = session.context.store, session.context.gate.cluster.name
 
     def made() -> str:
         found = read_fleet(kept, time.time(), cluster=cluster, whole=False)
@@ -219,7 +219,7 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"prelaunch-{session.gate_id}-"))
         (folder / Path(report_key(session.gate_id)).name).write_bytes(dump(judged.report))
-        (folder / Path(policy_key(session.gate_id)).name).write_bytes(dump_plain(session.setting.policy))
+        (folder / Path(policy_key(session.gate_id)).name).write_bytes(dump_plain(session.context.policy))
         (folder / Path(verdict_key(session.gate_id)).name).write_bytes(
             dump_plain(verdict_json(judged.verdict))
         )
@@ -229,13 +229,13 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
 
 
 def _past(session: Session, judged: JudgedReport) -> Past:
-    setting = session.setting
+    context = session.context
     this = TrendContext(
-        session.gate_id, setting.gate.cluster.name, judged.report, judged.verdict.digests.report, setting.policy,
+        session.gate_id, context.gate.cluster.name, judged.report, judged.verdict.digests.report, context.policy,
         judged.verdict.digests,
     )  # fmt: skip
     try:
-        return past_of(setting.store, this, ends=end_marks)
+        return past_of(context.store, this, ends=end_marks)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
         said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
@@ -248,7 +248,7 @@ async def export_report(session: Session, judged: JudgedReport) -> None:
     """
     if not judged.reused:
         await run_to_end(_hand_out, session, judged)
-        if session.setting.gate.mlflow.uri:
+        if session.context.gate.mlflow.uri:
             await run_to_end(_log_in_mlflow, session, judged)
 
 
@@ -257,9 +257,9 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
     from tasks.reports.mlflow.export import export
     from tasks.reports.mlflow.run import run_of
 
-    table = session.setting.gate.mlflow
+    table = session.context.gate.mlflow
     try:
-        made = run_of(judged.report, judged.verdict, session.setting.policy, session.gate_id)
+        made = run_of(judged.report, judged.verdict, session.context.policy, session.gate_id)
         LOG.info("logged in MLflow: %s", export(made, table.uri, table.experiment_name))
     except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
         LOG.warning("the report is stored, but not in MLflow: %s", error)
@@ -267,7 +267,7 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
 
 def _hand_out(session: Session, judged: JudgedReport) -> None:
     try:
-        where = session.setting.launcher.hand_out(
+        where = session.context.launcher.hand_out(
             session.checking, with_seed_tables(judged.report, judged.verdict)
         )
     except LaunchError as error:

@@ -106,24 +106,24 @@ def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> Run
     )
 
 
-async def _parked(run: GateRun, setting: GateContext) -> bool:
+async def _parked(run: GateRun, context: GateContext) -> bool:
     """Whether the run waits for a person. A run that continued has no open question any more, or is Running."""
     held, state = (
-        await run_to_end(leases.lease_of_run, setting.store, run.flow_run_id),
+        await run_to_end(leases.lease_of_run, context.store, run.flow_run_id),
         await _state(run.flow_run_id),
     )
     going = state is not None and (state.is_running() or state.is_pending())
     return held is not None and held.lease.asking is not None and not going
 
 
-async def _life(run: GateRun, setting: GateContext, why: Why) -> RunLiveness:
+async def _life(run: GateRun, context: GateContext, why: Why) -> RunLiveness:
     until = time.monotonic() + SETTLE_S
-    if await _parked(run, setting):
+    if await _parked(run, context):
         return RunLiveness.PARKED
-    life = await liveness_of(setting.store, run.flow_run_id)
+    life = await liveness_of(context.store, run.flow_run_id)
     while why == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)  # it may be about to end its jobs
-        life = await liveness_of(setting.store, run.flow_run_id)
+        life = await liveness_of(context.store, run.flow_run_id)
     if life is RunLiveness.FREE and not await is_silent(run.flow_run_id):
         return RunLiveness.LIVES
     return life
@@ -188,9 +188,9 @@ def context_of_run(run: GateRun) -> GateContext:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
-async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssessment:
+async def examine_run(run: GateRun, context: GateContext, why: Why) -> RunAssessment:
     """Find out whether the run is dead, and what has to be done now; that may take minutes. Raises StoreError, LeaseError."""
-    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, setting, why)
+    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, context, why)
     state = await _state(run.flow_run_id)
     if state is None:
         found = RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
@@ -206,41 +206,41 @@ async def examine_run(run: GateRun, setting: GateContext, why: Why) -> RunAssess
     cache_policy=NO_CACHE,
     task_run_name="end the jobs of {run.name}",
 )
-async def end_jobs(run: GateRun, setting: GateContext) -> str:
+async def end_jobs(run: GateRun, context: GateContext) -> str:
     """End the run's jobs, and release its machines and its lock. Returns what was done, "" for nothing.
 
     Raises LaunchError, StoreError, LeaseError: then the lock stays, so that the next gate of the cluster ends the jobs first.
     """
-    return await run_to_end(_end_jobs, setting, run.flow_run_id)
+    return await run_to_end(_end_jobs, context, run.flow_run_id)
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_owner(run: GateRun, setting: GateContext, kind: Kind, said: str) -> str:
+async def notify_owner(run: GateRun, context: GateContext, kind: Kind, said: str) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
     async with get_client() as client:
         known = await runs.run_status(client, run.flow_run_id)
     gate_id = known.gate_id if known is not None else ""
     event = Event.LATE if kind is Kind.LATE else Event.CRASHED
-    where = await run_to_end(notify_run, setting, run.flow_run_id, gate_id, kind, said)
+    where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, kind, said)
     if where is None:
         return "already notified"
-    emit_gate_event(event, setting, gate_id, run.flow_run_id, {"headline": said})
+    emit_gate_event(event, context, gate_id, run.flow_run_id, {"headline": said})
     return f"notified: {where}" if where else "no notification could be delivered"
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="wake {run.name}")
-async def expire_run_question(run: GateRun, setting: GateContext) -> str:
+async def expire_run_question(run: GateRun, context: GateContext) -> str:
     """Close a question that nobody answered, or a run that ended while it waited; returns what was done, "" for nothing."""
-    return await run_to_end(expire_question, setting, run.flow_run_id)
+    return await run_to_end(expire_question, context, run.flow_run_id)
 
 
-async def handle_waiting_run(run: GateRun, setting: GateContext, why: str) -> ReapResult:
+async def handle_waiting_run(run: GateRun, context: GateContext, why: str) -> ReapResult:
     """Leave a run that waits for a person alone, or close it if its time is up or if it has ended."""
     try:
-        said = await expire_run_question(run, opaque(setting))
+        said = await expire_run_question(run, opaque(context))
     except UNCLEAR as error:
         left = f"its jobs may still run, and its cluster stays locked: {error}"
-        await _notify_left(run, setting, left)
+        await _notify_left(run, context, left)
         return ReapResult(run.name, left, left=left)
     return ReapResult(run.name, said or why, acted=bool(said))
 
@@ -264,28 +264,28 @@ async def mark_ended(run: GateRun, state: State[Any]) -> bool:
     return now is not None and now.type is state.type
 
 
-async def successor_of(run: GateRun, setting: GateContext) -> str:
+async def successor_of(run: GateRun, context: GateContext) -> str:
     """What became of the run's gate in another run that took it over; "" if none did, or if that is not known."""
     async with get_client() as client:
         known = await runs.run_status(client, run.flow_run_id)
     if known is None or not known.gate_id:
         return ""
     try:
-        cluster = setting.gate.cluster.name
-        return await run_to_end(taken_over, setting.store, cluster, known.gate_id, run.flow_run_id)
+        cluster = context.gate.cluster.name
+        return await run_to_end(taken_over, context.store, cluster, known.gate_id, run.flow_run_id)
     except UNCLEAR as error:
         LOG.warning("whether another run took over gate %s is not known: %s", known.gate_id, error)
         return ""
 
 
-async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str, str]:
+async def jobs_of(run: GateRun, context: GateContext, paged: bool) -> tuple[str, str]:
     """What was done about the run's jobs, and what is left ("" for nothing). The latter is notified here unless `paged`."""
     try:
-        return await end_jobs(run, opaque(setting)) or "it had no jobs", ""
+        return await end_jobs(run, opaque(context)) or "it had no jobs", ""
     except UNCLEAR as error:
         left = f"its jobs may still run, and be billed: {error}"
     if not paged:
-        await _notify_left(run, setting, left)
+        await _notify_left(run, context, left)
     return left, left
 
 
@@ -300,24 +300,24 @@ def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
     return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)
 
 
-async def _notify_left(run: GateRun, setting: GateContext, left: str) -> None:
+async def _notify_left(run: GateRun, context: GateContext, left: str) -> None:
     # The run may never have had a gate's id.
-    nameless = f"{setting.gate.name}-run-{run.flow_run_id[:8]}"
-    await run_to_end(still_paid, setting.gate, setting.file, setting.store, nameless, (left,))
+    nameless = f"{context.gate.name}-run-{run.flow_run_id[:8]}"
+    await run_to_end(still_paid, context.gate, context.file, context.store, nameless, (left,))
 
 
-def _end_jobs(setting: GateContext, flow_run_id: str) -> str:
-    held = leases.lease_of_run(setting.store, flow_run_id)
+def _end_jobs(context: GateContext, flow_run_id: str) -> str:
+    held = leases.lease_of_run(context.store, flow_run_id)
     if held is None:
         return ""
     try:
-        mine = leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+        mine = leases.resume(context.store, held, this_process(flow_run_id), time.time())
     except LeaseLost:
         return "another gate has taken over its jobs"
     try:
         cancel_jobs(mine.lease)
     except LaunchError:
-        leases.resume(setting.store, mine, held.lease.owner, time.time())  # whoever looks next finds it dead
+        leases.resume(context.store, mine, held.lease.owner, time.time())  # whoever looks next finds it dead
         raise
-    leases.release(setting.store, mine)
+    leases.release(context.store, mine)
     return f"its jobs were ended, cluster {held.lease.cluster} is free"

@@ -69,7 +69,7 @@ Gate = Callable[[GateRequest], Awaitable[State[Any]]]
 class Work:
     """One run of a cluster's remediation. `cases` are those that this run began with."""
 
-    setting: GateContext
+    context: GateContext
     records: Records
     remediation: Remediation
     cases: tuple[Case, ...] = ()
@@ -87,22 +87,22 @@ def gate_request(request: RemedyRequest) -> GateRequest:
 
 def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case, Retest], Rechecked]) -> Work:
     """Everything that a run needs. It writes nothing. Raises GateFileError, StoreError and what REJECTIONS lists."""
-    setting = open_gate_context(gate_request(request))
-    settings, records = settings_of(setting.gate), Records(setting.store, cluster_of(setting.gate))
-    machines = machines_of(setting.gate)
-    people = GatePeople(setting, flow_run_id)
+    context = open_gate_context(gate_request(request))
+    settings, records = settings_of(context.gate), Records(context.store, cluster_of(context.gate))
+    machines = machines_of(context.gate)
+    people = GatePeople(context, flow_run_id)
     remediation = Remediation(
         records, machines, settings, recheck, people, flow_run_id or this_process().host, time.time
     )
     journal = records.journal()
-    gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(setting))
-    cases = cases_of_gate(setting, gate_id) if gate_id else ()
+    gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(context))
+    cases = cases_of_gate(context, gate_id) if gate_id else ()
     found = with_cases(journal, cases).cases
     if not found and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
-            f"`prelaunch machines {setting.file}` shows how it ended. Run the gate again if a node is still in doubt."
+            f"`prelaunch machines {context.file}` shows how it ended. Run the gate again if a node is still in doubt."
         )
     age_s = time.time() - max((case.judged_at for case in cases), default=time.time())
     if settings.mode not in (Mode.OFF, Mode.PLAN) and age_s > settings.limits.max_verdict_s:
@@ -110,13 +110,13 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
             f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
             f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
-    return Work(setting, records, remediation, found)
+    return Work(context, records, remediation, found)
 
 
-def last_refused(setting: GateContext) -> str:
+def last_refused(context: GateContext) -> str:
     """The newest gate of the cluster that condemned a machine. Raises RemedyRejected, StoreError."""
-    cluster = setting.gate.cluster.name
-    kept = newest_records(setting.store, [])
+    cluster = context.gate.cluster.name
+    kept = newest_records(context.store, [])
     found = next((one for one in kept if one.cluster == cluster and one.condemned), None)
     if found is None:
         raise RemedyRejected(
@@ -125,17 +125,17 @@ def last_refused(setting: GateContext) -> str:
     return found.gate_id
 
 
-def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
+def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
     """What a kept gate condemned, judged again from its report. A verdict that comes out differently now is not acted
     on, because policy, facts or this program were changed. Raises RemedyRejected, StoreError.
     """
-    _require_cluster(setting, gate_id)
-    report, verdict = _judged_again(setting, gate_id)
-    end = kept_end(setting.store, gate_id)
+    _require_cluster(context, gate_id)
+    report, verdict = _judged_again(context, gate_id)
+    end = kept_end(context.store, gate_id)
     decision = end.decision if end is not None else None
-    observed = setting.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
+    observed = context.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
     cases = cases_of(
-        report, verdict, digest(dump_plain(verdict)), setting.gate.cluster.name, setting.file, observed
+        report, verdict, digest(dump_plain(verdict)), context.gate.cluster.name, context.file, observed
     )
     if not cases:
         raise RemedyRejected(f"gate {gate_id} blames no machine, so there is nothing to repair")
@@ -153,33 +153,33 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
     return cases
 
 
-def _require_cluster(setting: GateContext, gate_id: str) -> None:
+def _require_cluster(context: GateContext, gate_id: str) -> None:
     """Require that the gate was one of this cluster: others in the store may have nodes of the same names."""
     try:
-        record = read_record(setting.store, gate_id)
+        record = read_record(context.store, gate_id)
     except DecodeError as error:
         raise RemedyRejected(f"the record of gate {gate_id} cannot be read: {error}") from error
     if record is None:
-        near = nearest(gate_id, recorded(setting.store))
+        near = nearest(gate_id, recorded(context.store))
         hint = f". Did you mean {near}?" if near else ""
         raise RemedyRejected(f"the store has no record of a gate {gate_id}{hint}")
-    if record.cluster != setting.gate.cluster.name:
+    if record.cluster != context.gate.cluster.name:
         raise RemedyRejected(
-            f"gate {gate_id} is of cluster {record.cluster}, and {setting.file} is for cluster {setting.gate.cluster.name}"
+            f"gate {gate_id} is of cluster {record.cluster}, and {context.file} is for cluster {context.gate.cluster.name}"
         )
 
 
-def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
-    data, kept = setting.store.get(report_key(gate_id)), setting.store.get(verdict_key(gate_id))
+def _judged_again(context: GateContext, gate_id: str) -> tuple[Report, Verdict]:
+    data, kept = context.store.get(report_key(gate_id)), context.store.get(verdict_key(gate_id))
     if data is None or kept is None:
         raise RemedyRejected(
-            f"{setting.store.place(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
+            f"{context.store.place(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
         )
     try:
         report = load(data)
     except DecodeError as error:
         raise RemedyRejected(f"the report of gate {gate_id} cannot be read: {error}") from error
-    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
+    verdict = decide(report, context.policy, context.facts, context.baseline, report_digest=digest(data))
     if dump_plain(verdict_json(verdict)) != kept:
         raise RemedyRejected(
             f"the report of gate {gate_id} is judged differently now, because policy, facts, baseline or version were "
@@ -191,20 +191,20 @@ def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
 @contextmanager
 def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
     """One process works on a cluster's machines at a time. Raises LeaseHeld, StoreError."""
-    now, setting = time.time(), work.setting
-    name = f"{setting.gate.cluster.name[: CLUSTER_CHARACTERS - len(LOCK)]}{LOCK}"
+    now, context = time.time(), work.context
+    name = f"{context.gate.cluster.name[: CLUSTER_CHARACTERS - len(LOCK)]}{LOCK}"
     wanted = Lease(
-        1, name, new_gate_id("remedy", now), 1, setting.digest, setting.file, False, setting.engine,
+        1, name, new_gate_id("remedy", now), 1, context.digest, context.file, False, context.engine,
         this_process(flow_run_id), now, now, now + TTL_S,
     )  # fmt: skip
-    held: HeldLease = leases.acquire(setting.store, wanted, lambda _: (), lambda _: None)
-    keeper = LeaseRenewal(setting.store, held)
-    keeper.start()
+    held: HeldLease = leases.acquire(context.store, wanted, lambda _: (), lambda _: None)
+    renewal = LeaseRenewal(context.store, held)
+    renewal.start()
     try:
-        yield keeper
+        yield renewal
     finally:
         try:
-            keeper.release()
+            renewal.release()
         except StoreError as error:
             LOG.warning("the lock of the remediation could not be released; it expires by itself: %s", error)
 
@@ -212,7 +212,7 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
 def plan_state(work: Work) -> State[Any] | None:
     """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
     if not work.cases:
-        return nothing_to_do(f"no remediation of cluster {work.setting.gate.cluster.name} waits")
+        return nothing_to_do(f"no remediation of cluster {work.context.gate.cluster.name} waits")
     if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
         return None
     plans = planned(work.cases, work.remediation.machines)
@@ -238,7 +238,7 @@ async def follow(
     If the run is cancelled, `give_up` ends the re-test that is being made, and the step ends before the lock is given back.
     Raises JournalError, StoreError.
     """
-    until = time.monotonic() + work.setting.gate.remediation.wait_minutes * 60
+    until = time.monotonic() + work.context.gate.remediation.wait_minutes * 60
     said: dict[tuple[str, str], Step] = {}
     while not lost():
         taken = await _round(work, give_up)
@@ -293,13 +293,13 @@ async def start_again(work: Work, gate: Gate, ends: Mapping[str, Why | None]) ->
 
     Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run.
     """
-    if not work.setting.gate.remediation.resume or not ends:
+    if not work.context.gate.remediation.resume or not ends:
         return
     if any(why is not Why.PROVEN for why in ends.values()):
         LOG.info("the gate is not started again: not every node was proven")
         return
     for gate_id in dict.fromkeys(case.gate_id for case in work.cases):
-        request = kept_request(work.setting.store, gate_id)
+        request = kept_request(work.context.store, gate_id)
         if request is None or not request.launch:
             continue
         LOG.info("the gate of %s is started again", gate_id)

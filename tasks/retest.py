@@ -30,13 +30,13 @@ CLUSTER_CHARACTERS = 63
 Gate = Callable[[GateRequest, GateContext], Awaitable[State[Any]]]
 
 
-def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
+def retest_context(context: GateContext, case: Case, place: Retest) -> GateContext:
     """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody, and
     measures everything itself.
 
     Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
     """
-    gate = setting.gate
+    gate = context.gate
     mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
     name = f"{gate.cluster.name[: CLUSTER_CHARACTERS - len(NAME) - len(mark)]}{NAME}{mark}"
     options = {**gate.cluster.options, **place.options}
@@ -53,32 +53,32 @@ def retest_context(setting: GateContext, case: Case, place: Retest) -> GateConte
         }
     )
     engine = replace(
-        setting.engine,
-        options={**setting.engine.options, **place.options},
-        root=str(setting.local / "clusters" / name),
+        context.engine,
+        options={**context.engine.options, **place.options},
+        root=str(context.local / "clusters" / name),
     )
     launcher = launcher_of(engine)
     names = launcher.node_names(declared.nodes)
     return replace(
-        setting,
+        context,
         gate=made,
         engine=engine,
         launcher=launcher,
-        declared=made.declared(names, setting.declared.kernel_log),
+        declared=made.declared(names, context.declared.kernel_log),
         certifies=False,
     )
 
 
-async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
+async def run_retest(context: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
     """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
     why = f"re-test of {case.node} for {case.gate_id}"
     request = GateRequest(
-        gate_file=setting.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
+        gate_file=context.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
     )
     heard = EndListener()
     LISTENER.set(heard)
     try:
-        state = await gate(request, retest_context(setting, case, place))
+        state = await gate(request, retest_context(context, case, place))
     except LaunchRejected as error:
         return Rechecked(Proof.CANNOT_TELL, said=str(error))
     outcome = heard.outcome

@@ -104,29 +104,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
-    setting = None
+    context = None
     if arguments.file is not None:
         try:
             advanced = Advanced(overrides=arguments.overrides)
-            setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), advanced=advanced))
+            context = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), advanced=advanced))
         except GateFileError as error:
             yield missing("gate file", str(error))
             return
-        yield ok("gate file", f"{setting.file}, policy {setting.policy.name}")
+        yield ok("gate file", f"{context.file}, policy {context.policy.name}")
         yield from (
-            missing(one.place, one.message, one.remedy) for one in examples_of(setting.gate, os.environ)
+            missing(one.place, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
         )
     elif arguments.send_test or arguments.overrides:
         yield missing(
             "gate file", "--send-test and --set need a gate file, and none is named", "Name a gate file."
         )
-    store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
-    note = "" if setting is None else relative_note(setting)
+    store, address = (open_store(DEFAULT), DEFAULT) if context is None else (context.store, context.address)
+    note = "" if context is None else relative_note(context)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
         ("the store", lambda: _store(store, address, note)),
-        ("the engine", lambda: _engine(setting)),
-        ("the notifiers", lambda: look_at_notifiers(setting, arguments.send_test)),
-        ("Prefect", lambda: _prefect(setting)),
+        ("the engine", lambda: _engine(context)),
+        ("the notifiers", lambda: look_at_notifiers(context, arguments.send_test)),
+        ("Prefect", lambda: _prefect(context)),
     )
     for name, look in looks:
         if sys.stderr.isatty():
@@ -166,11 +166,11 @@ def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightChec
         yield missing("store", str(error))
 
 
-def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
+def look_at_notifiers(context: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
     """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
-    if setting is None:
+    if context is None:
         return
-    notify = setting.gate.notify
+    notify = context.gate.notify
     reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
     for side, one in reach:
         name = f"notifier {one.notifier} ({SIDES[side]})"
@@ -178,7 +178,7 @@ def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[
         if faults:
             yield from faults
         elif send_test and one.notifier != LOG:
-            yield _sent(notify, one.notifier, side, name, setting)
+            yield _sent(notify, one.notifier, side, name, context)
         else:
             yield ok(name, f"configured{f', to {one.to}' if one.to else ''}")
     oncall, owner = (
@@ -204,8 +204,8 @@ def _secret_fault(name: str, reference: str) -> PreflightCheck | None:
     return None
 
 
-def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: GateContext) -> PreflightCheck:
-    gate = setting.gate
+def _sent(notify: Notify, name: str, side: Audience, subject: str, context: GateContext) -> PreflightCheck:
+    gate = context.gate
     text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
     page = Notification(
         f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
@@ -238,14 +238,14 @@ def missing(subject: str, message: str, remedy: str = "") -> PreflightCheck:
     return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
 
 
-def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
+def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:
     """The launcher's own preflight, with the plans of this gate; PyTorch is a part of it where this machine is the cluster."""
-    if setting is None:
+    if context is None:
         yield _torch()
         return
-    launcher = setting.gate.cluster.launcher
+    launcher = context.gate.cluster.launcher
     try:
-        lines = preflight(setting.launcher, plans_of(setting, 0))
+        lines = preflight(context.launcher, plans_of(context, 0))
     except GateFileError as error:
         yield missing(f"engine {launcher}", str(error))
         return
@@ -253,7 +253,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     if any(line.result is not PreflightResult.WARNING for line in lines):
         return
     if launcher == "local":
-        image = setting.gate.cluster.options.get("container_image")
+        image = context.gate.cluster.options.get("container_image")
         nodes = f"containers of {image}" if image else "processes of this machine"
         yield ok("engine local", f"its nodes are {nodes}, and their Python has what the checks need")
     else:
@@ -269,7 +269,7 @@ def _torch() -> PreflightCheck:
     )
 
 
-def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
+def _prefect(context: GateContext | None = None) -> Iterator[PreflightCheck]:
     """The configured server answers and somebody takes the runs of its deployments of this gate, or the embedded one can start."""
     try:
         release = version("prefect")
@@ -299,22 +299,22 @@ def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
         remedy = "Start it, or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING; without a URL a gate uses an embedded server."
         yield missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
         return
-    yield from _work_pools(setting)
+    yield from _work_pools(context)
 
 
-def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
+def _work_pools(context: GateContext | None) -> Iterator[PreflightCheck]:
     """Whether a worker is online for each work pool that deployments of this gate (without one: of all gates) use."""
     with without_collection():
         from tasks.orchestration.work_pools import gate_pools, without_reaper
 
-    file = None if setting is None else Path(setting.file)
+    file = None if context is None else Path(context.file)
     try:
         found = guarded(lambda: asyncio.run(gate_pools(file)), ANSWER_S)
         unreaped = guarded(lambda: asyncio.run(without_reaper()), ANSWER_S)
     except NotifyError as error:
         yield PreflightCheck("work pools", PreflightResult.UNSEEN, f"the server did not list them: {error}")
         return
-    own = "" if setting is None else f". {NOT_THIS_SHELL}"
+    own = "" if context is None else f". {NOT_THIS_SHELL}"
     for one in found:
         subject, used = f"work pool {one.name}", ", ".join(one.deployments)
         state = one.state

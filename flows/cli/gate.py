@@ -92,48 +92,48 @@ def run(arguments: argparse.Namespace) -> int:
     began, minutes = time.monotonic(), arguments.timeout_minutes
     try:
         request = _request(arguments)
-        setting = open_gate_context(request)
+        context = open_gate_context(request)
         require_writable(arguments)
-        write_unjudged(arguments, setting.gate.name, UNENDED)
-        plans = plans_of(setting, request.advanced.ask_minutes)
-        require_own_values(setting.gate, setting.file, os.environ)
-        setting.store.probe()
-        _require_local_nodes(setting, plans)
+        write_unjudged(arguments, context.gate.name, UNENDED)
+        plans = plans_of(context, request.advanced.ask_minutes)
+        require_own_values(context.gate, context.file, os.environ)
+        context.store.probe()
+        _require_local_nodes(context, plans)
         left_s = None if minutes is None else minutes * 60 - (time.monotonic() - began)
         hold_signals(left_s)  # a lock that is taken and not yet known here could not be released
-        held = take_lease(setting, request.launch, on_expired=_close, run_over=run_is_final)
+        held = take_lease(context, request.launch, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
         return _reject(arguments, error)
     try:
-        return _run(arguments, setting, held.lease.gate_id, _flow_request(arguments, setting, request))
+        return _run(arguments, context, held.lease.gate_id, _flow_request(arguments, context, request))
     finally:
         try:
-            leases.release(setting.store, held)  # only if no flow has taken it over
+            leases.release(context.store, held)  # only if no flow has taken it over
         except StoreError as error:
             write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
             )
 
 
-def _require_local_nodes(setting: GateContext, plans: tuple[Plan, ...]) -> None:
+def _require_local_nodes(context: GateContext, plans: tuple[Plan, ...]) -> None:
     """Require what nodes on this machine need, such as PyTorch, before a server is started for nothing. Raises LaunchRejected."""
-    if setting.gate.cluster.launcher != "local":
+    if context.gate.cluster.launcher != "local":
         return
-    lines = setting.launcher.preflight(plans)
+    lines = context.launcher.preflight(plans)
     wrong = [line.text.rstrip(".") for line in lines if line.result is PreflightResult.WRONG and not line.key]
     if wrong:
         raise LaunchRejected(f"nothing was started: {'; '.join(wrong)}.")
 
 
-def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
+def _close(context: GateContext, lease: Lease, why: str = "") -> None:
     """Keep the end of a gate whose question is over, and notify people of it."""
     from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
         ENDED,
         close_expired_gate,
     )
 
-    close_expired_gate(setting, lease, why or ENDED)
+    close_expired_gate(context, lease, why or ENDED)
 
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
@@ -142,30 +142,30 @@ def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     return reject(arguments.format, error)
 
 
-def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str, request: GateRequest) -> int:
+def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, request: GateRequest) -> int:
     server, number, failure = None, None, None
     with ExitStack() as stack:
         shown = stack.enter_context(live_progress())
         try:
-            server = start_server(setting.local, stack)
-            number = 0 if Foreground(lambda: _flow(request, setting, server, shown)).run() else None
+            server = start_server(context.local, stack)
+            number = 0 if Foreground(lambda: _flow(request, context, server, shown)).run() else None
         except (Interrupted, KeyboardInterrupt) as error:
             ignore_signals()
             number = _signal_of(error)
         except Exception as error:  # noqa: BLE001 - reported below, once everything that was started is ended
             failure = error
     if number is not None:
-        return interrupted(arguments, gate_id, number, setting, shown)
+        return interrupted(arguments, gate_id, number, context, shown)
     if (
         failure is not None
-        and (code := _failed(arguments, setting, gate_id, failure, server, shown)) is not None
+        and (code := _failed(arguments, context, gate_id, failure, server, shown)) is not None
     ):
         return code
     if shown.outcome is None:
         reason = "the flow ended without a result"
-        return nothing_judged(arguments, setting.gate.name, gate_id, reason, Exit.CANNOT_TELL)
-    code, trained = _show(arguments, setting, shown.outcome), shown.outcome.training
-    write_logs(arguments, setting.address, gate_id, trained.job_id if trained else "", code)
+        return nothing_judged(arguments, context.gate.name, gate_id, reason, Exit.CANNOT_TELL)
+    code, trained = _show(arguments, context, shown.outcome), shown.outcome.training
+    write_logs(arguments, context.address, gate_id, trained.job_id if trained else "", code)
     return code
 
 
@@ -177,7 +177,7 @@ def _signal_of(error: BaseException) -> int:
 
 def _failed(
     arguments: argparse.Namespace,
-    setting: GateContext,
+    context: GateContext,
     gate_id: str,
     error: Exception,
     server: EmbeddedServer | None,
@@ -192,28 +192,28 @@ def _failed(
     if shown.outcome is None and not fault:
         raise error
     if shown.outcome is None or isinstance(error, ServerError):
-        return nothing_judged(arguments, setting.gate.name, gate_id, fault)
+        return nothing_judged(arguments, context.gate.name, gate_id, fault)
     text = f"{type(error).__name__}: {one_line(str(error), 200)}"
     write_stderr(f"prelaunch: Prefect failed after the gate had ended: {text}")
     return None
 
 
-def _show(arguments: argparse.Namespace, setting: GateContext, outcome: Outcome) -> int:
+def _show(arguments: argparse.Namespace, context: GateContext, outcome: Outcome) -> int:
     if outcome.code == Exit.REJECTED and outcome.key:
-        error = GateFileError(setting.file, outcome.key, outcome.reason)
+        error = GateFileError(context.file, outcome.key, outcome.reason)
         error.find_line()
         return _reject(arguments, error)
     if outcome.code == Exit.REJECTED:
         return _reject(arguments, LaunchError(outcome.reason))
     try:
-        show(arguments, setting.gate.name, outcome)
+        show(arguments, context.gate.name, outcome)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return outcome.code
 
 
 async def _flow(
-    request: GateRequest, setting: GateContext, server: EmbeddedServer | None, shown: LiveProgress
+    request: GateRequest, context: GateContext, server: EmbeddedServer | None, shown: LiveProgress
 ) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
     with without_collection():
@@ -224,7 +224,7 @@ async def _flow(
 
     wait_for_server(server)
     with tags(TAG):
-        state: State[Any] = await opened_gate(setting)(request, return_state=True)
+        state: State[Any] = await opened_gate(context)(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)
     return state.is_cancelled()
@@ -240,12 +240,12 @@ def _request(arguments: argparse.Namespace) -> GateRequest:
     )
 
 
-def _flow_request(arguments: argparse.Namespace, setting: GateContext, request: GateRequest) -> GateRequest:
+def _flow_request(arguments: argparse.Namespace, context: GateContext, request: GateRequest) -> GateRequest:
     """The flow's request, with absolute paths, so that a hook in another process finds the same lock."""
-    default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
+    default: Wait = "finished" if context.gate.cluster.launcher == "local" else "started"
     changes = {
         "gate_file": str(Path(request.gate_file).absolute()),
         "wait": arguments.wait or default,
-        "advanced": request.advanced.model_copy(update={"store": setting.address}),
+        "advanced": request.advanced.model_copy(update={"store": context.address}),
     }
     return request.model_copy(update=changes)

@@ -85,7 +85,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
 
 
 def interrupted(
-    arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext, shown: LiveProgress
+    arguments: argparse.Namespace, gate_id: str, number: int, context: GateContext, shown: LiveProgress
 ) -> int:
     """Print, and keep in the store, the end by a signal or by a cancelled run (number 0): what was started has been ended, or what was
     not, and what was judged. A gate that had ended before the signal came is shown as it ended.
@@ -99,22 +99,22 @@ def interrupted(
     elif number or not outcome.reason:
         left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
         why = _why(number, getattr(arguments, "timeout_minutes", None))
-        outcome, cancelled = _kept(setting, cancelled_by(outcome, why, left), code), True
+        outcome, cancelled = _kept(context, cancelled_by(outcome, why, left), code), True
     try:
-        show(arguments, setting.gate.name, outcome)
+        show(arguments, context.gate.name, outcome)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     if outcome.judged is None and outcome.ending is Ending.CANCELLED:
         measured = measured_text(shown.measured)
-        write_cancelled(arguments, setting.gate.name, f"{outcome.reason}. {measured}")
+        write_cancelled(arguments, context.gate.name, f"{outcome.reason}. {measured}")
         if arguments.format == "json":
             write_stderr(f"prelaunch: {measured}")
         else:
             write_stdout(f"{measured}\n")
     trained = outcome.training.job_id if outcome.training else ""
-    write_logs(arguments, setting.address, gate_id, trained, code)
+    write_logs(arguments, context.address, gate_id, trained, code)
     if cancelled:
-        _show_in_messages(setting, outcome)
+        _show_in_messages(context, outcome)
     return int(code)
 
 
@@ -130,36 +130,36 @@ def _why(number: int, minutes: float | None) -> str:
     return f"cancelled by {signal.Signals(number).name}" if number else "cancelled in Prefect"
 
 
-def _show_in_messages(setting: GateContext, outcome: Outcome) -> None:
+def _show_in_messages(context: GateContext, outcome: Outcome) -> None:
     """Let the messages about the gate say what its kept outcome says; last, because nobody waits for a service that hangs.
 
     Prefect's client is imported in this thread, as below: Python aborts (SIGABRT) where it ends while an abandoned thread imports.
     """
     try:
-        if limited(KEEP_S, lambda: setting.store.get(outcome_key(outcome.gate_id))) is None:
+        if limited(KEEP_S, lambda: context.store.get(outcome_key(outcome.gate_id))) is None:
             return  # another run has adopted the gate, or nothing could be kept
         from tasks.page import show_cancelled
 
-        limited(KEEP_S, lambda: show_cancelled(setting, outcome))
+        limited(KEEP_S, lambda: show_cancelled(context, outcome))
     except (StoreError, TimeoutError) as error:
         write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
 
 
-def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+def _kept(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     """The outcome with the places of its report, after it was kept; who cancels a pipeline does not wait for a store that hangs."""
 
     def keep() -> Outcome:
-        held = lease_of_cluster(setting.store, setting.gate.cluster.name)
+        held = lease_of_cluster(context.store, context.gate.cluster.name)
         if held is not None and held.gate_id == outcome.gate_id and not held.owner.is_me(this_process()):
             return outcome  # another run has adopted the gate, and keeps how it ends
         if outcome.judged is None:
-            keep_outcome(setting.store, outcome, code, setting.gate.cluster.name)
+            keep_outcome(context.store, outcome, code, context.gate.cluster.name)
             return outcome
         from tasks.cancel import (
             keep_cancelled,
         )  # Prefect's client takes a second to import: the flow has done it
 
-        return keep_cancelled(setting, outcome, code)
+        return keep_cancelled(context, outcome, code)
 
     try:
         return limited(KEEP_S, keep)

@@ -56,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     without machines.
     """
     advanced = Advanced(overrides=arguments.overrides)
-    setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), advanced=advanced))
-    plans = plans_of(setting, advanced.ask_minutes)
+    context = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), advanced=advanced))
+    plans = plans_of(context, advanced.ask_minutes)
     unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
-    lines = unverified if arguments.offline else (*_refused(setting), *preflight(setting.launcher, plans))
-    notes = [one.text for one in examples_of(setting.gate, os.environ)]
+    lines = unverified if arguments.offline else (*_refused(context), *preflight(context.launcher, plans))
+    notes = [one.text for one in examples_of(context.gate, os.environ)]
     if arguments.format == "json":
-        write_stdout(json_text(_document(setting, plans, lines, advanced.ask_minutes)))
+        write_stdout(json_text(_document(context, plans, lines, advanced.ask_minutes)))
     elif arguments.format == "shell":
         write_stdout("\n".join(_shell(item) for plan in plans for item in plan.requests))
         for line in lines:
@@ -73,26 +73,26 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from flows.cli.plan_text import plan_text
 
-        made = forecast(setting, advanced.ask_minutes)
-        write_stdout(plan_text(setting, made, plans, lines, os.environ))
+        made = forecast(context, advanced.ask_minutes)
+        write_stdout(plan_text(context, made, plans, lines, os.environ))
     return _code(lines)
 
 
 def _document(
-    setting: GateContext, plans: Sequence[Plan], lines: Sequence[PreflightCheck], ask_minutes: int
+    context: GateContext, plans: Sequence[Plan], lines: Sequence[PreflightCheck], ask_minutes: int
 ) -> dict[str, object]:
-    _, planned = plan_of(setting.bundle("plan"))
+    _, planned = plan_of(context.bundle("plan"))
     requests = [item for plan in plans for item in plan.requests]
     found = {
         "preflight": plain(lines),
-        "examples": plain(examples_of(setting.gate, os.environ)),
+        "examples": plain(examples_of(context.gate, os.environ)),
     }
     return {
-        "checks": [_check(setting, one) for one in planned],
-        "estimate": plain(forecast(setting, ask_minutes)),
+        "checks": [_check(context, one) for one in planned],
+        "estimate": plain(forecast(context, ask_minutes)),
         "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
         "told": {
-            side.value: plain(notifier_reach(setting.gate.notify, side, os.environ)) for side in Audience
+            side.value: plain(notifier_reach(context.gate.notify, side, os.environ)) for side in Audience
         },
         **{key: value for key, value in found.items() if value},
     }
@@ -105,20 +105,20 @@ def _code(lines: Sequence[PreflightCheck]) -> int:
     return int(next((code for result, code in REFUSED.items() if result in found), unrefused))
 
 
-def _refused(setting: GateContext) -> tuple[PreflightCheck, ...]:
+def _refused(context: GateContext) -> tuple[PreflightCheck, ...]:
     """The line about values with which `prelaunch gate` refuses the file."""
     try:
-        require_own_values(setting.gate, setting.file, os.environ)
+        require_own_values(context.gate, context.file, os.environ)
     except GateFileError as error:
         place = error.path if error.line is None else f"{error.path} (line {error.line})"
         return (PreflightCheck(place, PreflightResult.WRONG, error.message, key=error.path),)
     return ()
 
 
-def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
+def _check(context: GateContext, planned: Planned) -> dict[str, object]:
     """One check: on what it runs, whether the policy requires it, and why it does not run."""
-    entry = setting.policy.checks.get(planned.check)
-    left_out = Skip.GATE_FILE if planned.check in setting.gate.checks.skip else planned.skip
+    entry = context.policy.checks.get(planned.check)
+    left_out = Skip.GATE_FILE if planned.check in context.gate.checks.skip else planned.skip
     return {
         "check": planned.check,
         "scope": planned.scope.value,
@@ -127,13 +127,13 @@ def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
     }
 
 
-def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
+def plans_of(context: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
     """The plans of every job. Raises GateFileError, because what a launcher refuses here comes from the file."""
-    jobs = planned_jobs(setting, answer_wait_s(setting, ask_minutes))
+    jobs = planned_jobs(context, answer_wait_s(context, ask_minutes))
     try:
-        return tuple(setting.launcher.plan(job) for job in jobs)
+        return tuple(context.launcher.plan(job) for job in jobs)
     except LaunchRejected as error:
-        raise GateFileError(setting.file, "", str(error)) from error
+        raise GateFileError(context.file, "", str(error)) from error
 
 
 def _text(request: Request | ApiCall) -> str:

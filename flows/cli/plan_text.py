@@ -35,30 +35,30 @@ RESULTS = {
 
 
 def plan_text(
-    setting: GateContext,
+    context: GateContext,
     made: Forecast,
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
 ) -> str:
     """The page: what is tested, what is wrong, then a section for each of the rest."""
-    _, planned = plan_of(setting.bundle("plan"))
+    _, planned = plan_of(context.bundle("plan"))
     region = f" ({made.price_region})" if made.price_region else ""
     sections: dict[str, Iterable[str]] = {
         "Still an example: the gate fails, or notifies nobody, until it is yours": [
-            one.text for one in examples_of(setting.gate, environment)
+            one.text for one in examples_of(context.gate, environment)
         ],
-        f"Checks, profile {setting.gate.checks.profile.value}": _checks(setting, planned),
+        f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),
         "Stages: estimates, not measurements of this cluster": [_stage(made, one) for one in made.stages],
         f"Cost before the training{region}": [
             *(_cost(made, one) for one in made.placements if one.chosen),
             _price(made),
         ],
-        "Notifications": _notified(setting, environment),
+        "Notifications": _notified(context, environment),
         "Jobs": map(_job, plans),
         "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
     }
-    page = [_summary(setting, planned), *_obstacles(lines), _store(setting)]
+    page = [_summary(context, planned), *_obstacles(lines), _store(context)]
     for title, rows in sections.items():
         if shown := [f"  {one_line(row, 4000)}" for row in rows]:
             page += ["", title, *shown]
@@ -66,14 +66,14 @@ def plan_text(
     return "\n".join(page) + "\n"
 
 
-def _summary(setting: GateContext, planned: Sequence[Planned]) -> str:
-    gate, declared = setting.gate, setting.declared
+def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
+    gate, declared = context.gate, context.declared
     gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
     running = sum(1 for one in planned if one.skip is None and one.check not in gate.checks.skip)
     summary = (
         f"Plan of gate {gate.name}: {running} checks on {counted(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
-        f"{counted(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
-        f"policy {setting.policy.name}"
+        f"{counted(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {context.launcher.placement.value}, "
+        f"policy {context.policy.name}"
     )
     return one_line(summary, 1200)
 
@@ -91,41 +91,41 @@ def _obstacles(lines: Sequence[PreflightCheck]) -> Iterator[str]:
             yield f"WARNING: {one_line(line.text, 1200)}"
 
 
-def _store(setting: GateContext) -> str:
+def _store(context: GateContext) -> str:
     """Where results are kept; a relative path says relative to what."""
-    return f"Results are kept in {setting.address}{relative_note(setting)}."
+    return f"Results are kept in {context.address}{relative_note(context)}."
 
 
-def relative_note(setting: GateContext) -> str:
+def relative_note(context: GateContext) -> str:
     """What a relative [store] path is relative to; "" for an absolute one, a remote store, and another store than the file's."""
-    path = setting.gate.store.path
-    if is_remote(path) or Path(path).expanduser().is_absolute() or setting.address != absolute(path):
+    path = context.gate.store.path
+    if is_remote(path) or Path(path).expanduser().is_absolute() or context.address != absolute(path):
         return ""
     return f" ([store] path {path!r} is relative to the folder where the command runs)"
 
 
-def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
+def _checks(context: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
     """What runs where, then what does not run and why; a check that the policy does not require is marked."""
-    declared = setting.declared
+    declared = context.declared
     names = ", ".join(declared.node_names[:4]) + (", ..." if len(declared.node_names) > 4 else "")
     where = {
         Scope.NODE: f"every node ({declared.nodes}{f': {names}' if names else ''})",
         Scope.RANK: f"every rank ({declared.ranks}, {declared.ranks_per_node} per node)",
         Scope.CLUSTER: "once per cluster",
     }
-    skipped = setting.gate.checks.skip
+    skipped = context.gate.checks.skip
     groups: dict[str, list[str]] = {place: [] for place in where.values()}
     if skipped:
         groups["not run: left out by the gate file (a warning in every verdict)"] = list(skipped)
     for one in planned:
         if one.check not in skipped:
             place = where[one.scope] if one.skip is None else f"not run: {one.skip.value}"
-            groups.setdefault(place, []).append(_marked(setting, one))
+            groups.setdefault(place, []).append(_marked(context, one))
     return (f"{place}: {', '.join(checks)}" for place, checks in groups.items() if checks)
 
 
-def _marked(setting: GateContext, planned: Planned) -> str:
-    entry = setting.policy.checks.get(planned.check)
+def _marked(context: GateContext, planned: Planned) -> str:
+    entry = context.policy.checks.get(planned.check)
     optional = planned.skip is None and not (entry is not None and entry.required)
     return f"{planned.check} (not required)" if optional else planned.check
 
@@ -153,15 +153,15 @@ def _cost(made: Forecast, one: PlacementCost) -> str:
     return f"{one.placement.value}: {about}, at most {most}, of which idle {idle}{again}"
 
 
-def _notified(setting: GateContext, environment: Mapping[str, str]) -> Iterator[str]:
-    notify, approval = setting.gate.notify, setting.gate.approval
+def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[str]:
+    notify, approval = context.gate.notify, context.gate.approval
     oncall, owner = (
         ", then ".join(map(str, notifier_reach(notify, side, environment))) or "nobody"
         for side in (Audience.ONCALL, Audience.OWNER)
     )
     yield f"a node or a link is broken: hardware on-call, through {oncall}"
     yield f"missing evidence, configuration, no machines, or the training failed: owner of the gate, through {owner}"
-    if setting.asks:
+    if context.asks:
         people = ", ".join(dict.fromkeys((*approval.approvers, *approval.overriders)))
         form = f"by {people} in Slack, or in Prefect's form" if people else "in Prefect's form"
         yield f"the verdict needs approval: owner of the gate, through {owner}; answered {form}"

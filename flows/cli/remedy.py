@@ -73,32 +73,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 if every node was returned, or if only the plan was printed; 1 if a person is needed; 3 if it has to go on later."""
     try:
-        setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), launch=False))
-        setting.store.probe()
+        context = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), launch=False))
+        context.store.probe()
         if arguments.close_breaker:
-            return _close(setting)
-        if settings_of(setting.gate).mode in (Mode.OFF, Mode.PLAN):
-            return _plan(arguments, setting)
-        return _repair(arguments, setting)
+            return _close(context)
+        if settings_of(context.gate).mode in (Mode.OFF, Mode.PLAN):
+            return _plan(arguments, context)
+        return _repair(arguments, context)
     except (LaunchError, MachineError, JournalError) as error:
         raise InputError(arguments.file, str(error)) from error
 
 
-def _close(setting: GateContext) -> int:
-    cluster = cluster_of(setting.gate)
-    close_breaker(Records(setting.store, cluster), terminal_user(), time.time())
+def _close(context: GateContext) -> int:
+    cluster = cluster_of(context.gate)
+    close_breaker(Records(context.store, cluster), terminal_user(), time.time())
     write_stderr(
         f"prelaunch: the breaker of cluster {cluster} is closed. Verdicts from before are not acted on."
     )
     return int(Exit.GO)
 
 
-def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
+def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     """Print what could be done, and the commands for it."""
     from tasks.remedy import REJECTIONS, open_work
 
     try:
-        work = open_work(_request(arguments, setting), "", _never)
+        work = open_work(_request(arguments, context), "", _never)
     except REJECTIONS as error:
         raise InputError(arguments.file, str(error)) from error
     plans = list(planned(work.cases, work.remediation.machines))
@@ -129,20 +129,20 @@ def _never(*_: object) -> Any:
     raise AssertionError("a plan tests nothing")
 
 
-def _request(arguments: argparse.Namespace, setting: GateContext) -> RemedyRequest:
+def _request(arguments: argparse.Namespace, context: GateContext) -> RemedyRequest:
     file = str(gate_file(arguments).absolute())
-    return RemedyRequest(gate_file=file, gate_id=arguments.gate, store=setting.address)
+    return RemedyRequest(gate_file=file, gate_id=arguments.gate, store=context.address)
 
 
-def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
+def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
     begun = time.time()
     seen: list[State[Any]] = []
     with ExitStack() as stack:
         try:
             hold_signals()
-            server = start_server(setting.local, stack)
+            server = start_server(context.local, stack)
             allowed = [Rung(name) for name in arguments.allow]
-            Foreground(lambda: _flow(arguments, setting, server, allowed, seen)).run()
+            Foreground(lambda: _flow(arguments, context, server, allowed, seen)).run()
         except Interrupted as error:
             ignore_signals()
             stack.close()
@@ -160,7 +160,7 @@ def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
     code = CODES.get(state.name or "", Exit.CANNOT_TELL)
     if code is Exit.REJECTED:
         raise InputError(arguments.file, state.message or "")
-    records = Records(setting.store, cluster_of(setting.gate))
+    records = Records(context.store, cluster_of(context.gate))
     acts = [act for act in records.acts() if act.changed_at >= begun - 1]
     _show(arguments, state, acts)
     return int(code)
@@ -168,7 +168,7 @@ def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
 
 async def _flow(
     arguments: argparse.Namespace,
-    setting: GateContext,
+    context: GateContext,
     server: EmbeddedServer | None,
     allowed: list[Rung],
     seen: list[State[Any]],
@@ -182,7 +182,7 @@ async def _flow(
     wait_for_server(server)
     LISTENER.set(LiveProgress(None))
     with tags(TAG), allow_in_advance(allowed):
-        seen.append(await remedy(_request(arguments, setting), return_state=True))
+        seen.append(await remedy(_request(arguments, context), return_state=True))
     return seen[0].is_cancelled()
 
 

@@ -28,15 +28,15 @@ class StopWatch:
     """Finds out whether the gate is to stop. It asks the server every five seconds at most, also one that does not answer."""
 
     def __init__(self, session: Session) -> None:
-        self.keeper, self.asked_at = session.keeper, time.monotonic()
+        self.renewal, self.asked_at = session.renewal, time.monotonic()
 
     async def check(self) -> None:
         """Raise RunCancelled if the run was cancelled, LeaseLost if the session lost its lock."""
         if time.monotonic() - self.asked_at >= EVERY_S:
             self.asked_at = time.monotonic()
             await _raise_if_cancelled()
-        if self.keeper.lost.is_set():
-            raise LeaseLost(self.keeper.loss)
+        if self.renewal.lost.is_set():
+            raise LeaseLost(self.renewal.loss)
 
 
 async def _raise_if_cancelled() -> None:

@@ -92,25 +92,25 @@ def gate_contexts(request: CommissionRequest) -> dict[str, GateContext]:
     require_names(request.gate_files)
     found: dict[str, GateContext] = {}
     for named in request.gate_files:
-        setting = open_gate_context(_request_of(request, named))
-        name = setting.gate.cluster.name
+        context = open_gate_context(_request_of(request, named))
+        name = context.gate.cluster.name
         same = next((other for other, one in found.items() if one.gate.cluster.name == name), None)
         if same is not None:
             said = f"{same} and {named} both belong to cluster {name}. Name only one of them"
             raise GateFileError("gate_files", "", said)
-        found[named] = open_gate_context(_request_of(request, named, setting))
+        found[named] = open_gate_context(_request_of(request, named, context))
     return found
 
 
 def gate_requests(request: CommissionRequest, settings: Mapping[str, GateContext]) -> dict[str, GateRequest]:
     """By gate file: checks made anew, for as long as they may take, and nothing launched."""
-    return {named: _request_of(request, named, setting) for named, setting in settings.items()}
+    return {named: _request_of(request, named, context) for named, context in settings.items()}
 
 
-def _request_of(request: CommissionRequest, named: str, setting: GateContext | None = None) -> GateRequest:
+def _request_of(request: CommissionRequest, named: str, context: GateContext | None = None) -> GateRequest:
     sets = ["policy.reuse_pass_minutes=0"]
-    if setting is not None:
-        checks = setting.gate.checks
+    if context is not None:
+        checks = context.gate.checks
         minutes = max(float(request.minutes), checks.max_runtime_minutes)
         stage_s = max(minutes * 60 * STAGE_SHARE, checks.stage_s)
         sets += [f"checks.max_runtime_minutes={minutes}", f"checks.stage_s={stage_s}"]

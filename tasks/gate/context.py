@@ -124,10 +124,10 @@ class GateContext:
         )  # fmt: skip
 
 
-def with_own_store(setting: GateContext) -> GateContext:
+def with_own_store(context: GateContext) -> GateContext:
     """The context with a store of its own: the deadline of a gate bounds that one, and not whatever the caller does afterwards."""
-    store = setting.store
-    return replace(setting, store=PatientStore(store.store if isinstance(store, PatientStore) else store))
+    store = context.store
+    return replace(context, store=PatientStore(store.store if isinstance(store, PatientStore) else store))
 
 
 @with_lines()

@@ -76,33 +76,33 @@ REPEATS = {
 }
 
 
-def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
+def forecast(context: GateContext, ask_minutes: int) -> Forecast:
     """The forecast of a gate whose questions may wait for so many minutes. Pure."""
-    declared, price = setting.declared, price_for(setting.declared.instance_type, setting.terms)
+    declared, price = context.declared, price_for(context.declared.instance_type, context.terms)
     usd = None if price is None else price.usd_per_node_hour
-    answer_s = ask_minutes * 60.0 if setting.asks else 0.0
-    expected = setting.gate.training.expected_hours
-    trains = setting.gate.training.command or setting.gate.training.model_trainer
+    answer_s = ask_minutes * 60.0 if context.asks else 0.0
+    expected = context.gate.training.expected_hours
+    trains = context.gate.training.command or context.gate.training.model_trainer
     return Forecast(
         nodes=declared.nodes,
         instance_type=declared.instance_type,
         usd_per_node_hour=usd,
         price_source="" if price is None else str(price.provenance),
         price_region="" if price is None else price.where,
-        stages=tuple(_stages(setting, answer_s)),
+        stages=tuple(_stages(context, answer_s)),
         placements=tuple(
-            _spent(setting, placement, idle_s, answer_s)
-            for placement, idle_s in setting.launcher.offers.items()
+            _spent(context, placement, idle_s, answer_s)
+            for placement, idle_s in context.launcher.offers.items()
         ),
         training_usd=usd * declared.nodes * expected if usd and expected and trains else None,
     )
 
 
-def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
-    gate, launcher = setting.gate, setting.launcher
+def _stages(context: GateContext, answer_s: float) -> Iterator[StageForecast]:
+    gate, launcher = context.gate, context.launcher
     no_number = "never measured, and the engine's documentation gives no number"
     yield StageForecast("start of the machines", None, False, launcher.start_s, no_number, False)
-    yield _checks(setting)
+    yield _checks(context)
     if answer_s:
         held = launcher.placement is Placement.IN_JOB
         source = "only if the verdict needs approval"
@@ -117,9 +117,9 @@ def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
     yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said, True)
 
 
-def _checks(setting: GateContext) -> StageForecast:
-    declared, checks = setting.declared, setting.gate.checks
-    devices = devices_of(setting.facts.instances.get(declared.instance_type), declared.gpus_per_node)
+def _checks(context: GateContext) -> StageForecast:
+    declared, checks = context.declared, context.gate.checks
+    devices = devices_of(context.facts.instances.get(declared.instance_type), declared.gpus_per_node)
     found = duration_of(checks.profile, devices)
     limit_s = checks.max_runtime_minutes * 60
     name = f"checks, profile {checks.profile.value}"
@@ -129,13 +129,13 @@ def _checks(setting: GateContext) -> StageForecast:
     return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance), True)
 
 
-def _spent(setting: GateContext, placement: Placement, idle_s: float, answer_s: float) -> PlacementCost:
+def _spent(context: GateContext, placement: Placement, idle_s: float, answer_s: float) -> PlacementCost:
     """Machines are billed while a person is asked, if they check and train in one job or are kept meanwhile."""
-    checks, nodes = _checks(setting), setting.declared.nodes
+    checks, nodes = _checks(context), context.declared.nodes
     waits_s = answer_s if placement is Placement.IN_JOB else idle_s
     return PlacementCost(
         placement=placement,
-        chosen=placement is setting.launcher.placement,
+        chosen=placement is context.launcher.placement,
         is_least=checks.is_least,
         about_node_hours=None if checks.about_s is None else nodes * checks.about_s / SECONDS_PER_HOUR,
         at_most_node_hours=nodes * ((checks.at_most_s or 0.0) + waits_s) / SECONDS_PER_HOUR,

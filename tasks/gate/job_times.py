@@ -98,9 +98,9 @@ class SilenceNotices:
         report_progress(Progress("training", said, lasting=True))
 
     def _tell_owner(self, said: str) -> None:
-        setting, gate_id = self._session.setting, self._session.gate_id
-        title = redact(f"gate {setting.gate.name}: {said}", os.environ)
+        context, gate_id = self._session.context, self._session.gate_id
+        title = redact(f"gate {context.gate.name}: {said}", os.environ)
         remedy = (
             "Look at the job in the engine's console, and at the network and the credentials of the gate."
         )
-        page_owner(setting.gate, setting.file, setting.store, gate_id, title, (remedy,))
+        page_owner(context.gate, context.file, context.store, gate_id, title, (remedy,))

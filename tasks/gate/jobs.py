@@ -64,7 +64,7 @@ def new_gate_id(name: str, unix_s: float) -> str:
 
 
 def check_job(
-    setting: GateContext,
+    context: GateContext,
     gate_id: str,
     name: str,
     tags: Mapping[str, str] = NO_TAGS,
@@ -73,14 +73,14 @@ def check_job(
     """The health check: every node runs all checks, except those for which it finds that a certificate stands, and writes its report;
     its exit code is no verdict.
     """
-    bundle = dataclasses.replace(setting.bundle(gate_id), certificates=certificates)
-    minutes, files = setting.gate.checks.max_runtime_minutes, {"bundle.json": bundles.dump(bundle)}
-    job = _job(setting, name, CHECK_COMMAND, minutes, files, Work.CHECK)
-    return dataclasses.replace(job, deadline_s=setting.gate.checks.whole_deadline_s, tags=tags)
+    bundle = dataclasses.replace(context.bundle(gate_id), certificates=certificates)
+    minutes, files = context.gate.checks.max_runtime_minutes, {"bundle.json": bundles.dump(bundle)}
+    job = _job(context, name, CHECK_COMMAND, minutes, files, Work.CHECK)
+    return dataclasses.replace(job, deadline_s=context.gate.checks.whole_deadline_s, tags=tags)
 
 
 def train_job(
-    setting: GateContext,
+    context: GateContext,
     gate_id: str,
     name: str,
     proven: Pass,
@@ -91,20 +91,20 @@ def train_job(
 
     `predecessor` is the check job whose machines it is to get, "" if that job is not this gate's own.
     """
-    files = {"bundle.json": bundles.dump(setting.bundle(gate_id)), "pass.json": bundles.dump(proven)}
-    minutes = setting.gate.training.max_runtime_minutes
-    job = _training(setting, name, minutes, files, CONFIRM, Work.CONFIRM)
+    files = {"bundle.json": bundles.dump(context.bundle(gate_id)), "pass.json": bundles.dump(proven)}
+    minutes = context.gate.training.max_runtime_minutes
+    job = _training(context, name, minutes, files, CONFIRM, Work.CONFIRM)
     return dataclasses.replace(job, predecessor=predecessor, tags=tags)
 
 
 def gated_job(
-    setting: GateContext, gate_id: str, name: str, ask_s: float, tags: Mapping[str, str] = NO_TAGS
+    context: GateContext, gate_id: str, name: str, ask_s: float, tags: Mapping[str, str] = NO_TAGS
 ) -> JobSpec:
     """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
-    files = {"bundle.json": bundles.dump(setting.bundle(gate_id))}
-    minutes = setting.gate.checks.max_runtime_minutes + ask_s / 60 + setting.gate.training.max_runtime_minutes
+    files = {"bundle.json": bundles.dump(context.bundle(gate_id))}
+    minutes = context.gate.checks.max_runtime_minutes + ask_s / 60 + context.gate.training.max_runtime_minutes
     hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
-    job = _training(setting, name, minutes, files, hold, Work.GATE)
+    job = _training(context, name, minutes, files, hold, Work.GATE)
     return dataclasses.replace(job, ask_s=ask_s, tags=tags)
 
 
@@ -112,51 +112,51 @@ def gated_job(
 IMAGE_OPTIONS = ("image", "container_image")
 
 
-def images_of(setting: GateContext) -> Images | None:
+def images_of(context: GateContext) -> Images | None:
     """The images that the gate asks its launcher for; None if it names none. That of a model_trainer is not known here."""
-    options, training = setting.gate.cluster.options, setting.gate.training
+    options, training = context.gate.cluster.options, context.gate.training
     own = next((str(options[key]) for key in IMAGE_OPTIONS if options.get(key)), "")
     trains = "" if training.model_trainer else training.image or own
-    checks = trains if setting.launcher.placement is Placement.IN_JOB else own
+    checks = trains if context.launcher.placement is Placement.IN_JOB else own
     return Images(checks, trains) if checks or trains else None
 
 
-def answer_wait_s(setting: GateContext, minutes: int) -> float:
+def answer_wait_s(context: GateContext, minutes: int) -> float:
     """How many seconds the nodes of a job that decides by itself wait for a person's answer; 0 if nobody is asked."""
-    return minutes * 60 + ANSWER_S if minutes and setting.asks else 0.0
+    return minutes * 60 + ANSWER_S if minutes and context.asks else 0.0
 
 
-def planned_jobs(setting: GateContext, ask_s: float = 0.0) -> tuple[JobSpec, ...]:
+def planned_jobs(context: GateContext, ask_s: float = 0.0) -> tuple[JobSpec, ...]:
     """The jobs as a plan shows them: the gate's id and the machines that will have passed are not known yet."""
-    gate_id = f"{setting.gate.name}-plan"
+    gate_id = f"{context.gate.name}-plan"
     check, train = f"{gate_id}-{CHECK}-1", f"{gate_id}-{TRAIN}-1"
-    if setting.launcher.placement is Placement.IN_JOB:
-        return (gated_job(setting, gate_id, train, ask_s, job_tags(setting, gate_id)),)
+    if context.launcher.placement is Placement.IN_JOB:
+        return (gated_job(context, gate_id, train, ask_s, job_tags(context, gate_id)),)
     proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
-    tags = job_tags(setting, gate_id)
-    return check_job(setting, gate_id, check, tags), train_job(setting, gate_id, train, proven, check, tags)
+    tags = job_tags(context, gate_id)
+    return check_job(context, gate_id, check, tags), train_job(context, gate_id, train, proven, check, tags)
 
 
-def job_tags(setting: GateContext, gate_id: str, flow_run_id: str = "") -> dict[str, str]:
+def job_tags(context: GateContext, gate_id: str, flow_run_id: str = "") -> dict[str, str]:
     """What the engine's console shows: which gate, which cluster, which flow run."""
-    tags = {"prelaunch:gate": gate_id, "prelaunch:cluster": setting.gate.cluster.name}
+    tags = {"prelaunch:gate": gate_id, "prelaunch:cluster": context.gate.cluster.name}
     return {**tags, "prelaunch:flow-run": flow_run_id} if flow_run_id else tags
 
 
 def _training(
-    setting: GateContext,
+    context: GateContext,
     name: str,
     minutes: float,
     files: Mapping[str, bytes],
     options: tuple[str, ...],
     work: Work,
 ) -> JobSpec:
-    training, here = setting.gate.training, str(setting.here)
+    training, here = context.gate.training, str(context.here)
     command = tuple(word.replace("{here}", here) for word in training.command)
     behind = (*BEHIND[training.distributed], *command) if command else ()
-    observe = setting.gate.policy.mode is Mode.OBSERVE
+    observe = context.gate.policy.mode is Mode.OBSERVE
     flags = (*options, *(("--observe",) if observe else ()))
-    job = _job(setting, name, (*GATE_COMMAND, *flags, "--", *behind), minutes, files, work)
+    job = _job(context, name, (*GATE_COMMAND, *flags, "--", *behind), minutes, files, work)
     return dataclasses.replace(
         job,
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
@@ -170,14 +170,14 @@ def _training(
 
 
 def _job(
-    setting: GateContext,
+    context: GateContext,
     name: str,
     command: tuple[str, ...],
     minutes: float,
     files: Mapping[str, bytes],
     work: Work,
 ) -> JobSpec:
-    declared = setting.declared
+    declared = context.declared
     return JobSpec(
         name=name,
         command=command,

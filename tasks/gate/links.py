@@ -8,7 +8,7 @@ from tasks.notifiers.base import Link
 
 def run_links(session: Session) -> tuple[Link, ...]:
     """The link to the run's page, if the server has one."""
-    url = run_url(session.keeper.lease.owner.flow_run_id)
+    url = run_url(session.renewal.lease.owner.flow_run_id)
     return (Link("run in Prefect", url),) if url else ()
 
 

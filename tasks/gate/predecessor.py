@@ -27,7 +27,7 @@ async def find_jobs(session: Session) -> PredecessorJobs:
 
     A job of which nothing is heard may train: without an answer both are left, with the lock, to the next gate.
     """
-    launcher, stop, begun = session.setting.launcher, StopWatch(session), time.monotonic()
+    launcher, stop, begun = session.context.launcher, StopWatch(session), time.monotonic()
     while True:
         await stop.check()
         found = await run_to_end(_look, session)
@@ -48,7 +48,7 @@ async def find_jobs(session: Session) -> PredecessorJobs:
 
 def report_takeover(session: Session, found: PredecessorJobs) -> None:
     """Tell people that this gate continues a job of an earlier run, if the engine has one. A training that runs was seen to."""
-    lease = session.keeper.lease
+    lease = session.renewal.lease
     session.trained = session.trained or (not session.in_job and found.train.state is JobState.RUNNING)
     for stage, status in ((TRAIN, found.train), (CHECK, found.check)):
         if not status.absent:
@@ -63,5 +63,5 @@ def ended_badly(status: JobStatus) -> bool:
 
 
 def _look(session: Session) -> PredecessorJobs:
-    state, lease = session.setting.launcher.state, session.keeper.lease
+    state, lease = session.context.launcher.state, session.renewal.lease
     return PredecessorJobs(state(lease.job(CHECK)), state(lease.job(TRAIN)))

@@ -41,7 +41,7 @@ REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
 class ExpiryHandler(Protocol):
     """Keeps the end of a gate whose question is over, and notifies people of it. `why` says what ended it."""
 
-    def __call__(self, setting: GateContext, lease: Lease, why: str = ...) -> None:
+    def __call__(self, context: GateContext, lease: Lease, why: str = ...) -> None:
         """Idempotent."""
 
 
@@ -49,38 +49,39 @@ class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
     A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what was seen of the
-    placement, `restarts` how often the engine began the job anew; `unreleased` says which machines may still be billing, and `told`
-    of how many of these people were notified. Without `launches` nothing follows a go. `rounds` counts how often the checks began,
-    `waiting_since` is when the engine first had no machines, None once it had some. `training` is its job once it was submitted, and
-    `trained` says that it was seen to run. `answer` is a person's; `asked` is the question with which the run continues, None for a
-    run that begins. One that is `parked` leaves everything as it is, for the process in which the run comes back. `refused` is the
-    last verdict after which the gate went on without the nodes in `excluded`, each with the reason. `certificates` were offered to
-    the checks. `seen` is what the engine said last of each job, and `begun` are the jobs that may have been started.
+    placement, `restarts` how often the engine began the job anew; `unreleased` says which machines may still be billing, and
+    `notified` of how many of these people were notified. Without `launches` nothing follows a go. `rounds` counts how often the
+    checks began, `waiting_since` is when the engine first had no machines, None once it had some. `training` is its job once it
+    was submitted, and `trained` says that it was seen to run. `answer` is a person's; `open_question` is the one with which the
+    run continues, None for a run that begins. One that is `parked` leaves everything as it is, for the process in which the run
+    comes back. `refused` is the last verdict after which the gate went on without the nodes in `excluded`, each with the reason.
+    `certificates` were offered to the checks. `statuses` are what the engine said last of each job, and `begun` are the jobs that
+    may have been started.
     """
 
-    def __init__(self, setting: GateContext, keeper: LeaseRenewal, launches: bool = True) -> None:
-        self.setting, self.keeper, self.launches = setting, keeper, launches
-        self.gate_id = keeper.lease.gate_id
+    def __init__(self, context: GateContext, renewal: LeaseRenewal, launches: bool = True) -> None:
+        self.context, self.renewal, self.launches = context, renewal, launches
+        self.gate_id = renewal.lease.gate_id
         self.judged: JudgedReport | None = None
         self.proof, self.unreleased = list[str](), list[str]()
         self.restarts: tuple[str, ...] = ()
-        self.preflight_done, self.rounds = keeper.lease.adopted, 1
+        self.preflight_done, self.rounds = renewal.lease.adopted, 1
         self.waiting_since: float | None = None
         self.refused: JudgedReport | None = None
         self.excluded: dict[str, str] = {}
         self.certificates = NO_CERTIFICATES
-        self._patient = setting.store if isinstance(setting.store, PatientStore) else None
+        self._patient = context.store if isinstance(context.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
-        self.training, self.trained, self.told = "", False, 0
+        self.training, self.trained, self.notified = "", False, 0
         self.announcement: UUID | None = None
-        lease = keeper.lease
+        lease = renewal.lease
         self.answer: ApprovalAnswer | None = None
-        self.asked, self.parked = lease.asking, False
-        self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
+        self.open_question, self.parked = lease.asking, False
+        self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.open_question is None else ())
         self._kept: dict[str, float] = {}
-        self.begun, self.seen = set(self._jobs), dict[str, JobStatus]()
-        if self.asked is not None:
+        self.begun, self.statuses = set(self._jobs), dict[str, JobStatus]()
+        if self.open_question is not None:
             self.ended(lease.job(CHECK))
 
     @property
@@ -97,27 +98,27 @@ class Session:
     @property
     def folder(self) -> Path:
         """The folder into which the jobs' files are fetched; it is removed at the end."""
-        return self.setting.work / self.gate_id
+        return self.context.work / self.gate_id
 
     @property
     def tags(self) -> dict[str, str]:
         """What the engine's console shows of a job."""
-        return job_tags(self.setting, self.gate_id, self.keeper.lease.owner.flow_run_id)
+        return job_tags(self.context, self.gate_id, self.renewal.lease.owner.flow_run_id)
 
     @property
     def in_job(self) -> bool:
         """Whether checks and training are one job."""
-        return self.launches and self.setting.launcher.placement is Placement.IN_JOB
+        return self.launches and self.context.launcher.placement is Placement.IN_JOB
 
     @property
     def checking(self) -> str:
         """The job whose nodes check."""
-        return self.keeper.lease.job(TRAIN if self.in_job else CHECK)
+        return self.renewal.lease.job(TRAIN if self.in_job else CHECK)
 
     @property
     def placed(self) -> PlacementProof:
         """How well it is proven, so far, that the training runs on the machines that were checked."""
-        return PlacementProof(self.setting.launcher.placement, (*self.restarts, *self.proof))
+        return PlacementProof(self.context.launcher.placement, (*self.restarts, *self.proof))
 
     def remember(self, job: str) -> None:
         """Record that this job may run from now on."""
@@ -127,7 +128,7 @@ class Session:
     def ended(self, job: str) -> None:
         """Record that this job ended. If its engine keeps machines, they are released with the gate unless the training gets them."""
         self._jobs.pop(job, None)
-        if self.setting.launcher.placement is Placement.POOLED:
+        if self.context.launcher.placement is Placement.POOLED:
             self._kept.setdefault(job, time.monotonic())
 
     def let_go(self, job: str) -> None:
@@ -143,7 +144,7 @@ class Session:
     def end_now(self, job: str) -> bool:
         """End a job whose time is up; whether it is ended. If not, that is logged, and what it wrote is judged all the same."""
         try:
-            self.setting.launcher.cancel(job)
+            self.context.launcher.cancel(job)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
             self._still_paid(f"job {job} could not be ended; its own time limit will end it: {error}")
             return False
@@ -171,7 +172,7 @@ class Session:
     def ends(self) -> None:
         """Wait for what `end_soon` has begun, at most for as long as an engine may take to answer."""
         for thread in self._ending:
-            thread.join(self.setting.launcher.silence_s)
+            thread.join(self.context.launcher.silence_s)
         self._ending.clear()
 
     def left_s(self, least_s: float = 0.5) -> float:
@@ -182,29 +183,29 @@ class Session:
         """End what is left of this attempt's jobs, and give the next ones new names. Raises LaunchError, LeaseLost."""
         self.ends()
         self.answer_by = math.inf
-        for job in self.keeper.lease.jobs:
-            self.setting.launcher.cancel(job)
+        for job in self.renewal.lease.jobs:
+            self.context.launcher.cancel(job)
             self.let_go(job)
         self.judged = None
         self.proof.clear()
-        attempt = self.keeper.lease.attempt + 1
-        return self.keeper.change(attempt=attempt, trainings=1, adopted=False)
+        attempt = self.renewal.lease.attempt + 1
+        return self.renewal.change(attempt=attempt, trainings=1, adopted=False)
 
     def train_again(self) -> Lease:
         """End what is left of a training that got no machines, and give the next one a new name. The checks' pool stays.
 
         Raises LaunchError, LeaseLost, StoreError.
         """
-        job = self.keeper.lease.job(TRAIN)
-        self.setting.launcher.cancel(job)
+        job = self.renewal.lease.job(TRAIN)
+        self.context.launcher.cancel(job)
         self.let_go(job)
-        return self.keeper.change(trainings=self.keeper.lease.trainings + 1)
+        return self.renewal.change(trainings=self.renewal.lease.trainings + 1)
 
     def release_machines(self) -> None:
         """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""
         for job in tuple(self._kept):
             try:
-                said = self.setting.launcher.release(job)
+                said = self.context.launcher.release(job)
                 self.let_go(job)
                 if said:
                     LOG.info("the machines of %s were released: %s", job, said)
@@ -213,7 +214,7 @@ class Session:
                 self._still_paid(f"the machines of {job} may still be kept: {error}")
 
     def __enter__(self) -> Session:
-        self.keeper.start()
+        self.renewal.start()
         return self
 
     def __exit__(
@@ -222,21 +223,21 @@ class Session:
         # Nothing here awaits: a second cancellation cannot get in between.
         if self.parked:
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.keeper.park()
+            self.renewal.park()
             return
         try:
             if self.end_jobs():
                 self.release_machines()
-            if untold := self.unreleased[self.told :]:
-                notify_unreleased(self.setting, self.gate_id, tuple(untold))
+            if untold := self.unreleased[self.notified :]:
+                notify_unreleased(self.context, self.gate_id, tuple(untold))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
             with _said("the cluster's lock could not be released; it expires by itself"):
-                self.keeper.release()
+                self.renewal.release()
 
     def _ours(self) -> bool:
         with _said("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
-            return self.keeper.ours()
+            return self.renewal.ours()
         return True
 
     def _still_paid(self, said: str) -> None:
@@ -247,16 +248,16 @@ class Session:
 
 
 def take_lease(
-    setting: GateContext, launches: bool, *, on_expired: ExpiryHandler, run_over: RunOver
+    context: GateContext, launches: bool, *, on_expired: ExpiryHandler, run_over: RunOver
 ) -> HeldLease:
     """Take the cluster's lock, adopting what a dead process left; `on_expired` gets a gate whose question is over.
 
     A gate that only checks adopts none that `launches`: it ends it, and says so. Raises LeaseHeld, StoreError, LaunchError.
     """
-    gate, now = setting.gate, time.time()
+    gate, now = context.gate, time.time()
     wanted = Lease(
-        schema_version=1, cluster=gate.cluster.name, gate_id=new_gate_id(gate.name, now), attempt=1, digest=setting.digest,
-        gate_file=setting.file, adopted=False, engine=setting.engine, owner=this_process(), taken_at=now, renewed_at=now,
+        schema_version=1, cluster=gate.cluster.name, gate_id=new_gate_id(gate.name, now), attempt=1, digest=context.digest,
+        gate_file=context.file, adopted=False, engine=context.engine, owner=this_process(), taken_at=now, renewed_at=now,
         expires_at=now + TTL_S, launches=launches,
     )  # fmt: skip
 
@@ -264,72 +265,72 @@ def take_lease(
         try:
             cancel_jobs(lease)
         except LaunchError as error:
-            notify_unreleased(setting, lease.gate_id, (str(error),))
+            notify_unreleased(context, lease.gate_id, (str(error),))
             raise
         if lease.asking is not None:
-            on_expired(setting, lease)
+            on_expired(context, lease)
         elif lease.launches and not launches:
             LOG.warning("%s", leases.not_continued(lease))
 
-    return leases.acquire(setting.store, wanted, running_jobs, cancel, run_over)
+    return leases.acquire(context.store, wanted, running_jobs, cancel, run_over)
 
 
 def open_session(
     request: GateRequest,
     flow_run_id: str,
     resumed: bool = False,
-    setting: GateContext | None = None,
+    context: GateContext | None = None,
     *,
     on_expired: ExpiryHandler,
     run_over: RunOver,
 ) -> Session:
-    """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked. `setting` is
+    """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked. `context` is
     the context of the request, where it was opened already.
 
     Raises GateFileError, LeaseError, StoreError, LaunchError.
     """
     require_names((request.gate_file,), request.advanced)
-    setting = setting or open_gate_context(request)
-    setting.store.probe()
-    if (back := _come_back(setting, request, flow_run_id, on_expired)) is not None:
-        return Session(setting, LeaseRenewal(setting.store, back), request.launch)
+    context = context or open_gate_context(request)
+    context.store.probe()
+    if (back := _come_back(context, request, flow_run_id, on_expired)) is not None:
+        return Session(context, LeaseRenewal(context.store, back), request.launch)
     if resumed:
         raise LeaseLost(
-            f"cluster {setting.gate.cluster.name}: this run waited for approval, and its question is closed: the "
+            f"cluster {context.gate.cluster.name}: this run waited for approval, and its question is closed: the "
             "cluster's lock was released, or another gate took it. Nothing was launched. Start a new run."
         )
-    held = take_lease(setting, request.launch, on_expired=on_expired, run_over=run_over)
-    held = leases.bind_run(setting.store, held, flow_run_id)
+    held = take_lease(context, request.launch, on_expired=on_expired, run_over=run_over)
+    held = leases.bind_run(context.store, held, flow_run_id)
     try:
-        keep_request(setting.store, held.lease.gate_id, request, flow_run_id)
+        keep_request(context.store, held.lease.gate_id, request, flow_run_id)
     except StoreError:
-        leases.release(setting.store, held)
+        leases.release(context.store, held)
         raise
-    return Session(setting, LeaseRenewal(setting.store, held), request.launch)
+    return Session(context, LeaseRenewal(context.store, held), request.launch)
 
 
 def _come_back(
-    setting: GateContext, request: GateRequest, flow_run_id: str, on_expired: ExpiryHandler
+    context: GateContext, request: GateRequest, flow_run_id: str, on_expired: ExpiryHandler
 ) -> HeldLease | None:
     """The lock that this very run has parked, taken over from the process that waited. Raises LeaseLost."""
-    held = leases.lease_of_run(setting.store, flow_run_id)
+    held = leases.lease_of_run(context.store, flow_run_id)
     if held is None or held.lease.asking is None:
         return None
-    if held.lease.digest != setting.digest:
+    if held.lease.digest != context.digest:
         said = (
             "the gate file, its policy or the version of Prelaunch was changed while its question waited, "
             "so the answer is about something else"
         )
-        on_expired(setting, held.lease, said)
+        on_expired(context, held.lease, said)
         end_run(request, flow_run_id)
         raise LeaseLost(f"{held.lease.gate_file}: {said}. Nothing was launched. Start a new run.")
     for _ in range(20):
         # The process that waited may still renew it, for a moment.
         try:
-            return leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+            return leases.resume(context.store, held, this_process(flow_run_id), time.time())
         except LeaseLost:
-            held = leases.lease_of_run(setting.store, flow_run_id) or held
-    return leases.resume(setting.store, held, this_process(flow_run_id), time.time())
+            held = leases.lease_of_run(context.store, flow_run_id) or held
+    return leases.resume(context.store, held, this_process(flow_run_id), time.time())
 
 
 def running_jobs(lease: Lease) -> tuple[str, ...]:
@@ -372,23 +373,23 @@ def end_run(request: GateRequest, flow_run_id: str) -> str:
     If that fails people are notified, and the lock stays: the next gate of the cluster ends the jobs first. Returns what could not be
     ended, "" for nothing.
     """
-    setting = open_gate_context(request)
-    held = leases.lease_of_run(setting.store, flow_run_id)
+    context = open_gate_context(request)
+    held = leases.lease_of_run(context.store, flow_run_id)
     if held is None:
         return ""
     try:
         cancel_jobs(held.lease)
     except LaunchError as error:
         LOG.error("the jobs of %s could not be ended: %s", held.lease.gate_id, error)
-        notify_unreleased(setting, held.lease.gate_id, (str(error),))
+        notify_unreleased(context, held.lease.gate_id, (str(error),))
         return str(error)
-    leases.release(setting.store, held)
+    leases.release(context.store, held)
     return ""
 
 
-def notify_unreleased(setting: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
+def notify_unreleased(context: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
     """Notify people that machines of this gate may still run or be kept, and may still be billing."""
-    still_paid(setting.gate, setting.file, setting.store, gate_id, said)
+    still_paid(context.gate, context.file, context.store, gate_id, said)
 
 
 @contextlib.contextmanager

@@ -53,10 +53,10 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     session.ends()  # two jobs of a gate never run side by side
     run_preflight(session)
     stage = STARTING if job.name == session.checking else "training"
-    engine = session.keeper.lease.engine.launcher
+    engine = session.renewal.lease.engine.launcher
     said = f"job {job.name} is being submitted (engine {engine})"
     report_progress(Progress(stage, said))
-    plan, said_at_s = session.setting.launcher.plan(job), 0.0
+    plan, said_at_s = session.context.launcher.plan(job), 0.0
 
     def tell(silence: Silence) -> None:
         nonlocal said_at_s
@@ -83,7 +83,7 @@ def _submit(session: Session, plan: Plan) -> JobHandle:
     first = not session.may_run(plan.job.name)
     session.remember(plan.job.name)
     try:
-        return session.setting.launcher.submit(plan)
+        return session.context.launcher.submit(plan)
     except (NotSubmitted, LaunchRejected, NoCapacity):  # nothing was started, unless an earlier try did it
         if first:
             session.let_go(plan.job.name)
@@ -95,8 +95,8 @@ def run_preflight(session: Session) -> None:
     """Run the preflight before the first job of a gate. Raises PreflightFailed or NoCapacity, which name every line that says so."""
     if session.preflight_done:
         return
-    launcher = session.setting.launcher
-    jobs = planned_jobs(session.setting)
+    launcher = session.context.launcher
+    jobs = planned_jobs(session.context)
     if not session.launches:  # a gate that only checks may name a training that nobody has written yet
         jobs = tuple(replace(job, script="") for job in jobs)
     lines = (*_examples(session), *preflight(launcher, tuple(map(launcher.plan, jobs))))
@@ -121,7 +121,7 @@ def run_preflight(session: Session) -> None:
 
 def _examples(session: Session) -> Iterator[PreflightCheck]:
     """Warnings of values that are still an example's. Raises PreflightFailed where the gate cannot run with one."""
-    gate, file = session.setting.gate, session.setting.file
+    gate, file = session.context.gate, session.context.file
     try:
         require_own_values(gate, file, os.environ)
     except GateFileError as error:
@@ -134,7 +134,7 @@ def _examples(session: Session) -> Iterator[PreflightCheck]:
 def doubts_of(session: Session) -> tuple[str, ...]:
     """What the preflight warned of, as the store kept it: it may explain what the checks then find. () where that cannot be read."""
     try:
-        data = session.setting.store.get(preflight_key(session.gate_id))
+        data = session.context.store.get(preflight_key(session.gate_id))
         return doubts_in(data) if data is not None else ()
     except (StoreError, DecodeError) as error:
         LOG.warning("the results of the preflight could not be read: %s", error)
@@ -154,6 +154,6 @@ def _keep(session: Session, lines: tuple[PreflightCheck, ...]) -> None:
     if not lines:
         return
     try:
-        session.setting.store.put(preflight_key(session.gate_id), dump_plain(lines))
+        session.context.store.put(preflight_key(session.gate_id), dump_plain(lines))
     except StoreError as error:
         LOG.warning("the results of the preflight could not be stored: %s", error)

@@ -66,12 +66,12 @@ class Event(StrEnum):
 
 
 def emit_gate_event(
-    event: Event, setting: GateContext | None, gate_id: str, flow_run_id: str, payload: Said
+    event: Event, context: GateContext | None, gate_id: str, flow_run_id: str, payload: Said
 ) -> None:
     """Emit an event, without secrets and with every text truncated. A failure is a warning. Without a context its cluster is not
     known.
     """
-    gate = setting.gate if setting is not None else None
+    gate = context.gate if context is not None else None
     cluster, name = (gate.cluster.name, gate.name) if gate is not None else (UNKNOWN, "")
     resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
     run = {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
@@ -88,14 +88,14 @@ def emit_gate_event(
 
 def emit_started(session: Session) -> None:
     """Emit that a gate has its cluster's lock and begins."""
-    gate = session.setting.gate
+    gate = session.context.gate
     said = {
-        "gate_file": session.setting.file,
+        "gate_file": session.context.file,
         "profile": gate.checks.profile.value,
         "nodes": gate.cluster.declared.nodes,
         "mode": gate.policy.mode.value,
         "launches": session.launches,
-        "adopted": session.keeper.lease.adopted,
+        "adopted": session.renewal.lease.adopted,
     }
     _emit_of(session, Event.STARTED, said)
 
@@ -123,7 +123,7 @@ def emit_end(session: Session, outcome: Outcome) -> None:
     said = {
         "decision": outcome.decision.value if outcome.decision else None,
         "exit_code": int(outcome.code),
-        "headline": title_of(outcome, session.setting.gate.name),
+        "headline": title_of(outcome, session.context.gate.name),
         "reason": outcome.reason,
         **_verdict(outcome.judged),
         "report": outcome.report,
@@ -141,11 +141,11 @@ def emit_end(session: Session, outcome: Outcome) -> None:
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
     """Emit that a request started nothing. The event names the cluster if the gate file can be read."""
-    setting: GateContext | None = None
+    context: GateContext | None = None
     with contextlib.suppress(GateFileError):
-        setting = open_gate_context(request)
+        context = open_gate_context(request)
     said = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
-    emit_gate_event(Event.REJECTED, setting, "", flow_run_id, said)
+    emit_gate_event(Event.REJECTED, context, "", flow_run_id, said)
 
 
 def emit_cancelled(session: Session, why: str) -> None:
@@ -182,8 +182,8 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
 
 
 def _emit_of(session: Session, event: Event, payload: Said) -> None:
-    run = session.keeper.lease.owner.flow_run_id
-    emit_gate_event(event, session.setting, session.gate_id, run, payload)
+    run = session.renewal.lease.owner.flow_run_id
+    emit_gate_event(event, session.context, session.gate_id, run, payload)
 
 
 def _verdict(judged: JudgedReport | None) -> Said:

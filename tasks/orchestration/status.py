@@ -67,7 +67,7 @@ async def status_artifact(client: PrefectClient, run: UUID) -> Artifact | None:
 
 async def publish_start(session: Session) -> None:
     """Publish the gate's id before anything runs."""
-    session.announcement = await _write(key_of(session.setting.gate.cluster.name), RUNS, _running(session))
+    session.announcement = await _write(key_of(session.context.gate.cluster.name), RUNS, _running(session))
 
 
 async def publish_state(session: Session, said: str = RUNS) -> None:
@@ -75,7 +75,7 @@ async def publish_state(session: Session, said: str = RUNS) -> None:
     if session.announcement is None:
         with warn_on_failure("what the run does"):
             async with get_client() as client:
-                found = await status_artifact(client, UUID(session.keeper.lease.owner.flow_run_id))
+                found = await status_artifact(client, UUID(session.renewal.lease.owner.flow_run_id))
             session.announcement = found.id if found is not None else None
     if session.announcement is not None:
         await _update(session.announcement, said, _running(session))
@@ -83,12 +83,12 @@ async def publish_state(session: Session, said: str = RUNS) -> None:
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
     """Publish how the gate ended."""
-    name = session.setting.gate.name
+    name = session.context.gate.name
     lines = outcome.judged.context.said if outcome.judged else ()
     title = title_of(outcome, name)
     data = {**_about(session), **_end(outcome_json(outcome, name), outcome.code, lines)}
     if session.announcement is None:
-        await _write(key_of(session.setting.gate.cluster.name), title, data)
+        await _write(key_of(session.context.gate.cluster.name), title, data)
     else:
         await _update(session.announcement, title, data)
 
@@ -117,13 +117,13 @@ def _running(session: Session) -> dict[str, object]:
 
 
 def _about(session: Session) -> dict[str, object]:
-    gate = session.setting.gate
+    gate = session.context.gate
     return {
         "schema_version": SCHEMA,
         "gate_id": session.gate_id,
         "gate": gate.name,
         "cluster": gate.cluster.name,
-        "store": session.setting.address,
+        "store": session.context.address,
     }
 
 

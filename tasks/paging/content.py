@@ -44,15 +44,15 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at."""
-    judged, page = outcome.judged, _about_end(session.setting, outcome, links)
+    judged, page = outcome.judged, _about_end(session.context, outcome, links)
     page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
     facts = (
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
         ("placement", str(outcome.placement or session.placed)),
-        ("gate file", os.path.abspath(session.setting.file)),
+        ("gate file", os.path.abspath(session.context.file)),
         # Where that file is, and the report of a store that is a folder.
-        ("gate ran on", session.keeper.lease.owner.host),
+        ("gate ran on", session.renewal.lease.owner.host),
     )
     page = replace(
         page,
@@ -64,19 +64,19 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     return finish_page(page, outcome.reason)
 
 
-def cancelled_page(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
+def cancelled_page(context: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
-    page = _about_end(setting, outcome, links)
-    facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file)))
+    page = _about_end(context, outcome, links)
+    facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(context.file)))
     return finish_page(replace(page, facts=facts), outcome.reason)
 
 
-def _about_end(setting: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
-    gate, kind = setting.gate, kind_of(outcome)
+def _about_end(context: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
+    gate, kind = context.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
         gate=gate.name, kind=kind, audience=audience_of(outcome, kind), severity=severity_of(outcome, kind),
-        links=(*links, *_kept(setting.store, outcome)),
+        links=(*links, *_kept(context.store, outcome)),
     )  # fmt: skip
 
 
@@ -88,13 +88,13 @@ def question_of(
     session: Session, judged: JudgedReport, asked: PendingQuestion, said: str, links: tuple[Link, ...]
 ) -> Notification:
     """The notification that asks for an answer; `said` is the line that says by when and where."""
-    gate = session.setting.gate
+    gate = session.context.gate
     base = Notification(
         session.gate_id,
         gate.cluster.name,
         said,
         "",
-        _address(session.setting.store.place(html_key(session.gate_id)), judged),
+        _address(session.context.store.place(html_key(session.gate_id)), judged),
         gate=gate.name,
         kind=Kind.QUESTION,
         audience=Audience.OWNER,

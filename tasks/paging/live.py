@@ -105,8 +105,8 @@ class LiveMessages:
 
 def live_messages(session: Session) -> LiveMessages:
     """The live messages of a gate: every notifier of its file except the log. One that cannot be made is logged and skipped."""
-    setting = session.setting
-    gate, notifiers, means = setting.gate, [], means_of(setting.store)
+    context = session.context
+    gate, notifiers, means = context.gate, [], means_of(context.store)
     for name in (name for name in gate.notify.notifiers if name != "log"):
         try:
             notifiers.append(notifier_for(name, gate.notify, means))

@@ -63,13 +63,13 @@ def check_secrets(session: Session) -> tuple[str, ...]:
 
     Returns a line for each that is not to be had; the record has them too. Raises nothing.
     """
-    notify, failures = session.setting.gate.notify, dict[str, str]()
+    notify, failures = session.context.gate.notify, dict[str, str]()
     for reference in references_of(notify):
         if why := _why_not(reference, secret):
             failures[reference] = why
     record = {audience.value: notifiers_for(notify, audience) for audience in Audience}
     try:
-        session.setting.store.put(
+        session.context.store.put(
             notifiers_key(session.gate_id), dump_plain({"order": record, "missing": failures})
         )
     except StoreError as error:

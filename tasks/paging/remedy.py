@@ -80,21 +80,21 @@ def terminal_user() -> str:
 class GatePeople:
     """The people of one gate file. `flow_run_id` is the remediation's."""
 
-    def __init__(self, setting: GateContext, flow_run_id: str) -> None:
-        self.setting, self.flow_run_id = setting, flow_run_id
+    def __init__(self, context: GateContext, flow_run_id: str) -> None:
+        self.context, self.flow_run_id = context, flow_run_id
         self.in_advance = _ALLOWED.get()
 
     def ask(self, case: Case, rung: Rung, number: int, command: str) -> float:
         """Ask once; a question that was asked before keeps its deadline. Raises StoreError."""
         now = time.time()
-        deadline = now + self.setting.gate.remediation.ask_minutes * MINUTE_S
+        deadline = now + self.context.gate.remediation.ask_minutes * MINUTE_S
         if rung in self.in_advance.rungs:
             return deadline
         name = act_id(case.gate_id, case.node, rung, number)
         question = self._kept(name)
         if question is None:
             question = self._question(case, rung, name, now, deadline, command)
-            keep_question(self.setting.store, question)
+            keep_question(self.context.store, question)
         self._announce(case, question, command)
         return question.deadline
 
@@ -104,7 +104,7 @@ class GatePeople:
             return Permission.ALLOWED, self.in_advance.who
         name = act_id(one.gate_id, one.node, one.rung, one.number)
         try:
-            answer = read_answer(self.setting.store, name, KEY)
+            answer = read_answer(self.context.store, name, KEY)
         except (StoreError, DecodeError) as error:
             LOG.warning("the answer about %s cannot be read: %s", name, error)
             return Permission.ASKED, ""
@@ -120,28 +120,28 @@ class GatePeople:
     def page(self, cases: Sequence[Case], why: Why, acts: Sequence[Act]) -> None:
         """Call the on-call once for all of these nodes, with what was done for each."""
         nodes = ", ".join(case.node for case in cases)
-        title = f"{self.setting.gate.cluster.name}: {nodes} needs a person: {WHY.get(why, why.value)}"
+        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {WHY.get(why, why.value)}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", WHY.get(why, why.value)), ("gate file", os.path.abspath(self.setting.file)))
+        facts = (("why", WHY.get(why, why.value)), ("gate file", os.path.abspath(self.context.file)))
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
-        deliver(self.setting.gate.notify, self.setting.store, finish_page(page, title))
+        deliver(self.context.gate.notify, self.context.store, finish_page(page, title))
 
     def tell(self, act: Act) -> None:
         """Reply below the gate's message; nobody is called."""
         title = f"{act.node}: {act.rung.value} {act.state.value}"
         page = replace(self._page(act.gate_id, (act.node,), title, (_item(act),), ()), severity=Severity.INFO)
-        settle(self.setting.gate.notify, self.setting.store, finish_page(page, title))
+        settle(self.context.gate.notify, self.context.store, finish_page(page, title))
 
     def _kept(self, name: str) -> Question | None:
         try:
-            return read_question(self.setting.store, name, KEY)
+            return read_question(self.context.store, name, KEY)
         except DecodeError as error:
             raise StoreError(f"the question {name} cannot be read: {error}") from error
 
     def _question(
         self, case: Case, rung: Rung, name: str, now: float, deadline: float, command: str
     ) -> Question:
-        gate = self.setting.gate
+        gate = self.context.gate
         repair = f"{rung.value} {case.node}"
         first = case.blames[0] if case.blames else None
         said = f"{gate.cluster.name}: {case.node}: {first.message if first else 'it was condemned'}"
@@ -159,11 +159,11 @@ class GatePeople:
         facts = (
             ("command", command),
             ("gate", case.gate_id),
-            ("gate file", os.path.abspath(self.setting.file)),
+            ("gate file", os.path.abspath(self.context.file)),
         )
         page = self._page(question.gate_id, (case.node,), question.said, (), facts)
         page = replace(page, kind=Kind.QUESTION, question=asked, severity=Severity.WARNING)
-        deliver(self.setting.gate.notify, self.setting.store, finish_page(page, question.said))
+        deliver(self.context.gate.notify, self.context.store, finish_page(page, question.said))
 
     def _page(
         self,
@@ -175,8 +175,8 @@ class GatePeople:
     ) -> Notification:
         url = run_url(self.flow_run_id)
         return Notification(
-            gate_id, self.setting.gate.cluster.name, title, "", "",
-            gate=self.setting.gate.name, kind=Kind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
+            gate_id, self.context.gate.cluster.name, title, "", "",
+            gate=self.context.gate.name, kind=Kind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
             culprits=nodes, items=items, facts=facts, links=(Link("run in Prefect", url),) if url else (),
         )  # fmt: skip
 

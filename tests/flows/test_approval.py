@@ -235,7 +235,7 @@ def test_it_is_checked_again_only_so_often(tmp_path: Path) -> None:
     one, again = session(tmp_path), answer(ApprovalAction.RECHECK)
     for number in range(asking.RECHECKS):
         assert "" == asking._limited(one, again).note
-        one.keeper.change(rechecks=number + 1)
+        one.renewal.change(rechecks=number + 1)
 
     assert "the checks were already repeated 3 times on request" == asking._limited(one, again).note
 

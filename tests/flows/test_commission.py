@@ -99,13 +99,13 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
     monkeypatch.setattr(commissioning, "MINUTE_S", 1.0)
     file = cluster(tmp_path, "held")
-    setting = open_gate_context(GateRequest(gate_file=str(file)))
-    held = take_lease(setting, True, on_expired=close_expired_gate, run_over=run_is_final)
+    context = open_gate_context(GateRequest(gate_file=str(file)))
+    held = take_lease(context, True, on_expired=close_expired_gate, run_over=run_is_final)
     try:
         # Another gate of this very process: only the flow run's file tells that it is not ours.
         state, children, rows = commission(file, learn=False, busy_minutes=1)
     finally:
-        leases.release(setting.store, held)
+        leases.release(context.store, held)
 
     assert ("CannotTell", "BUSY") == (state.name, rows[0].result.value)
     assert held.lease.gate_id in rows[0].why and len(children) == 1
@@ -121,16 +121,16 @@ def test_a_busy_cluster_that_is_free_in_time_is_checked(
 ) -> None:
     """No gate is started meanwhile."""
     file = cluster(tmp_path, "held")
-    setting = open_gate_context(GateRequest(gate_file=str(file)))
+    context = open_gate_context(GateRequest(gate_file=str(file)))
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
-    held = take_lease(setting, True, on_expired=close_expired_gate, run_over=run_is_final)
-    free = threading.Timer(2.0, leases.release, (setting.store, held))
+    held = take_lease(context, True, on_expired=close_expired_gate, run_over=run_is_final)
+    free = threading.Timer(2.0, leases.release, (context.store, held))
     free.start()
     try:
         state, children, _ = commission(file, learn=False, busy_minutes=1)
     finally:
         free.cancel()
-        leases.release(setting.store, held)
+        leases.release(context.store, held)
 
     assert ("Passed", 1) == (state.name, len(children))
 

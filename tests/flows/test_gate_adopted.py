@@ -37,14 +37,14 @@ NOBODY = 1 << 22  # above every pid of Linux
 def died(folder: Path, engine: Engine, training: bool = False) -> Session:
     """A gate whose check job ended well, and whose training runs; its process is gone."""
     session = open_session(request_of(fake_gate(folder)), "run-1")
-    check = session.keeper.lease.job(CHECK)
-    submit_job(session, check_job(session.setting, session.gate_id, check))
+    check = session.renewal.lease.job(CHECK)
+    submit_job(session, check_job(session.context, session.gate_id, check))
     while not engine.state(check).state.final:
         pass
     if training:
         made = report_verdict(session, merge_reports(session, JobEnd(check, engine.state(check))))
-        train = session.keeper.lease.job(TRAIN)
-        submit_job(session, train_job(session.setting, session.gate_id, train, proven_pass(made), check))
+        train = session.renewal.lease.job(TRAIN)
+        submit_job(session, train_job(session.context, session.gate_id, train, proven_pass(made), check))
         engine.state(train)
     buried(folder)
     return session
@@ -65,7 +65,7 @@ def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
     runs on, on other machines, which checked again in place.
     """
     session = died(tmp_path, engine, training=True)
-    check, train = session.keeper.lease.jobs
+    check, train = session.renewal.lease.jobs
     engine.kept[check] = Hold(Keeping.GONE, "Terminated")
     engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED)
     looks = itertools.count()
@@ -85,7 +85,7 @@ def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
 def test_another_gate_ends_nothing_while_the_engine_is_silent(tmp_path: Path, engine: Engine) -> None:
     """Whether the dead gate's training runs is not known: nothing is started, nothing is ended."""
     session = died(tmp_path, engine, training=True)
-    engine.silent.append(session.keeper.lease.job(TRAIN))
+    engine.silent.append(session.renewal.lease.job(TRAIN))
 
     with pytest.raises(EngineUnavailable, match="is not known"):
         open_session(request_of(fake_gate(tmp_path, training_minutes=2.0)), "run-2")
@@ -99,7 +99,7 @@ def test_another_gate_releases_the_pool_of_a_dead_one(tmp_path: Path, engine: En
 
     _, outcome = gate_it(fake_gate(tmp_path, training_minutes=2.0))
 
-    assert (0, Keeping.GONE) == (outcome.code, engine.kept[session.keeper.lease.job(CHECK)].keeping)
+    assert (0, Keeping.GONE) == (outcome.code, engine.kept[session.renewal.lease.job(CHECK)].keeping)
     assert session.gate_id != outcome.gate_id and engine.idle
 
 
@@ -122,14 +122,14 @@ def test_the_same_gate_file_goes_on_with_the_pool_of_the_dead_one(tmp_path: Path
 
     _, outcome = gate_it(fake_gate(tmp_path))
 
-    assert (0, list(session.keeper.lease.jobs)) == (outcome.code, list(engine.jobs))
-    assert Keeping.TAKEN is engine.kept[session.keeper.lease.job(CHECK)].keeping
+    assert (0, list(session.renewal.lease.jobs)) == (outcome.code, list(engine.jobs))
+    assert Keeping.TAKEN is engine.kept[session.renewal.lease.job(CHECK)].keeping
 
 
 def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path, engine: Engine) -> None:
     """It left no report: the next run gives its job a new name."""
     session = died(tmp_path, engine)
-    check = session.keeper.lease.job(CHECK)
+    check = session.renewal.lease.job(CHECK)
     engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED, trouble=Trouble.ENDED)
     shutil.rmtree(engine.root / check)
 
@@ -145,8 +145,8 @@ def test_starts_before_a_gate_died_are_counted(tmp_path: Path, engine: Engine) -
     engine.parts, engine.repairs = ["wrong"], True
     path = fake_gate(tmp_path, more="max_attempts = 2")
     session = open_session(request_of(path), "run-1")
-    train = session.keeper.lease.job(TRAIN)
-    submit_job(session, gated_job(session.setting, session.gate_id, train, 0.0))
+    train = session.renewal.lease.job(TRAIN)
+    submit_job(session, gated_job(session.context, session.gate_id, train, 0.0))
     while engine.state(train).attempt != "s2":
         pass
     buried(tmp_path)

@@ -28,12 +28,12 @@ __all__ = ["engine"]
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
     """What the gate measured, three times over, as if the cluster had been so many times as fast."""
-    setting = open_gate_context(GateRequest(gate_file=str(gate_file)))
+    context = open_gate_context(GateRequest(gate_file=str(gate_file)))
     report = load(
         (gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json").read_bytes()
     )
     reports = [replace(report, gate_id=f"before-{index}") for index in range(4)]
-    made = learn([ReportCase(one, decide(one, setting.policy, builtin()), setting.policy) for one in reports])
+    made = learn([ReportCase(one, decide(one, context.policy, builtin()), context.policy) for one in reports])
     groups = tuple(
         replace(
             group,
@@ -78,13 +78,13 @@ def test_a_gate_file_may_name_its_baseline(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(dump(baseline))
     plain = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
     file = str(write_gate(tmp_path, policy='baseline = "b.json"'))
-    setting = open_gate_context(GateRequest(gate_file=file))
+    context = open_gate_context(GateRequest(gate_file=file))
     asked = open_gate_context(
         GateRequest(gate_file=file, advanced=Advanced(baseline=str(tmp_path / "new.json")))
     )
 
-    assert (None, empty, newer) == (plain.baseline, setting.baseline, asked.baseline)
-    assert plain.fingerprint != setting.fingerprint
+    assert (None, empty, newer) == (plain.baseline, context.baseline, asked.baseline)
+    assert plain.fingerprint != context.fingerprint
 
 
 @pytest.mark.parametrize("asked", ["", "missing.json"])

@@ -69,7 +69,7 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, engine: Engine)
     """
     engine.parts, request = ["hang"], request_of(fake_gate(tmp_path))
     session = open_session(request, "run-1")
-    submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+    submit_job(session, check_job(session.context, session.gate_id, session.renewal.lease.job("check")))
 
     for holds in (True, False, False):
         engine.kept[session.checking], engine.holds_release = Hold(Keeping.READY), holds

@@ -28,17 +28,17 @@ def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
     """A gate that warned and whose process is gone, with a question that is open until `deadline`; the gate file and its id."""
     path = fake_gate(folder, on_warn="ask")
     _, outcome = gate_it(path)
-    setting, gate_id = open_gate_context(request_of(path)), outcome.gate_id
+    context, gate_id = open_gate_context(request_of(path)), outcome.gate_id
     (folder / "store" / "gates" / gate_id / "outcome.json").unlink()
     keep_question(
-        setting.store,
+        context.store,
         Question(1, gate_id, "test", "test", RUN, "k", "said", False, deadline - 60, deadline, (), ()),
     )
     with open_session(request_of(path), RUN) as session:
-        lease = dataclasses.replace(session.keeper.lease, gate_id=gate_id, owner=DEAD)
-    held = leases.acquire(setting.store, lease, lambda _: (), lambda _: None)
-    bound = leases.bind_run(setting.store, held, RUN)
-    leases.changed(setting.store, bound, asking=OpenQuestion("k", "d", deadline, deadline + 600))
+        lease = dataclasses.replace(session.renewal.lease, gate_id=gate_id, owner=DEAD)
+    held = leases.acquire(context.store, lease, lambda _: (), lambda _: None)
+    bound = leases.bind_run(context.store, held, RUN)
+    leases.changed(context.store, bound, asking=OpenQuestion("k", "d", deadline, deadline + 600))
     return path, gate_id
 
 
@@ -52,15 +52,15 @@ def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, eng
     engine.parts = ["warn"]
     path, gate_id = _parked(tmp_path, time.time() - 1)
     _let_warnings_go(tmp_path)
-    setting = open_gate_context(request_of(path))
-    held = leases.lease_of_run(setting.store, RUN)
+    context = open_gate_context(request_of(path))
+    held = leases.lease_of_run(context.store, RUN)
     assert held is not None
 
-    close_expired_gate(setting, held.lease)
+    close_expired_gate(context, held.lease)
 
     kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())
     assert (kept["decision"], kept["exit_code"]) == ("refused", 1)
-    leases.release(setting.store, held)
+    leases.release(context.store, held)
 
 
 def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, engine: Engine) -> None:

@@ -298,23 +298,23 @@ def _set(run: str, kind: str, name: str | None = None) -> None:
 def _checking(request: GateRequest, run: str) -> Session:
     """A gate of this process that holds its cluster, and whose nodes hang."""
     session = open_session(request, run)
-    job = session.keeper.lease.job("check")
-    submit_job(session, check_job(session.setting, session.gate_id, job))
+    job = session.renewal.lease.job("check")
+    submit_job(session, check_job(session.context, session.gate_id, job))
     session.remember(job)
-    session.keeper.start()
+    session.renewal.start()
     return session
 
 
 def _abandoned(request: GateRequest, run: str) -> None:
     """The same of a process that died."""
     session = open_session(request, run)
-    submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
+    submit_job(session, check_job(session.context, session.gate_id, session.renewal.lease.job("check")))
     with subprocess.Popen(["true"]) as process:
         process.wait()
     dead: Owner = dataclasses.replace(this_process(run), pid=process.pid, start_ticks=1)
-    held = leases.lease_of_run(session.setting.store, run)
+    held = leases.lease_of_run(session.context.store, run)
     assert held is not None
-    leases.resume(session.setting.store, held, dead, held.lease.renewed_at)
+    leases.resume(session.context.store, held, dead, held.lease.renewed_at)
 
 
 def _reaped(run: str, why: Any) -> Any:

@@ -106,7 +106,7 @@ def test_a_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
 def test_a_lease_that_is_renewed_elsewhere_lives_whatever_the_clocks_say(
     tmp_path: Path, ahead_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is looked at until a living keeper would have renewed it, and it does."""
+    """It is looked at until a living owner would have renewed it, and it does."""
     monkeypatch.setattr(life, "LOOK_S", 0.01)
     store = FolderStore(tmp_path)
     held = _lease(store, ELSEWHERE, time.time() + ahead_s)
@@ -122,7 +122,7 @@ def test_a_lease_that_is_renewed_elsewhere_lives_whatever_the_clocks_say(
 
 
 def test_a_lease_that_nobody_renews_is_a_dead_mans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the time that a living keeper would have needed."""
+    """After the time that a living owner would have needed."""
     monkeypatch.setattr(life, "LOOK_S", 0.01)
     monkeypatch.setattr(life, "patience_s", lambda renewed_at, now: 0.05)
     store = FolderStore(tmp_path)

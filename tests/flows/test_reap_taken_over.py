@@ -22,10 +22,10 @@ pytestmark = pytest.mark.usefixtures("prefect_backend")
 def test_a_gate_that_another_run_took_over_and_ended_pages_nobody(tmp_path: Path) -> None:
     """The other run has notified people of its end; this would be about a crash of a gate that said GO."""
     request, run = _begun(tmp_path)
-    setting = open_gate_context(request)
-    asyncio.run(_announced(run, "test-1", setting.address))
-    keep_request(setting.store, "test-1", request, str(UUID(int=7)))
-    setting.store.put(
+    context = open_gate_context(request)
+    asyncio.run(_announced(run, "test-1", context.address))
+    keep_request(context.store, "test-1", request, str(UUID(int=7)))
+    context.store.put(
         outcome_key("test-1"), json.dumps({"decision": "launched", "reason": "GO test: all is well"}).encode()
     )
 

@@ -109,11 +109,11 @@ def session(
         model_dump=lambda mode: {},
         text="",
     )
-    setting: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,
         facts=FACTS, declared=Declared("cpu", nodes, 0, 1, names), terms=CostTerms(usd_per_node_hour=30.0),
     )  # fmt: skip
-    return Session(cast(GateContext, setting), LeaseRenewal(store, held), launches)
+    return Session(cast(GateContext, context), LeaseRenewal(store, held), launches)
 
 
 def judged(report: Report, reused: str = "", **changes: Any) -> JudgedReport:

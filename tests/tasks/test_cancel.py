@@ -52,17 +52,17 @@ def test_a_cancelled_run_keeps_how_it_ended(
     one.judged, one.training = judged_as, TRAIN_JOB if trains else ""
     if trains:
         one.remember(TRAIN_JOB)
-    one.setting.store.put(report_key(one.gate_id), b"{}")
+    one.context.store.put(report_key(one.gate_id), b"{}")
     state = asyncio.run(end_cancelled_gate(one))
-    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
-    summary = one.setting.store.get(summary_key(one.gate_id))
+    kept = json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")
+    summary = one.context.store.get(summary_key(one.gate_id))
 
     assert state.is_cancelled() and state.message is not None and state.message.endswith(f"cancelled {end}")
     assert ("cancelled", decision, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
     assert (None if judged_as is None else state.message) == (
         summary.decode().splitlines()[0].removeprefix("# ") if summary else None
     )
-    assert (("cancel", TRAIN_JOB) in one.setting.launcher.calls) is trains  # type: ignore[attr-defined]
+    assert (("cancel", TRAIN_JOB) in one.context.launcher.calls) is trains  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("judged_as", [GO, NO_GO])
@@ -139,9 +139,9 @@ def test_a_training_that_had_failed_on_a_node_before_says_what_is_known(
     one = session(tmp_path, FakeEngine(log=log))
     one.judged, one.training = GO, TRAIN_JOB
     one.remember(TRAIN_JOB)
-    one.seen[TRAIN_JOB] = JobStatus(JobState.RUNNING, "node-1 exited 1", "abcdef12", {"node-1": 1})
+    one.statuses[TRAIN_JOB] = JobStatus(JobState.RUNNING, "node-1 exited 1", "abcdef12", {"node-1": 1})
     said = cancelled(one, monkeypatch)
-    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+    kept = json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")
 
     assert said.endswith(
         "the training that it had started was ended. Before, it had failed: node-1: RuntimeError: my loss exploded; "
@@ -165,16 +165,16 @@ def test_the_jobs_are_ended_before_anything_is_kept(
 ) -> None:
     """A store that hangs must not leave machines running."""
     one, engine = session(tmp_path), FakeEngine()
-    one.setting.launcher = engine  # type: ignore[assignment, misc]
+    one.context.launcher = engine  # type: ignore[assignment, misc]
     one.remember(job)
     ended: list[list[tuple[str, str]]] = []
-    put = one.setting.store.put
+    put = one.context.store.put
 
     def kept(key: str, data: bytes) -> None:
         ended.append(list(engine.calls))
         put(key, data)
 
-    monkeypatch.setattr(one.setting.store, "put", kept)
+    monkeypatch.setattr(one.context.store, "put", kept)
     cancelled(one, monkeypatch)
 
     assert ended and all(("cancel", job) in calls for calls in ended)
@@ -185,12 +185,12 @@ def test_what_cannot_be_ended_is_said_and_people_are_notified(
 ) -> None:
     """The message of the run, what is kept of it, and a notification: machines may still be billed."""
     notified: list[str] = []
-    monkeypatch.setattr(sessions, "notify_unreleased", lambda setting, gate_id, lines: notified.extend(lines))
+    monkeypatch.setattr(sessions, "notify_unreleased", lambda context, gate_id, lines: notified.extend(lines))
     one = session(tmp_path, FakeEngine(broken={TRAIN_JOB}))
     one.judged, one.training = GO, TRAIN_JOB
     one.remember(TRAIN_JOB)
     said = cancelled(one, monkeypatch)
-    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+    kept = json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")
 
     assert f"job {TRAIN_JOB} could not be ended" in said and "was ended" not in said
     assert f"job {TRAIN_JOB} could not be ended" in kept["reason"]
@@ -207,8 +207,8 @@ def test_a_gate_whose_lock_was_taken_away_leaves_the_jobs_and_their_end_to_the_o
     one = session(tmp_path, engine)
     one.judged, one.training = GO, TRAIN_JOB
     one.remember(TRAIN_JOB)
-    one.setting.store.put(lease_key("c"), b"{}")
-    assert not one.keeper.ours()
+    one.context.store.put(lease_key("c"), b"{}")
+    assert not one.renewal.ours()
     shown = LiveProgress(None)
     if by_command:
         token = LISTENER.set(shown)
@@ -221,7 +221,7 @@ def test_a_gate_whose_lock_was_taken_away_leaves_the_jobs_and_their_end_to_the_o
 
     assert "another run has the lock" in said and "was ended" not in said
     assert [] == engine.calls
-    assert one.setting.store.get(outcome_key(one.gate_id)) is None
+    assert one.context.store.get(outcome_key(one.gate_id)) is None
 
 
 def test_a_training_that_is_to_outlive_its_gate_is_not_ended(
@@ -242,10 +242,10 @@ def test_a_gate_that_had_ended_is_kept_as_it_ended(tmp_path: Path) -> None:
     one = session(tmp_path)
     refused = Outcome(one.gate_id, Ending.VERDICT, Decision.REFUSED, NO_GO, None, "why")
     note_interruption(one, refused)
-    first = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+    first = json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")
     note_interruption(one, replace(refused, reason="another"))
 
     assert ("verdict", "refused", 1, "why") == tuple(
         first[key] for key in ("ending", "decision", "exit_code", "reason")
     )
-    assert first == json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+    assert first == json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")

@@ -64,7 +64,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(
         job_times, "page_owner", lambda gate, file, store, gate_id, title, lines: told.append(title)
     )
-    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda setting, gate_id, lines: None)
+    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda context, gate_id, lines: None)
     return told
 
 
@@ -89,7 +89,7 @@ def followed(
 
 def cancelled(one: Session) -> bool:
     """Whether the engine was asked to end the job."""
-    return ("cancel", TRAIN_JOB) in one.setting.launcher.calls  # type: ignore[attr-defined]
+    return ("cancel", TRAIN_JOB) in one.context.launcher.calls  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("silent", [SILENT, EXPIRED])
@@ -185,7 +185,7 @@ def test_what_was_ended_is_said_only_where_it_was(
 def test_a_training_that_could_not_be_ended_is_of_unknown_state(tmp_path: Path) -> None:
     """It is not called a failure: it may run on."""
     one = session(tmp_path, FakeEngine())
-    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
     found = training_result(
         one, judged(healthy(2, 1)), JobEnd(TRAIN_JOB, SILENT, "it may run on", may_run=True)
     )
@@ -212,7 +212,7 @@ def test_a_gate_that_breaks_off_leaves_the_training(
     with session(tmp_path, engine) as one:
         one.judged, one.trained = judged(healthy(2, 1)), trained
         one.remember(TRAIN_JOB)
-        one.seen[TRAIN_JOB] = RUNS
+        one.statuses[TRAIN_JOB] = RUNS
         outcome = end(one)
         if not store:
             monkeypatch.setattr(leases, "renew", _silent)
@@ -250,7 +250,7 @@ def test_both_ways_to_follow_a_training_say_that_it_trains(
     for module in (launch, in_job):
         monkeypatch.setattr(module, "follow_job", follow)
     one, found = session(tmp_path), judged(healthy(2, 1))
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.context.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
     for run in (
         launch.follow_training.fn(one, found, TRAIN_JOB, "finished"),
         in_job.follow_start(one, found, in_job.JobStarts(), "finished"),

@@ -22,7 +22,7 @@ def test_a_gate_that_finds_a_free_cluster_busy_is_not_started_again_at_once(
 ) -> None:
     """The holder of the lock is dead, and its training still runs: nobody holds the lock, and each gate is refused."""
     monkeypatch.setattr(commission, "AGAIN_S", 0.2)
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
     begun: list[GateRequest] = []
 
     async def run(request: GateRequest) -> Any:
@@ -30,7 +30,7 @@ def test_a_gate_that_finds_a_free_cluster_busy_is_not_started_again_at_once(
         return Failed(message="busy", data=ClusterBusy("its job still runs"))
 
     request = GateRequest(gate_file="g")
-    found = asyncio.run(commission._in_turn(run, setting, request, "g", patience_s=1.0))
+    found = asyncio.run(commission._in_turn(run, context, request, "g", patience_s=1.0))
 
     assert CommissionResult.BUSY is found.result
     assert 2 <= len(begun) <= 7

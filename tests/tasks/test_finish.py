@@ -362,7 +362,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
     one.ended(CHECK_JOB)
     made = Outcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)
     state = asyncio.run(finish.finish_gate(one, made))
-    kept = json.loads(one.setting.store.get(outcome_key("g-1")) or b"")
+    kept = json.loads(one.context.store.get(outcome_key("g-1")) or b"")
 
     assert (voided, not voided) == (voids == [one], state.is_completed())
     assert (decision.value, ["released after 3 min"]) == (kept["decision"], kept["placement"]["proof"])

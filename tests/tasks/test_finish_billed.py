@@ -56,7 +56,7 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     nobody_is_told(monkeypatch)
     monkeypatch.setattr(judge, "void_pass", lambda session: None)
     one = session(tmp_path, KeepingEngine() if kept else FakeEngine())
-    cast(Any, one.setting).terms = CostTerms(usd_per_node_hour=50.0)
+    cast(Any, one.context).terms = CostTerms(usd_per_node_hour=50.0)
     one.ended(CHECK_JOB)
     shown = LiveProgress(None)
     token = LISTENER.set(shown)

@@ -50,8 +50,8 @@ class Engine(FakeEngine):
 def gate(folder: Path, status: JobStatus, patch: pytest.MonkeyPatch, **more: Any) -> Session:
     """A session whose job was judged, after which the engine says this of it."""
     one = session(folder, Engine(**more))
-    one.setting.gate.training = SimpleNamespace(max_attempts=1, max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.setting.gate.checks = SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.context.gate.training = SimpleNamespace(max_attempts=1, max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.context.gate.checks = SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1)  # type: ignore[misc, assignment]
     one.remember(TRAIN_JOB)
 
     async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, **_: Any) -> JobEnd:
@@ -66,7 +66,7 @@ def gate(folder: Path, status: JobStatus, patch: pytest.MonkeyPatch, **more: Any
 
 def ended(one: Session) -> bool:
     """Whether the job was ended."""
-    return ("cancel", TRAIN_JOB) in one.setting.launcher.calls  # type: ignore[attr-defined]
+    return ("cancel", TRAIN_JOB) in one.context.launcher.calls  # type: ignore[attr-defined]
 
 
 FILES = [

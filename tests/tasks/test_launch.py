@@ -58,8 +58,8 @@ def test_the_training_follows_a_pool_that_is_ours(
     one.ended(CHECK_JOB)
 
     assert expected is asyncio.run(wait_for_pool(one, replace(PASSED, reused=reused)))
-    assert (1, 1) if expected else (2, 2) == (one.rounds, one.keeper.lease.attempt)
-    assert ("cancel", CHECK_JOB) in one.setting.launcher.calls or expected  # type: ignore[attr-defined]
+    assert (1, 1) if expected else (2, 2) == (one.rounds, one.renewal.lease.attempt)
+    assert ("cancel", CHECK_JOB) in one.context.launcher.calls or expected  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_the_waiting_machines_cost(
     """An hour's price for all nodes, and for how long; a price that nobody knows is not invented."""
     one = session(tmp_path, FakeEngine(keeps_s=keeps_s), nodes=nodes)
     one.ended(CHECK_JOB)
-    one.setting.terms = terms  # type: ignore[misc]
+    one.context.terms = terms  # type: ignore[misc]
     assert f"Kept for the training{now}" == pool_cost_now(one)
 
     one._kept[CHECK_JOB] -= 1800.0
@@ -224,7 +224,7 @@ def test_a_gate_that_does_not_wait_claims_no_proof(
         pass
 
     assert said is ("did not wait for proof" in "".join(one.proof))
-    assert [] == one.setting.launcher.calls  # type: ignore[attr-defined]
+    assert [] == one.context.launcher.calls  # type: ignore[attr-defined]
 
 
 def known(found: Any, **identity: str) -> Any:
@@ -294,7 +294,7 @@ def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
 def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") -> Any:
     """What the gate says of a training that ended so."""
     one = session(folder, engine)
-    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
     found = training_result(one, PASSED, JobEnd(TRAIN_JOB, status, late))
     return found, one
 
@@ -323,7 +323,7 @@ def test_how_a_training_ended(
     assert (state, said) == (ended.state, ended.detail if state is JobState.SUCCEEDED else ended.cause)
     assert (found.ran, found.rechecked) == (True, None)
     assert ended.node == ("node-1" if state is JobState.FAILED and not late else "")
-    assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
+    assert one.context.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_what_is_known_besides_of_a_training_that_failed(
 ) -> None:
     """How the nodes ended, and where the logs are: not in the first line about it. What the engine says is not said twice."""
     found, one = result(tmp_path, FakeEngine(files={}, log=log), status)
-    logs = one.setting.store.place(logs_folder("g-1", TRAIN_JOB))
+    logs = one.context.store.place(logs_folder("g-1", TRAIN_JOB))
 
     assert (cause, f"{besides}logs: {logs}") == (found.training.cause, found.training.detail)
     assert found.training.said == f"{cause}; {besides}logs: {logs}"

@@ -65,8 +65,8 @@ def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus],
         return JobEnd(job, statuses[-1], ran=one.trained)
 
     patch.setattr(launch, "follow_job", follow)
-    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
-    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
+    one.context.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
     one.judged = PASSED
     return asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
 

@@ -90,9 +90,9 @@ def test_a_fresh_verdict_has_no_word_about_it() -> None:
 
 def judging(tmp_path: Path) -> Any:
     made: Any = session(tmp_path)
-    made.setting.baseline = None
-    made.setting.gate.cluster = SimpleNamespace(name="c", launcher="local", options={}, container=None)
-    made.setting.gate.container = SimpleNamespace(image="", checks_image="")
+    made.context.baseline = None
+    made.context.gate.cluster = SimpleNamespace(name="c", launcher="local", options={}, container=None)
+    made.context.gate.container = SimpleNamespace(image="", checks_image="")
     return made
 
 
@@ -100,7 +100,7 @@ def test_a_gate_says_how_old_the_report_is_that_it_judges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its own clock. One that was measured just now is as before."""
-    monkeypatch.setattr("tasks.judge.images_of", lambda setting: None)
+    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
     now = datetime.fromtimestamp(time.time(), UTC).isoformat()
     own = judging(tmp_path)
 
@@ -115,10 +115,10 @@ def test_a_verdict_that_is_made_again_counts_from_the_first_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody answered a question the next morning, or the process died: the machines were measured just before the verdict."""
-    monkeypatch.setattr("tasks.judge.images_of", lambda setting: None)
+    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
     own, report = judging(tmp_path), replace(healthy(2, 1), measured_at=MEASURED)
     for judged, said in (("2026-11-20T10:13:00Z", ""), (JUDGED, SAID)):
         kept = record_of("g-1", report, verdict_of(report), "r", seconds_of(judged) or 0.0, "local", "c")
-        records.keep(own.setting.store, kept)
+        records.keep(own.context.store, kept)
 
         assert said == report_verdict(own, report, digest(dump(report))).context.measured

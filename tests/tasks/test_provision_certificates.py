@@ -42,7 +42,7 @@ def session(store: Store, **more: Any) -> Any:
         **more,
     }
     return SimpleNamespace(
-        setting=SimpleNamespace(store=store, terms=CostTerms(hours=0.001), **values), certificates=None
+        context=SimpleNamespace(store=store, terms=CostTerms(hours=0.001), **values), certificates=None
     )
 
 
@@ -99,8 +99,8 @@ def test_a_store_that_does_not_answer_makes_the_gate_measure_and_refuses_nothing
 
 def test_no_certificate_stands_for_a_check_of_a_retest(tmp_path: Path) -> None:
     """Its other nodes would lack what they skip, and then it proves nothing."""
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
     case: Any = SimpleNamespace(gate_id="g1", node="node-0", profile=Profile.QUICK)
 
-    assert setting.certifies
-    assert not retest_context(setting, case, Retest(("node-0", "node-1"), {})).certifies
+    assert context.certifies
+    assert not retest_context(context, case, Retest(("node-0", "node-1"), {})).certifies

@@ -87,7 +87,7 @@ class Cluster:
     """The nodes and the bundle that they hold; `rows` are the healthy observations, once they were made."""
 
     gate: Shipped
-    setting: GateContext
+    context: GateContext
     bundle: bundles.Bundle
     nodes: list[Node]
     rows: Rows
@@ -120,7 +120,7 @@ class Cluster:
 
     def verdict(self, rows: Rows) -> Verdict:
         """What the judge says of the healthy observations with these in their place."""
-        return decide(self.report(rows), self.bundle.policy, self.setting.facts)
+        return decide(self.report(rows), self.bundle.policy, self.context.facts)
 
     def report(self, rows: Rows) -> Report:
         """The report of the healthy observations with these in their place."""
@@ -177,8 +177,8 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
         f"checks.profile={profile}",
         *([f"cluster.declared.nodes={count}"] if count != gate.nodes else []),
     ]
-    setting = open_gate_context(request_of(gate.path, *words))
-    made = setting.bundle("world")
+    context = open_gate_context(request_of(gate.path, *words))
+    made = context.bundle("world")
     lines = {
         name: replace(line, options={**line.options, **OPTIONS.get(name, {})})
         for name, line in made.policy.checks.items()
@@ -194,7 +194,7 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
     try:
         for index, name in enumerate(names):
             nodes.append(_start(folder, gate, index, count, name, made, roster, key))
-        yield Cluster(gate, setting, made, nodes, {})
+        yield Cluster(gate, context, made, nodes, {})
     finally:
         for node in nodes:
             node.process.kill()

@@ -58,13 +58,13 @@ def test_a_healthy_world_and_ten_faults(
 @pytest.mark.parametrize(("name", "fault"), [(name, one) for name, its in KEPT.items() for one in ("", *its)])
 def test_kept_reports_are_judged_as_their_worlds_are(name: str, fault: str) -> None:
     """With today's policy, facts and judge. The long tests of these worlds write them anew with UPDATE_GOLDEN=1."""
-    setting = open_gate_context(
+    context = open_gate_context(
         request_of(GATES[name].path, "checks.profile=quick", "cluster.declared.nodes=2")
     )
-    bundle = setting.bundle("world")
+    bundle = context.bundle("world")
     report = load(gzip.decompress(_kept(name, fault).read_bytes()))
     report = with_later_checks(report, bundles.plan_of(bundle)[1])
-    verdict = decide(report, bundle.policy, setting.facts)
+    verdict = decide(report, bundle.policy, context.facts)
     planted = {one.name: one for one in faults_of(known().instances[GATES[name].instance_type], 2)}
 
     assert report.declared == bundle.declared

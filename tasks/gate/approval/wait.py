@@ -119,7 +119,7 @@ class ApprovalWait:
         return found or expired_answer(self.question, time.time())
 
     async def _given(self, client: PrefectClient) -> ApprovalAnswer | None:
-        store = self.session.setting.store
+        store = self.session.context.store
         return await self._patiently(lambda: collect_answer(client, store, self.run, self.question))
 
     async def _pause(self, client: PrefectClient) -> None:
@@ -169,7 +169,7 @@ class ApprovalWait:
             await asyncio.sleep(POLL_S)
 
     async def _proven(self) -> bool:
-        return await read_proven_answer(self.session.setting.store, self.question) is not None
+        return await read_proven_answer(self.session.context.store, self.question) is not None
 
     async def _patiently(self, asked: Callable[[], Awaitable[T]]) -> T | None:
         """The server's answer. A server that restarts is asked again until it is too late for any answer."""
@@ -197,8 +197,8 @@ class ApprovalWait:
         return time.time() > self.question.deadline
 
     def _require_lease(self) -> None:
-        if self.session.keeper.lost.is_set():
-            raise LeaseLost(self.session.keeper.loss)
+        if self.session.renewal.lost.is_set():
+            raise LeaseLost(self.session.renewal.loss)
 
 
 def _goes_on(state: State) -> bool:

@@ -20,7 +20,7 @@ from tasks.gate.lease.owner import is_dead, machine_id
 from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch")
-# A lock that was renewed within the last minute has a keeper that lives, unless it is seen not to be renewed again.
+# A lock that was renewed within the last minute has an owner that lives, unless it is seen not to be renewed again.
 FRESH_S = 60.0
 LOOK_S = 5.0
 SLACK_S = 5.0

@@ -78,7 +78,7 @@ def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
             if worker:
                 await client.send_worker_heartbeat(pool, worker, heartbeat_interval_seconds=30)
 
-    here = setting(tmp_path)
+    here = context(tmp_path)
     own, other = f"own-{tmp_path.name}", f"other-{tmp_path.name}"
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     asyncio.run(made(own, Path(here.file).stem, "one"))
@@ -129,7 +129,7 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
     assert ["MISSING"] == words(lines) and "file" in lines[0].text
 
 
-def setting(folder: Path, more: str = "", options: str = "") -> GateContext:
+def context(folder: Path, more: str = "", options: str = "") -> GateContext:
     """The context of a small gate file."""
     path = write_gate(folder, fake=False, options=options)
     path.write_text(path.read_text() + more)
@@ -153,7 +153,7 @@ class Engine:
 
 def test_an_engine_that_says_nothing_is_not_ok(tmp_path: Path) -> None:
     """Only of this machine it is known that it says what is wrong alone."""
-    here = setting(tmp_path)
+    here = context(tmp_path)
     elsewhere = here.gate.model_copy(
         update={"cluster": here.gate.cluster.model_copy(update={"launcher": "slurm"})}
     )
@@ -180,7 +180,7 @@ def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "_store", broken)
-    monkeypatch.setattr(doctor, "_prefect", lambda setting: [ok("Prefect", "is there")])
+    monkeypatch.setattr(doctor, "_prefect", lambda context: [ok("Prefect", "is there")])
     parsed = argparse.Namespace(file=None, overrides=[], send_test=False, format="json")
     lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
 
@@ -221,7 +221,7 @@ def test_hostile_words_of_a_service_are_inert() -> None:
 
 def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
     """With the key and its line."""
-    file = setting(tmp_path, '\n[approval]\napprovers = ["U012AB3CD"]\n').file
+    file = context(tmp_path, '\n[approval]\napprovers = ["U012AB3CD"]\n').file
     looks = doctor._looks(argparse.Namespace(file=file, overrides=[], send_test=False))
     of_file, line = next(looks), next(looks)
 

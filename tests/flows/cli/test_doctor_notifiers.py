@@ -8,7 +8,7 @@ import pytest
 
 from flows.cli.doctor import look_at_notifiers as looked
 from tests.fakes.pagerduty import pagerduty_server
-from tests.flows.cli.test_doctor import setting, words
+from tests.flows.cli.test_doctor import context, words
 
 NOTIFY = """
 [notify]
@@ -26,9 +26,9 @@ def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     with pagerduty_server() as pagerduty:
         key = pagerduty.service()
-        env = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
-        log = list(looked(setting(tmp_path, '\n[notify]\norder = ["log"]\n'), send_test=False))
-        block = setting(tmp_path, NOTIFY.format(reference="block:secret/mine", url=pagerduty.url))
+        env = context(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        log = list(looked(context(tmp_path, '\n[notify]\norder = ["log"]\n'), send_test=False))
+        block = context(tmp_path, NOTIFY.format(reference="block:secret/mine", url=pagerduty.url))
         monkeypatch.delenv("MY_KEY", raising=False)
         absent = list(looked(env, send_test=False))
         monkeypatch.setenv("MY_KEY", key)
@@ -45,7 +45,7 @@ def test_a_test_notification_is_sent_when_asked(tmp_path: Path, monkeypatch: pyt
     """It says that it is a test; a service that refuses it is missing. The store keeps nothing of it."""
     with pagerduty_server() as pagerduty:
         key = pagerduty.service()
-        made = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        made = context(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
         monkeypatch.setenv("MY_KEY", key)
         sent = list(looked(made, send_test=True))
         monkeypatch.setenv("MY_KEY", "0" * 32)

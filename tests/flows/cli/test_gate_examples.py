@@ -62,8 +62,8 @@ def kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("tasks.gate.submission.preflight", lambda launcher, plans: ())
     put: dict[str, bytes] = {}
     real = open_gate_context(GateRequest(gate_file=str(file)))
-    setting = replace(real, store=cast(Store, SimpleNamespace(put=put.__setitem__)))
-    return SimpleNamespace(setting=setting, preflight_done=False, launches=True, gate_id="g-1", put=put)
+    context = replace(real, store=cast(Store, SimpleNamespace(put=put.__setitem__)))
+    return SimpleNamespace(context=context, preflight_done=False, launches=True, gate_id="g-1", put=put)
 
 
 def test_a_run_on_a_server_is_rejected_by_its_preflight(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,12 +62,12 @@ def test_an_end_says_what_ended_it_and_what_was_not_ended(
     """Never that all jobs were ended, beside a notification that one was not. A time limit is no signal, and its exit code is that of
     a gate that cannot tell.
     """
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     shown, summary = LiveProgress(None), tmp_path / "summary.md"
     if left:
         shown.progress(Progress("end", left, unended=True))
 
-    assert code == interrupted(typed_words(summary=summary), "g-1", number, setting, shown)
+    assert code == interrupted(typed_words(summary=summary), "g-1", number, context, shown)
     assert f"CANCELLED test: {said}" == json.loads(capsys.readouterr().out)["first_line"]
     assert summary.read_text().startswith("# CANCELLED test\n") and said in summary.read_text()
 
@@ -76,7 +76,7 @@ def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Python ends while such a thread imports it aborts, and the exit code says nothing."""
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     threads, real = dict[str, threading.Thread](), builtins.__import__
 
     def noted(name: str, *given: Any) -> object:
@@ -85,7 +85,7 @@ def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
 
     monkeypatch.setattr(builtins, "__import__", noted)
     arguments = typed_words()
-    interrupted(arguments, "g-1", TIME_IS_UP, setting, LiveProgress(None))
+    interrupted(arguments, "g-1", TIME_IS_UP, context, LiveProgress(None))
 
     assert threads["tasks.page"] is threading.current_thread()
 
@@ -103,8 +103,8 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         path = write_gate(tmp_path, fake=False)
         notify = f'[notify]\norder = ["slack"]\nowner = ["slack"]\n[notify.slack]\nchannel = "#gates"\napi_url = "{slack.url}"\n'
         path.write_text(f"{path.read_text()}\n{notify}")
-        setting = open_gate_context(GateRequest(gate_file=str(path)))
-        notifier_for("slack", setting.gate.notify, means_of(setting.store)).show(
+        context = open_gate_context(GateRequest(gate_file=str(path)))
+        notifier_for("slack", context.gate.notify, means_of(context.store)).show(
             Status("g-1", "test", "test", "stopped", STOPPED, 0, 0, 42.0)
         )
         owner = this_process()
@@ -112,21 +112,21 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
             1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
             replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
         )  # fmt: skip
-        setting.store.put(lease_key("test"), dump_plain(held))
+        context.store.put(lease_key("test"), dump_plain(held))
         shown = LiveProgress(None)
         judged = JudgedReport(healthy(), verdict_of(healthy()))
         training = Training("g-1-train-1", JobState.CANCELLED)
         shown.outcome = Outcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
-        setting.store.put(report_key("g-1"), b"{}")
+        context.store.put(report_key("g-1"), b"{}")
         arguments = typed_words()
-        interrupted(arguments, "g-1", signal.SIGTERM, setting, shown)
+        interrupted(arguments, "g-1", signal.SIGTERM, context, shown)
         said = json.loads(capsys.readouterr().out)["first_line"]
         message = slack.only()
 
     assert said.endswith(
         "cancelled by SIGTERM after the verdict GO; the training that it had started was ended"
     )
-    assert (setting.store.get(outcome_key("g-1")) is None) is taken
+    assert (context.store.get(outcome_key("g-1")) is None) is taken
     assert (message.text == said) is not taken
     assert (message.text == "stopped test, 42 s") is taken
     assert taken or "report: " in message.shown
@@ -157,14 +157,14 @@ def test_why_a_training_failed_is_said_once(
 def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As any other mistake of the gate file, on every channel, although it was found only by the preflight."""
     path = write_gate(tmp_path, fake=False)
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    context = open_gate_context(GateRequest(gate_file=str(path)))
     line = path.read_text().splitlines().index("[training]") + 2
     outcome = Outcome(
         "", Ending.REJECTED, None, None, None, "training script: it is not there", key="training.command"
     )
     arguments = typed_words(file=str(path), junit=tmp_path / "j.xml", summary=tmp_path / "s.md")
 
-    assert 2 == _show(arguments, setting, outcome)
+    assert 2 == _show(arguments, context, outcome)
     out, err = capsys.readouterr()
     error = json.loads(out)["error"]
     assert (str(path), "training.command", line) == (error["file"], error["path"], error["line"])
@@ -242,11 +242,11 @@ def test_a_store_without_space_for_a_server_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is a store that cannot be written: nothing lacks machines, and the same again helps nobody."""
-    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     arguments = typed_words(file="gate.toml")
     full = StateUnusable("/store/prefect is full. Free space there.")
 
-    assert 2 == _failed(arguments, setting, "g-1", full, None, LiveProgress(None))
+    assert 2 == _failed(arguments, context, "g-1", full, None, LiveProgress(None))
     assert "store" == json.loads(capsys.readouterr().out)["error"]["kind"]
     with pytest.raises(ValueError, match="ours"):
-        _failed(arguments, setting, "g-1", ValueError("an error of ours"), None, LiveProgress(None))
+        _failed(arguments, context, "g-1", ValueError("an error of ours"), None, LiveProgress(None))

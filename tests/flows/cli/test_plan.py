@@ -106,7 +106,7 @@ def test_the_requests_are_those_of_shell(plan: Run) -> None:
 
 def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
     """With what to do, once; a refusal goes first, and what merely could not be looked at is no such line."""
-    setting = open_gate_context(GateRequest(gate_file=str(LOCAL)))
+    context = open_gate_context(GateRequest(gate_file=str(LOCAL)))
     silent = PreflightCheck(
         "slurmctld", PreflightResult.UNSEEN, "it does not answer", "Run it elsewhere.", unreachable=True
     )
@@ -114,17 +114,17 @@ def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
     wrong = PreflightCheck("the role", PreflightResult.WRONG, "it does not exist", "Create it.")
     said = "The engine could not be asked: slurmctld: it does not answer. Run it elsewhere."
 
-    assert [said] == [line for line in page(setting, silent, silent) if line.startswith("The engine")]
-    assert said == page(setting, silent)[1]
+    assert [said] == [line for line in page(context, silent, silent) if line.startswith("The engine")]
+    assert said == page(context, silent)[1]
     assert (
         "This gate would not start: the role: it does not exist. Create it."
-        == page(setting, silent, wrong)[1]
+        == page(context, silent, wrong)[1]
     )
-    assert page(setting, unseen)[1] == page(setting)[1] and page(setting)[1].startswith(
+    assert page(context, unseen)[1] == page(context)[1] and page(context)[1].startswith(
         "Results are kept in "
     )
     doubt = PreflightCheck("this machine", PreflightResult.WARNING, "it is small", "Declare fewer nodes.")
-    assert "WARNING: this machine: it is small. Declare fewer nodes." == page(setting, doubt)[1]
+    assert "WARNING: this machine: it is small. Declare fewer nodes." == page(context, doubt)[1]
 
 
 @pytest.mark.parametrize(
@@ -151,22 +151,22 @@ def test_the_exit_code_says_whether_the_gate_would_start(
 def test_hostile_names_are_inert() -> None:
     """Whatever a policy, a preflight or a node is called."""
     hostile = "\x1b[31m\u202e[red]<b>" + "x" * 10_000
-    setting = open_gate_context(GateRequest(gate_file=str(LOCAL)))
-    setting = replace(
-        setting,
-        policy=replace(setting.policy, name=hostile),
-        declared=replace(setting.declared, node_names=(hostile, "b")),
+    context = open_gate_context(GateRequest(gate_file=str(LOCAL)))
+    context = replace(
+        context,
+        policy=replace(context.policy, name=hostile),
+        declared=replace(context.declared, node_names=(hostile, "b")),
     )
-    text = "\n".join(page(setting, PreflightCheck(hostile, PreflightResult.WRONG, hostile)))
+    text = "\n".join(page(context, PreflightCheck(hostile, PreflightResult.WRONG, hostile)))
 
     assert "\x1b" not in text and "\u202e" not in text and "[red]<b>" in text
     assert len(text) < 30_000
 
 
-def page(setting: GateContext, *lines: PreflightCheck) -> list[str]:
+def page(context: GateContext, *lines: PreflightCheck) -> list[str]:
     """The lines for people."""
-    plans = [setting.launcher.plan(job) for job in planned_jobs(setting)]
-    return plan_text(setting, forecast(setting, 0), plans, lines, {}).splitlines()
+    plans = [context.launcher.plan(job) for job in planned_jobs(context)]
+    return plan_text(context, forecast(context, 0), plans, lines, {}).splitlines()
 
 
 def test_an_example_that_was_not_replaced_is_a_note(plan: Run, tmp_path: Path) -> None:

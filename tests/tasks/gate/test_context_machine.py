@@ -27,16 +27,16 @@ def opened(folder: Path, *changes: tuple[str, str]) -> GateContext:
 
 
 def test_an_own_machine_is_declared_and_judged_by_the_policy_of_its_gpu(tmp_path: Path) -> None:
-    setting = opened(tmp_path)
-    instance = setting.facts.instances["hgx-h100"]
+    context = opened(tmp_path)
+    instance = context.facts.instances["hgx-h100"]
 
-    assert setting.declared.machine is not None
+    assert context.declared.machine is not None
     assert (8, 18, 8, 400) == (instance.gpus, instance.nvlinks, instance.ib_ports, instance.ib_rate_gbit_s)
-    _, plan = plan_of(setting.bundle("plan"))
+    _, plan = plan_of(context.bundle("plan"))
     planned = {line.check for line in plan if line.skip is None}
     assert {"ib.ports", "ib.counters", "nccl.transport"} <= planned
     assert not {"efa.devices", "neuron.devices"} & planned
-    assert setting.facts.are_for(setting.policy.instance_types, setting.declared)
+    assert context.facts.are_for(context.policy.instance_types, context.declared)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.flows.gates import write_gate
 
 
 def opened(folder: Path, table: str, store: str = "") -> GateContext:
-    """The setting of a gate file with this [store]."""
+    """The context of a gate file with this [store]."""
     path = write_gate(folder, fake=False)
     path.write_text(path.read_text().partition("[store]")[0] + f"[store]\n{table}\n")
     return open_gate_context(GateRequest(gate_file=str(path), advanced=Advanced(store=store)))
@@ -25,11 +25,11 @@ def opened(folder: Path, table: str, store: str = "") -> GateContext:
 def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Store, copies and the launcher's jobs; relative to where the command runs."""
     monkeypatch.chdir(tmp_path)
-    setting = opened(tmp_path / "gates", 'path = "kept"')
+    context = opened(tmp_path / "gates", 'path = "kept"')
 
-    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, FolderStore)
-    assert [str(tmp_path / "kept"), tmp_path / "kept" / "work"] == [setting.address, setting.work]
-    assert f"{tmp_path}/kept/clusters/test" == setting.engine.root
+    assert isinstance(context.store, PatientStore) and isinstance(context.store.store, FolderStore)
+    assert [str(tmp_path / "kept"), tmp_path / "kept" / "work"] == [context.address, context.work]
+    assert f"{tmp_path}/kept/clusters/test" == context.engine.root
 
 
 def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
@@ -37,13 +37,13 @@ def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
 ) -> None:
     """In .prelaunch, or where `work` says."""
     monkeypatch.chdir(tmp_path)
-    setting = opened(tmp_path, 'path = "s3://bucket/a/"')
+    context = opened(tmp_path, 'path = "s3://bucket/a/"')
     other = opened(tmp_path, 'path = "s3://bucket/a"\nwork = "w"')
 
-    assert isinstance(setting.store, PatientStore) and isinstance(setting.store.store, S3Store)
-    assert ("s3://bucket/a", "s3://bucket/a/x") == (setting.address, setting.store.place("x"))
-    assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [setting.work, other.work]
-    assert f"{tmp_path}/.prelaunch/clusters/test" == setting.engine.root
+    assert isinstance(context.store, PatientStore) and isinstance(context.store.store, S3Store)
+    assert ("s3://bucket/a", "s3://bucket/a/x") == (context.address, context.store.place("x"))
+    assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [context.work, other.work]
+    assert f"{tmp_path}/.prelaunch/clusters/test" == context.engine.root
 
 
 def test_a_flow_finds_the_store_that_its_command_had(tmp_path: Path) -> None:

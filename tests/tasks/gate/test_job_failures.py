@@ -112,7 +112,7 @@ def test_an_image_without_the_agent_is_a_wrong_request(
 ) -> None:
     """From the log of a node, or from the engine's own words; with the remedy, and without a verdict on any machine."""
     one = session(tmp_path, FakeEngine(log=words if where == "log" else ""))
-    one.setting.bundle = lambda gate_id: CPU  # type: ignore[method-assign]
+    one.context.bundle = lambda gate_id: CPU  # type: ignore[method-assign]
     status = JobStatus(
         JobState.FAILED, words if where == "engine" else "exit code 1", "", {"node-0": 1}, trouble
     )

@@ -28,14 +28,14 @@ NEVER: RunOver = lambda run: False  # noqa: E731
 
 def locked(one: Session) -> bool:
     """Whether the cluster's lock is there."""
-    return one.setting.store.get(lease_key("c")) is not None
+    return one.context.store.get(lease_key("c")) is not None
 
 
 @pytest.fixture
 def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What people were told of machines that may still be billing."""
     said: list[str] = []
-    monkeypatch.setattr(sessions, "notify_unreleased", lambda setting, gate_id, lines: said.extend(lines))
+    monkeypatch.setattr(sessions, "notify_unreleased", lambda context, gate_id, lines: said.extend(lines))
     return said
 
 
@@ -74,7 +74,7 @@ def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, not
             one.remember(job)
         one.ended("kept")
         one.release_machines()
-        one.told = len(one.unreleased)
+        one.notified = len(one.unreleased)
     LISTENER.reset(token)
 
     assert [("cancel", "first"), ("cancel", "second")] == [
@@ -90,11 +90,11 @@ def test_a_gate_that_lost_its_lock_touches_no_job(tmp_path: Path, notified: list
     engine = FakeEngine()
     with session(tmp_path, engine) as one:
         one.remember(TRAIN_JOB)
-        data = one.setting.store.get(lease_key("c"))
+        data = one.context.store.get(lease_key("c"))
         assert data is not None
-        one.setting.store.put(lease_key("c"), data.replace(b'"g-1"', b'"g-2"'))
+        one.context.store.put(lease_key("c"), data.replace(b'"g-1"', b'"g-2"'))
 
-    assert ([], True, True) == (engine.calls, locked(one), one.keeper.lost.is_set())
+    assert ([], True, True) == (engine.calls, locked(one), one.renewal.lost.is_set())
 
 
 def test_a_store_that_does_not_answer_keeps_no_job_alive(
@@ -138,7 +138,7 @@ def test_what_a_dead_process_left_ends_with_the_gate(
 
     assert ended == [job for verb, job in engine.calls if verb == "cancel"]
     assert kept is (("release", CHECK_JOB) in engine.calls)
-    assert (adopted, asking) == (one.preflight_done, one.asked)
+    assert (adopted, asking) == (one.preflight_done, one.open_question)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_which_jobs_of_a_dead_gate_run(
 ) -> None:
     """An engine that does not answer is no proof that nothing runs."""
     monkeypatch.setattr(sessions, "launcher_of", lambda engine: FakeEngine(states={TRAIN_JOB: status}))
-    lease = session(tmp_path).keeper.lease
+    lease = session(tmp_path).renewal.lease
 
     if expected is None:
         with pytest.raises(EngineUnavailable, match="Nothing was started"):
@@ -226,7 +226,7 @@ def test_every_job_of_a_lock_is_tried(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
 
     with pytest.raises(LaunchError, match=CHECK_JOB):
-        cancel_jobs(session(tmp_path).keeper.lease)
+        cancel_jobs(session(tmp_path).renewal.lease)
     assert [("cancel", CHECK_JOB), ("cancel", TRAIN_JOB)] == engine.calls
 
 
@@ -237,13 +237,13 @@ def test_a_run_that_died_is_ended_by_the_hook(
     """The lock stays where a job may still run, and people are told."""
     one = session(tmp_path)
     leases.bind_run(
-        one.setting.store,
-        leases.HeldLease(one.keeper.lease, one.setting.store.get(lease_key("c")) or b""),
+        one.context.store,
+        leases.HeldLease(one.renewal.lease, one.context.store.get(lease_key("c")) or b""),
         "run",
     )
     engine = FakeEngine(broken={TRAIN_JOB} if broken else set())
     monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
-    monkeypatch.setattr(sessions, "open_gate_context", lambda request: one.setting)
+    monkeypatch.setattr(sessions, "open_gate_context", lambda request: one.context)
     end_run(SimpleNamespace(), "another-run")  # type: ignore[arg-type]
     untouched = not engine.calls
     end_run(SimpleNamespace(), "run")  # type: ignore[arg-type]
@@ -254,17 +254,17 @@ def test_a_run_that_died_is_ended_by_the_hook(
 def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resumed: bool = False) -> Any:
     """What the flow gets that opens a session on the store of this one; and the gates whose question ended."""
     expired: list[str] = []
-    setting: Any = one.setting
-    setting.digest, setting.engine = "d", LauncherAddress("local", {}, "/nonexistent")
-    setting.gate.name = "local"
-    setting.store.probe = lambda: None
+    context: Any = one.context
+    context.digest, context.engine = "d", LauncherAddress("local", {}, "/nonexistent")
+    context.gate.name = "local"
+    context.store.probe = lambda: None
     request = SimpleNamespace(gate_file="g.toml", advanced=None, launch=True)
-    monkeypatch.setattr(sessions, "open_gate_context", lambda request: setting)
-    monkeypatch.setattr(sessions, "launcher_of", lambda address: setting.launcher)
+    monkeypatch.setattr(sessions, "open_gate_context", lambda request: context)
+    monkeypatch.setattr(sessions, "launcher_of", lambda address: context.launcher)
     for name in ("require_names", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 
-    def expire(setting: object, lease: Lease, why: str = "") -> None:
+    def expire(context: object, lease: Lease, why: str = "") -> None:
         expired.append(lease.gate_id)
 
     return lambda: open_session(request, run, resumed, on_expired=expire, run_over=NEVER), expired  # type: ignore[arg-type]
@@ -273,8 +273,10 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
 def parked(folder: Path, digest: str = "d") -> Session:
     """A session whose run "run" waits for an answer."""
     one = session(folder)
-    store = one.setting.store
-    held = leases.bind_run(store, leases.HeldLease(one.keeper.lease, store.get(lease_key("c")) or b""), "run")
+    store = one.context.store
+    held = leases.bind_run(
+        store, leases.HeldLease(one.renewal.lease, store.get(lease_key("c")) or b""), "run"
+    )
     held = leases.changed(store, held, asking=OpenQuestion("k", "v", time.time() + 60, time.time() + 120))
     store.put(lease_key("c"), held.data.replace(b'"digest":"d"', f'"digest":"{digest}"'.encode()))
     return one
@@ -288,7 +290,7 @@ def test_a_run_comes_back_to_its_question(
     """
     back, expired = opened(parked(tmp_path / "same"), monkeypatch, resumed=True)
     one = back()
-    assert ("g-1", "k", []) == (one.gate_id, one.asked.key, expired)
+    assert ("g-1", "k", []) == (one.gate_id, one.open_question.key, expired)
 
     waits = parked(tmp_path / "other", "another")
     back, expired = opened(waits, monkeypatch, resumed=True)
@@ -302,7 +304,7 @@ def test_a_run_whose_question_is_closed_begins_nothing(
 ) -> None:
     """Another process may have released its lock."""
     one = session(tmp_path)
-    one.keeper.release()
+    one.renewal.release()
     back, _ = opened(one, monkeypatch, resumed=True)
 
     with pytest.raises(LeaseLost, match="its question is closed"):
@@ -315,11 +317,11 @@ def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
 ) -> None:
     """If its request cannot be kept the lock is given back, because no hook could end the run."""
     one = session(tmp_path)
-    one.keeper.release()
+    one.renewal.release()
     back, _ = opened(one, monkeypatch)
     new = back()
-    found = leases.lease_of_run(one.setting.store, "run")
-    new.keeper.release()
+    found = leases.lease_of_run(one.context.store, "run")
+    new.renewal.release()
 
     def full(*ignored: object) -> None:
         raise StoreError("full")
@@ -331,7 +333,7 @@ def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
     assert (found.lease.gate_id if found else "", False, False) == (
         new.gate_id,
         locked(one),
-        new.keeper.lease.adopted,
+        new.renewal.lease.adopted,
     )
 
 
@@ -341,7 +343,7 @@ def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
 ) -> None:
     """What it left is ended first; if that fails people are told, and the next gate does not begin."""
     waits = parked(tmp_path)
-    store, expired = waits.setting.store, list[str]()
+    store, expired = waits.context.store, list[str]()
     opened(waits, monkeypatch)
     held = leases.lease_of_run(store, "run")
     assert held is not None
@@ -352,16 +354,16 @@ def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
         expires_at=1.0,
     )
     assert leases._swap(store, held.data, dead)
-    waits.setting.launcher.broken |= {TRAIN_JOB} if broken else set()  # type: ignore[attr-defined]
+    waits.context.launcher.broken |= {TRAIN_JOB} if broken else set()  # type: ignore[attr-defined]
 
-    def expire(setting: object, lease: Lease, why: str = "") -> None:
+    def expire(context: object, lease: Lease, why: str = "") -> None:
         expired.append(lease.gate_id)
 
     if broken:
         with pytest.raises(LaunchError):
-            take_lease(waits.setting, True, on_expired=expire, run_over=NEVER)
+            take_lease(waits.context, True, on_expired=expire, run_over=NEVER)
     else:
-        assert "g-1" != take_lease(waits.setting, True, on_expired=expire, run_over=NEVER).lease.gate_id
+        assert "g-1" != take_lease(waits.context, True, on_expired=expire, run_over=NEVER).lease.gate_id
     assert (["g-1"] * (not broken), broken) == (expired, bool(notified))
 
 
@@ -372,13 +374,13 @@ def test_a_check_says_which_training_it_does_not_start(
     """Another gate's process is gone, and nobody else says that its training was requested; a gate that launches is another case."""
     dead = session(tmp_path, launches=True)
     opened(dead, monkeypatch)
-    held = leases.lease_of_cluster(dead.setting.store, "c")
+    held = leases.lease_of_cluster(dead.context.store, "c")
     assert held is not None
     path = tmp_path / "store" / "leases" / "c.json"
     path.write_bytes(path.read_bytes().replace(f'"pid":{held.owner.pid}'.encode(), b'"pid":2000000000'))
-    dead.setting.launcher.states.clear()  # type: ignore[attr-defined]
+    dead.context.launcher.states.clear()  # type: ignore[attr-defined]
 
-    got = take_lease(dead.setting, launches, on_expired=lambda *_: None, run_over=NEVER)
+    got = take_lease(dead.context, launches, on_expired=lambda *_: None, run_over=NEVER)
 
     said = [line for line in caplog.messages if "its training is not started" in line]
     assert ([] if launches else [said[0]]) == said

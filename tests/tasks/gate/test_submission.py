@@ -72,7 +72,7 @@ class SlowEngine(Engine):
 @pytest.fixture(autouse=True)
 def no_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told anything."""
-    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda setting, gate_id, lines: None)
+    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda context, gate_id, lines: None)
 
 
 def gate(folder: Path, engine: Engine) -> Session:
@@ -135,7 +135,7 @@ def test_what_the_preflight_could_not_check_is_said_once_with_what_to_do(
     )
     warned = replace(long, subject="this machine", result=PreflightResult.WARNING)
     monkeypatch.setattr(submission, "preflight", lambda launcher, plans: (long, warned))
-    monkeypatch.setattr(submission, "planned_jobs", lambda setting: ())
+    monkeypatch.setattr(submission, "planned_jobs", lambda context: ())
     token = LISTENER.set(LiveProgress(None))
     try:
         with session(tmp_path, Engine(Placement.NONE)) as one:
@@ -194,5 +194,5 @@ def test_what_the_preflight_warned_of_is_known_when_the_gate_judges(tmp_path: Pa
     assert (
         'Before the checks: this machine: it is no g5.xlarge. Declare instance_type = "cpu".',
     ) == doubts_of(one)
-    one.setting.store.put(preflight_key(one.gate_id), b"cut")
+    one.context.store.put(preflight_key(one.gate_id), b"cut")
     assert () == doubts_of(one)

@@ -34,11 +34,11 @@ def edited(tmp_path: Path) -> Edit:
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 def test_every_shipped_gate_file_opens(path: Path) -> None:
     """What is shipped is valid, and agrees with its policy, its launcher and the facts."""
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    context = open_gate_context(GateRequest(gate_file=str(path)))
 
-    assert setting.gate.name == path.stem
+    assert context.gate.name == path.stem
     # Slurm chooses the nodes, and names them.
-    assert bool(setting.declared.node_names) is (setting.engine.launcher != "slurm")
+    assert bool(context.declared.node_names) is (context.engine.launcher != "slurm")
 
 
 @pytest.mark.parametrize(

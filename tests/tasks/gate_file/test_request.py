@@ -110,13 +110,13 @@ def test_a_commissioning_measures_for_as_long_as_it_may_and_launches_nothing(tmp
         request = CommissionRequest(gate_files=[named], minutes=minutes)
         return gate_requests(request, gate_contexts(request))[named]
 
-    setting = open_gate_context(asked(120))
-    checks = setting.gate.checks
+    context = open_gate_context(asked(120))
+    checks = context.gate.checks
     assert (Profile.DEEP, 120.0, 5400.0) == (checks.profile, checks.max_runtime_minutes, checks.stage_s)
     assert (False, 0, 0.0) == (
         asked(120).launch,
         asked(120).advanced.ask_minutes,
-        setting.gate.policy.reuse_pass_minutes,
+        context.gate.policy.reuse_pass_minutes,
     )
     limits = {"max_runtime_minutes = 1.0": "max_runtime_minutes = 500", "stage_s = 20.0": "stage_s = 20000"}
     text = Path(named).read_text()

@@ -25,14 +25,14 @@ def opened(folder: Path, lines: str) -> GateContext:
 def test_a_file_beside_the_gate_file_reaches_every_node(tmp_path: Path) -> None:
     """Its path is relative to the gate file, and its content is a part of what a PASS means."""
     (tmp_path / "racks.csv").write_text("n0,leaf0,spine\nn1,leaf0,spine\n", encoding="utf-8-sig")
-    setting = opened(tmp_path, 'topology = "racks.csv"\ntopology_names = "rack(\\\\d+)"')
+    context = opened(tmp_path, 'topology = "racks.csv"\ntopology_names = "rack(\\\\d+)"')
 
-    assert setting.topology == setting.bundle("gate-1").topology
-    assert setting.topology is not None
-    assert setting.topology.under == {"leaf0,spine": ("n0", "n1")}
-    assert setting.topology.names == r"rack(\d+)"
-    moved = replace(setting, topology=replace(setting.topology, under={"leaf1": ("n0",)}))
-    assert setting.fingerprint != moved.fingerprint
+    assert context.topology == context.bundle("gate-1").topology
+    assert context.topology is not None
+    assert context.topology.under == {"leaf0,spine": ("n0", "n1")}
+    assert context.topology.names == r"rack(\d+)"
+    moved = replace(context, topology=replace(context.topology, under={"leaf1": ("n0",)}))
+    assert context.fingerprint != moved.fingerprint
 
 
 def test_without_either_nothing_is_described(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ def test_only_the_local_launcher_promises_the_kernel_log() -> None:
 def test_the_declaration_says_what_the_table_says() -> None:
     """Both that of the gate and that of the bundle, from which its nodes read it."""
     for name in ("local", "sagemaker-p5"):
-        setting = open_gate_context(
+        context = open_gate_context(
             GateRequest(gate_file=str(ROOT / "deployments" / "gates" / f"{name}.toml"))
         )
-        declared = {setting.declared.kernel_log, setting.bundle("gate-1").declared.kernel_log}
+        declared = {context.declared.kernel_log, context.bundle("gate-1").declared.kernel_log}
 
-        assert declared == {kernel_log_of(setting.engine.launcher)}
+        assert declared == {kernel_log_of(context.engine.launcher)}

@@ -24,7 +24,7 @@ ITEM = Item(
 
 
 def setting_of(folder: Path, notify: str = "") -> GateContext:
-    """The setting of a gate file with these tables."""
+    """The context of a gate file with these tables."""
     path = write_gate(folder)
     path.write_text(path.read_text(encoding="utf-8") + notify, encoding="utf-8")
     return open_gate_context(GateRequest(gate_file=str(path)))

@@ -35,7 +35,7 @@ class Town:
         patch.setenv("HOOK", f"json://127.0.0.1:{hook.port}/oncall")
         patch.setenv("HOOK_OWNER", f"json://127.0.0.1:{hook.port}/owner")
 
-    def setting(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> GateContext:
+    def context(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> GateContext:
         """A gate that tells in this order."""
         return setting_of(
             self.folder,
@@ -64,14 +64,14 @@ owner_urls = ["env:HOOK_OWNER"]
         return (self.folder / "store" / "pages" / f"{name}.txt").read_text()
 
 
-def deliver(setting: GateContext, said: Notification, *also: Audience) -> DeliveryResult:
+def deliver(context: GateContext, said: Notification, *also: Audience) -> DeliveryResult:
     """Deliver a page as this gate does."""
-    return delivering.deliver(setting.gate.notify, setting.store, said, *also)
+    return delivering.deliver(context.gate.notify, context.store, said, *also)
 
 
-def settle(setting: GateContext, said: Notification) -> DeliveryResult:
+def settle(context: GateContext, said: Notification) -> DeliveryResult:
     """Settle a page as this gate does."""
-    return delivering.settle(setting.gate.notify, setting.store, said)
+    return delivering.settle(context.gate.notify, context.store, said)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
 
 def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
     """The others are not called; the page is kept all the same, and stderr is left alone."""
-    told = deliver(town.setting(), page())
+    told = deliver(town.context(), page())
 
     assert (
         DeliveryResult("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
@@ -98,7 +98,7 @@ def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureF
 def test_a_way_that_fails_is_reported_by_the_next(town: Town) -> None:
     """In its page, in the store's page and record; the verdict's owner can mend it."""
     town.patch.delenv("PD")
-    told = deliver(town.setting(), page())
+    told = deliver(town.context(), page())
     said = "pagerduty: the environment variable PD is not set. Set it where the gate runs."
 
     assert ("env:HOOK (json)", (said,)) == (told.where, told.failed)
@@ -111,7 +111,7 @@ def test_when_all_fail_the_log_has_it(town: Town, capfd: pytest.CaptureFixture[s
     """On stderr and in the store."""
     town.patch.delenv("PD")
     town.hook.status = 500
-    told = deliver(town.setting(), page())
+    told = deliver(town.context(), page())
 
     assert "NOTIFICATION NO-GO p5-prod" in capfd.readouterr().err
     assert (2, str(town.folder / "store" / "pages" / "g-1.txt")) == (len(told.failed), told.where)
@@ -119,14 +119,14 @@ def test_when_all_fail_the_log_has_it(town: Town, capfd: pytest.CaptureFixture[s
 
 def test_the_log_is_shown_where_it_is_named(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
     """Also when a way before it worked."""
-    deliver(town.setting(order='["pagerduty", "log"]'), page())
+    deliver(town.context(order='["pagerduty", "log"]'), page())
 
     assert "NOTIFICATION NO-GO p5-prod" in capfd.readouterr().err
 
 
 def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     """An override calls both; the owner's failure is not the on-call's."""
-    told = deliver(town.setting(), page(Kind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
+    told = deliver(town.context(), page(Kind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
 
     assert ["/owner"] == [path for path, _ in town.hook.posted]
     assert (
@@ -137,9 +137,9 @@ def test_each_side_is_called_in_its_own_order(town: Town) -> None:
 
 def test_a_go_calls_nobody_and_resolves(town: Town) -> None:
     """What was open is resolved, and that is kept."""
-    setting = town.setting()
-    deliver(setting, page())
-    settle(setting, page(Kind.GO, gate_id="g-2"))
+    context = town.context()
+    deliver(context, page())
+    settle(context, page(Kind.GO, gate_id="g-2"))
 
     assert ([], []) == (town.pagerduty.open(town.key), town.hook.posted)
     assert ["pagerduty: 1 incident resolved"] == town.told("go", "g-2")["told"]
@@ -154,13 +154,13 @@ def test_a_way_that_hangs_or_is_broken_is_left_behind(town: Town, verb: str) -> 
         raise KeyError("no such thing")
 
     town.patch.setattr(delivering, "LIMIT_S", 1.0)
-    setting = town.setting(order='["pagerduty"]')
+    context = town.context(order='["pagerduty"]')
     for fault, said in (
         (lambda self, page: released.wait() and "", "no answer within 1 s"),
         (broken, "KeyError: 'no such thing'"),
     ):
         town.patch.setattr(PagerDutyNotifier, verb, fault)
-        told = deliver(setting, page()) if verb == "send" else settle(setting, page(Kind.GO))
+        told = deliver(context, page()) if verb == "send" else settle(context, page(Kind.GO))
         assert said in told.failed[0]
         assert (verb == "send") == told.where.endswith("pages/g-1.txt")
     released.set()
@@ -173,7 +173,7 @@ def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
         raise KeyError("no such thing")
 
     town.patch.setattr(delivering, "notifiers_for", broken)
-    told = deliver(town.setting(), page())
+    told = deliver(town.context(), page())
 
     assert ("KeyError: 'no such thing'",) == told.failed
     assert list(told.failed) == town.told()["failed"]
@@ -181,13 +181,13 @@ def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
 
 def test_a_store_that_is_full_does_not_silence_the_call(town: Town) -> None:
     """And it is said that the page is not kept."""
-    setting = town.setting()
+    context = town.context()
 
     def full(key: str, data: bytes) -> None:
         raise StoreFull("no space is left")
 
-    town.patch.setattr(setting.store, "put", full)
-    told = deliver(setting, page())
+    town.patch.setattr(context.store, "put", full)
+    told = deliver(context, page())
 
     assert 1 == len(town.pagerduty.open(town.key))
     assert ("log: the notification could not be stored: no space is left",) == told.failed
@@ -197,7 +197,7 @@ def test_no_record_repeats_a_secret(town: Town) -> None:
     """PagerDuty's refusal names the routing key; a variable's name need not look like a secret's."""
     wrong = "0f" * 16
     town.patch.setenv("PD", wrong)
-    told = deliver(town.setting(), page())
+    told = deliver(town.context(), page())
 
     assert "[removed]" in told.failed[0]
     assert wrong not in str(told) + town.kept() + str(town.told()) + str(town.hook.posted)
@@ -205,9 +205,9 @@ def test_no_record_repeats_a_secret(town: Town) -> None:
 
 def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
     """With what to do about them."""
-    setting = town.setting()
+    context = town.context()
     still_paid(
-        setting.gate, setting.file, setting.store, "g-1", ("job g-1-check-1 could not be ended: throttled",)
+        context.gate, context.file, context.store, "g-1", ("job g-1-check-1 could not be ended: throttled",)
     )
     ((path, said),) = town.hook.posted
 

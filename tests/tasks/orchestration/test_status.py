@@ -48,10 +48,10 @@ def test_a_run_that_waits_for_a_person_says_so(
     server = Server()
     monkeypatch.setattr(status, "get_client", lambda: server)
     one = session(tmp_path)
-    one.setting.address = str(tmp_path)  # type: ignore[misc]
-    held = one.keeper._held
+    one.context.address = str(tmp_path)  # type: ignore[misc]
+    held = one.renewal._held
     owner = dataclasses.replace(held.lease.owner, flow_run_id=str(RUN))
-    one.keeper._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
+    one.renewal._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
     one.announcement = None if continues else ARTIFACT
 
     asyncio.run(publish_state(one, "The gate waits for a person. ASK local."))
@@ -75,9 +75,9 @@ def test_a_run_that_published_nothing_publishes_no_state(
     server = Server(known=False)
     monkeypatch.setattr(status, "get_client", lambda: server)
     one = session(tmp_path)
-    held = one.keeper._held
+    held = one.renewal._held
     owner = dataclasses.replace(held.lease.owner, flow_run_id=str(RUN))
-    one.keeper._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
+    one.renewal._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
 
     asyncio.run(publish_state(one))
 

@@ -119,9 +119,9 @@ def ends() -> dict[str, Outcome]:
 
 def page_session() -> Session:
     gate = SimpleNamespace(name=NAME, cluster=SimpleNamespace(name=NAME))
-    setting = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(place=str))
-    keeper = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
-    made = SimpleNamespace(setting=setting, unreleased=(), placed="none", gate_id="bravo-1", keeper=keeper)
+    context = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(place=str))
+    renewal = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
+    made = SimpleNamespace(context=context, unreleased=(), placed="none", gate_id="bravo-1", renewal=renewal)
     return cast("Session", made)
 
 

@@ -38,8 +38,8 @@ def people(folder: Path) -> GatePeople:
         approval=Approval(approvers=("U0APPROVES",), overriders=("U0OVERRIDES",)),
         remediation=RemediationTable(),
     )
-    setting = SimpleNamespace(gate=gate, store=FolderStore(folder), file="gate.toml")
-    return GatePeople(cast(Any, setting), "")
+    context = SimpleNamespace(gate=gate, store=FolderStore(folder), file="gate.toml")
+    return GatePeople(cast(Any, context), "")
 
 
 def asked(one: GatePeople) -> Allowed:
@@ -62,7 +62,7 @@ def answer(one: GatePeople, **more: Any) -> None:
         "it is broken",
         time.time(),
     )
-    assert keep_answer(one.setting.store, replace(given, **more))
+    assert keep_answer(one.context.store, replace(given, **more))
 
 
 def test_a_proven_overrider_allows_a_repair(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_who_allows_it_in_the_terminal_is_recorded_and_nobody_is_asked(tmp_path:
     permission, by = one.answered(question)
     assert Permission.ALLOWED is permission
     assert by.endswith("(terminal)")
-    assert read_question(one.setting.store, NAME, KEY) is None
+    assert read_question(one.context.store, NAME, KEY) is None
     assert Permission.ASKED is one.answered(replace(question, rung=Rung.REPLACE))[0]
     assert Permission.ASKED is people(tmp_path).answered(question)[0]
 

@@ -83,16 +83,16 @@ def test_which_images_a_gate_names(
         cluster=SimpleNamespace(options=options),
         training=SimpleNamespace(**{"image": "", "model_trainer": "", **training}),
     )
-    setting = SimpleNamespace(gate=gate, launcher=SimpleNamespace(placement=placement))
+    context = SimpleNamespace(gate=gate, launcher=SimpleNamespace(placement=placement))
 
-    assert images_of(cast(GateContext, setting)) == images
+    assert images_of(cast(GateContext, context)) == images
 
 
 def test_a_gate_that_uses_an_earlier_pass_trains_in_its_own_image() -> None:
     """The report names the one in which the earlier gate trained."""
     report = replace(healthy(2, 1), images=Images(OWN, "registry/yesterday:1"))
     session = SimpleNamespace(
-        setting=SimpleNamespace(
+        context=SimpleNamespace(
             gate=SimpleNamespace(
                 cluster=SimpleNamespace(options={"image": OWN}),
                 training=SimpleNamespace(image=TRAINER, model_trainer=""),

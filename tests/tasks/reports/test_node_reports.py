@@ -100,14 +100,14 @@ def session_of(folder: Path, launcher: Folder) -> Any:
     """As much of a session as watching and collecting need."""
     limits = SimpleNamespace(profile=Profile.QUICK, max_runtime_minutes=1.0)
     cluster, training = SimpleNamespace(options={}), SimpleNamespace(model_trainer=None, image="")
-    setting = SimpleNamespace(
+    context = SimpleNamespace(
         launcher=launcher, bundle=lambda gate_id: BUNDLE, declared=DECLARED, facts=builtin(),
         gate=SimpleNamespace(checks=limits, cluster=cluster, training=training),
     )  # fmt: skip
     lease = SimpleNamespace(taken_at=0.0)
     return SimpleNamespace(
-        setting=setting, gate_id="gate-1", folder=folder, answer_by=0.0,
-        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0, certificates=NO_CERTIFICATES, proof=[],
+        context=context, gate_id="gate-1", folder=folder, answer_by=0.0,
+        renewal=SimpleNamespace(lease=lease), left_s=lambda: 30.0, certificates=NO_CERTIFICATES, proof=[],
     )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def test_logs_are_kept_of_nodes_that_ended_and_then_of_one_that_hangs(
 ) -> None:
     """One that hung has not ended when its checks are given up, and somebody needs its log; but its engine may not answer for it."""
     kept: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes, seen: kept.extend(nodes))
+    monkeypatch.setattr(collect, "keep_logs", lambda context, gate_id, job, nodes, seen: kept.extend(nodes))
     launcher = Folder(**{"node-0": report(0, complete=False), "node-1": report(1)})
     session, ended = session_of(tmp_path, launcher), JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
     merge_reports(session, JobEnd("job", ended, "its checks were stopped at their deadline of 60 s"))
@@ -266,8 +266,8 @@ def test_a_log_that_cannot_be_had_costs_no_other_log(tmp_path: Path) -> None:
             return node
 
     session = session_of(tmp_path, Partly())
-    session.setting.store = FolderStore(tmp_path / "store")
-    collect.keep_logs(session.setting, session.gate_id, "job", ["node-0", "node-1"])
+    session.context.store = FolderStore(tmp_path / "store")
+    collect.keep_logs(session.context, session.gate_id, "job", ["node-0", "node-1"])
 
     assert [path.read_text() for path in (tmp_path / "store").rglob("node-*")] == ["node-1"]
 

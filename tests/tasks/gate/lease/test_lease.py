@@ -230,8 +230,8 @@ def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
         leases.renew(store, mine, NOW + 2)
     with pytest.raises(LeaseLost):
         leases.changed(store, mine, attempt=2)
-    keeper = LeaseRenewal(store, mine)
-    assert (keeper.ours(), keeper.loss) == (False, "another gate took over cluster c and its jobs.")
+    renewal = LeaseRenewal(store, mine)
+    assert (renewal.ours(), renewal.loss) == (False, "another gate took over cluster c and its jobs.")
 
 
 @pytest.mark.parametrize("place", ["leases/c.json", ""])
@@ -242,10 +242,10 @@ def test_a_lock_that_was_deleted_is_not_another_gate(store: FolderStore, place: 
         store.delete(place)
     else:
         shutil.rmtree(store.root)
-    keeper = LeaseRenewal(store, mine)
+    renewal = LeaseRenewal(store, mine)
 
-    assert not keeper.ours()
-    assert "is no longer in the store" in keeper.loss and "another gate" not in keeper.loss
+    assert not renewal.ours()
+    assert "is no longer in the store" in renewal.loss and "another gate" not in renewal.loss
 
 
 def test_a_lease_that_cannot_be_read_holds_the_cluster(store: FolderStore) -> None:

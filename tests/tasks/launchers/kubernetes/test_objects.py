@@ -55,8 +55,8 @@ def test_the_objects_of_shipped_gate_files_are_the_golden_ones(
 ) -> None:
     """All that is planned, but for the files."""
     monkeypatch.chdir(tmp_path)
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
-    made = [call.body for job in planned_jobs(setting, 600.0) for call in setting.launcher.plan(job).calls]
+    context = open_gate_context(GateRequest(gate_file=str(path)))
+    made = [call.body for job in planned_jobs(context, 600.0) for call in context.launcher.plan(job).calls]
     text = json.dumps(made, indent=1) + "\n"
     golden = GOLDEN / f"{path.stem}.json"
     if os.environ.get("UPDATE_GOLDEN"):

@@ -34,7 +34,7 @@ def gate(folder: Path, command: list[str], distributed: str = "none") -> str:
 class Opened:
     """A session of a gate, as far as its preflight asks for it."""
 
-    setting: GateContext
+    context: GateContext
     launches: bool
     gate_id: str = "g-1"
     preflight_done: bool = False
@@ -57,8 +57,8 @@ def test_a_script_of_the_current_folder_is_not_that_of_the_job(
 
 def look(path: str, launches: bool = True) -> None:
     """A gate's preflight."""
-    setting = open_gate_context(GateRequest(gate_file=path))
-    run_preflight(cast(Session, Opened(setting, launches)))
+    context = open_gate_context(GateRequest(gate_file=path))
+    run_preflight(cast(Session, Opened(context, launches)))
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,10 @@ def test_a_shipped_gate_asks_for_what_its_golden_file_says(path: Path) -> None:
 
     Source: "Amazon SageMaker AI endpoints and quotas", AWS General Reference. Those for GPUs begin at 0, which the preflight says.
     """
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
-    bodies: list[Any] = [dict(setting.launcher.plan(job).calls[0].body) for job in planned_jobs(setting)]
+    context = open_gate_context(GateRequest(gate_file=str(path)))
+    bodies: list[Any] = [dict(context.launcher.plan(job).calls[0].body) for job in planned_jobs(context)]
     written, committed = golden(path.stem.replace("-", "_"), bodies)
-    training = setting.gate.training
+    training = context.gate.training
 
     assert written == committed
     assert 1 == len({key(body) for body in bodies})

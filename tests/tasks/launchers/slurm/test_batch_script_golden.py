@@ -27,8 +27,8 @@ def test_the_batch_scripts_are_the_golden_ones(
 ) -> None:
     """All that differs between two jobs; what is the same in all of them is job.sh."""
     monkeypatch.chdir(tmp_path)
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
-    scripts = [setting.launcher.plan(job).processes[0].script for job in planned_jobs(setting)]
+    context = open_gate_context(GateRequest(gate_file=str(path)))
+    scripts = [context.launcher.plan(job).processes[0].script for job in planned_jobs(context)]
     assert all(script.endswith(batch_script._body()) for script in scripts)
     heads = "\n".join(script.removesuffix(batch_script._body()) for script in scripts)
     heads = heads.replace(str(tmp_path), "/shared").replace(str(ROOT), "/prelaunch")

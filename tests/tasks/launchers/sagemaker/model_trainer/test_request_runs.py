@@ -77,9 +77,9 @@ def test_an_unmodified_model_trainer_trains(
         for key, value in cloud.environment.items():
             monkeypatch.setenv(key, value)
         with few_checks.chosen() if few else nullcontext():
-            setting = open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
-            job = gated_job(setting, "tiny-1", "tiny-1-train-1", 0.0)
-        launcher = setting.launcher
+            context = open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
+            job = gated_job(context, "tiny-1", "tiny-1-train-1", 0.0)
+        launcher = context.launcher
         launcher.submit(launcher.plan(job))
         cloud.wait(job.name, 110)
         status = launcher.state(job.name)

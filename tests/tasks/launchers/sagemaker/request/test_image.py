@@ -19,8 +19,8 @@ TRAINING = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:latest"
 
 def planned(gate: str) -> tuple[Plan, ...]:
     """The jobs of a shipped gate file."""
-    setting = open_gate_context(GateRequest(gate_file=str(GATES / f"{gate}.toml")))
-    return tuple(setting.launcher.plan(job) for job in planned_jobs(setting))
+    context = open_gate_context(GateRequest(gate_file=str(GATES / f"{gate}.toml")))
+    return tuple(context.launcher.plan(job) for job in planned_jobs(context))
 
 
 def gated() -> JobSpec:
