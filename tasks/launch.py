@@ -205,7 +205,7 @@ async def _known(session: Session, check: str) -> Hold:
         hold = await run_to_end(_asked, session, check)
         if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
             return hold
-        report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.said}"))
+        report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.detail}"))
         await asyncio.sleep(session.context.launcher.poll_s)
 
 
@@ -218,7 +218,7 @@ def _asked(session: Session, check: str) -> Hold:
 
 
 def _lost(hold: Hold) -> str:
-    said = f" ({hold.said})" if hold.said else ""
+    said = f" ({hold.detail})" if hold.detail else ""
     if hold.keeping is Keeping.TAKEN:
         return f"were taken by {hold.by or 'another job'}{said}"
     if hold.keeping is Keeping.COMING:
@@ -332,7 +332,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         folder = fetch_final_output(session, watched.job)
         record_confirmations(session, verdict, folder / status.attempt)
         rechecked, refused = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
-        reason = refused.said
+        reason = refused.cause
     except (LaunchError, OSError) as error:
         reason = str(error)
     read: list[NodeLog] = []
@@ -349,7 +349,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         return LaunchResult(
             Training(watched.job, state, one_line(watched.late or reason or words.text, 500)), rechecked
         )
-    cause = watched.late or reason or words.said or status.detail
+    cause = watched.late or reason or words.cause or status.detail
     more = [] if watched.late or reason else list(words.ends)
     if status.detail and not reason:
         more += [status.detail] if status.detail != cause else []

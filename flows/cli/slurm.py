@@ -8,7 +8,7 @@ from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.options import add_format, whole_number
 from flows.cli.output import json_text, write_stdout
-from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, look
+from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, run_checks
 from tasks.launchers.slurm.commands import MissingCommand
 
 # The worst counts, in this order. What is not installed could not be checked.
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = tuple(f"--{name}={value}" for name, value in options.items() if value)
     found = []
     try:
-        for check in look(arguments.checks or NAMES, arguments.nodes, place, arguments.image):
+        for check in run_checks(arguments.checks or NAMES, arguments.nodes, place, arguments.image):
             found.append(check)
             if arguments.format == "text":
                 write_stdout(f"{check.text}\n")

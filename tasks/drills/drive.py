@@ -58,13 +58,13 @@ class NodeCommands:
     prefix: Argv = ()
     through_shell: bool = False
 
-    def argv(self, words: Argv) -> Argv:
+    def argv(self, command: Argv) -> Argv:
         """What is started here for a command on the node. Pure."""
-        return (*self.prefix, shlex.join(words)) if self.through_shell else (*self.prefix, *words)
+        return (*self.prefix, shlex.join(command)) if self.through_shell else (*self.prefix, *command)
 
-    def run(self, words: Argv) -> tuple[bool, str]:
+    def run(self, command: Argv) -> tuple[bool, str]:
         """Whether a command on the node ended well, and its output, or else the end of what it complained about."""
-        result = tool.run(("env", "-i", *passed(os.environ), *self.argv(words)), COMMAND_S)
+        result = tool.run(("env", "-i", *passed(os.environ), *self.argv(command)), COMMAND_S)
         if result.code == 0:
             return True, result.stdout
         complaint = (result.stderr.strip() or result.stdout.strip())[-600:]

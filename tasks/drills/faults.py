@@ -56,9 +56,9 @@ class Drill:
     make: Callable[[FaultOptions, str], Fault]
 
 
-def script(text: str, *words: str) -> Argv:
+def script(text: str, *arguments: str) -> Argv:
     """A shell script with arguments, as one command. No argument is ever read as code."""
-    return ("sh", "-c", text, "prelaunch-drill", *words)
+    return ("sh", "-c", text, "prelaunch-drill", *arguments)
 
 
 KMSG = "/dev/kmsg"
@@ -180,13 +180,13 @@ def _kill(options: FaultOptions, probed: str) -> Fault:
 
 def _one_process(options: FaultOptions, probed: str) -> tuple[str, str]:
     """Number and start time of the one process. Raises DrillRefused for none, several, and one that is stopped already."""
-    rows = [row for line in probed.splitlines() if (row := re.fullmatch(r"(\d+) ([A-Za-z]) (\d+)", line))]
-    if len(rows) != 1:
+    matches = re.findall(r"(?m)^(\d+) ([A-Za-z]) (\d+)$", probed)
+    if len(matches) != 1:
         raise DrillRefused(
-            f"{options.node} has {len(rows)} processes {options.process}, and the drill needs exactly one. Name it with "
+            f"{options.node} has {len(matches)} processes {options.process}, and the drill needs exactly one. Name it with "
             "--process, or its file with --pid-file."
         )
-    number, state, started = rows[0].groups()
+    number, state, started = matches[0]
     if state in "Tt":
         raise DrillRefused(
             f"process {number} ({options.process}) on {options.node} is stopped already. Let it go on first."

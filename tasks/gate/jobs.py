@@ -160,7 +160,7 @@ def _training(
     return dataclasses.replace(
         job,
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
-        behind=behind,
+        training=behind,
         script=training_script(training.distributed, command),
         observe=observe,
         image=training.image,

@@ -64,7 +64,7 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
             return
         said_at_s = silence.tried_s
         tried = f"tried for {silence.tried_s:.0f} s, at most {silence.most_s:.0f} s"
-        report_progress(Progress(stage, f"{silence.what} ({tried}): {said}"))
+        report_progress(Progress(stage, f"{silence.problem} ({tried}): {said}"))
 
     with silences(tell):
         try:

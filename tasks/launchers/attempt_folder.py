@@ -40,6 +40,11 @@ def attempts_in(out: Path) -> Attempts:
     return Attempts(current.token, earlier, current.hosts, ended)
 
 
+def has_started(out: Path, attempt: str) -> bool:
+    """Whether a node of that start has become the command."""
+    return bool(attempt) and any((out / attempt / "started").glob("*"))
+
+
 def _written(out: Path) -> Iterator[Written]:
     """The agents' records. Listing a folder makes an NFS client look again."""
     for path in sorted(out.glob("*/agent/*.json")):

@@ -22,7 +22,7 @@ ATTEMPT = r"[0-9a-f]{8,64}"
 FOLDERS = ("agent", "asking", "evidence", "failure", "nodes", "passes", "started", "verdicts")
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}"
 DEPTH = 8
-KEPT = re.compile(rf"(?P<attempt>{ATTEMPT})/(?:(?P<folder>{'|'.join(FOLDERS)})/)?(?P<file>{FILE_NAME})")
+FILE = re.compile(rf"(?P<attempt>{ATTEMPT})/(?:(?P<folder>{'|'.join(FOLDERS)})/)?(?P<file>{FILE_NAME})")
 RECORD_BYTES = 1 << 16
 
 
@@ -46,16 +46,16 @@ class Attempt:
 
 def safe(path: str) -> bool:
     """Whether the path is a file of an attempt: no other folder, no "..", nothing that is still being written."""
-    return KEPT.fullmatch(path) is not None and plain(path)
+    return FILE.fullmatch(path) is not None and plain(path)
 
 
 def plain(path: str) -> bool:
     """Whether the path is a plain file below a folder: no "..", no link to elsewhere, nothing half written."""
-    parts = path.split("/")
+    names = path.split("/")
     return (
-        0 < len(parts) <= DEPTH
+        0 < len(names) <= DEPTH
         and not path.endswith(".tmp")
-        and all(re.fullmatch(FILE_NAME, part) for part in parts)
+        and all(re.fullmatch(FILE_NAME, name) for name in names)
     )
 
 
@@ -67,8 +67,8 @@ def starts_of(files: Iterable[Written]) -> tuple[tuple[Attempt, ...], ...]:
     """
     starts: list[list[Attempt]] = []
     for attempt in sorted(_grouped(files), key=lambda attempt: (attempt.began, attempt.last, attempt.token)):
-        seen = {host for other in starts[-1] for host in other.hosts} if starts else set()
-        if not starts or attempt.hosts & seen:
+        earlier_hosts = {host for other in starts[-1] for host in other.hosts} if starts else set()
+        if not starts or attempt.hosts & earlier_hosts:
             starts.append([])
         starts[-1].append(attempt)
     return tuple(
@@ -81,16 +81,16 @@ def _grouped(files: Iterable[Written]) -> list[Attempt]:
     hosts: dict[str, set[str]] = {}
     times: dict[str, list[datetime]] = {}
     for written in files:
-        found = KEPT.fullmatch(written.path)
-        if found is None:
+        match = FILE.fullmatch(written.path)
+        if match is None:
             continue
-        token = found["attempt"]
+        token = match["attempt"]
         times.setdefault(token, []).append(written.at)
-        host = found["file"].removesuffix(".json")
-        if found["folder"] in ("agent", "nodes") and re.fullmatch(NODE_NAME, host):
+        host = match["file"].removesuffix(".json")
+        if match["folder"] in ("agent", "nodes") and re.fullmatch(NODE_NAME, host):
             hosts.setdefault(token, set()).add(host)
     return [
-        Attempt(token, frozenset(hosts.get(token, ())), min(seen), max(seen)) for token, seen in times.items()
+        Attempt(token, frozenset(hosts.get(token, ())), min(when), max(when)) for token, when in times.items()
     ]
 
 

@@ -32,8 +32,8 @@ REPLACED_S = 1800.0
 class LaunchError(Exception):
     """The engine refused or failed. The message says what, to whom, and the remedy; it has no secret of this process."""
 
-    def __init__(self, said: object = "") -> None:
-        super().__init__(redacted(str(said)))
+    def __init__(self, message: object = "") -> None:
+        super().__init__(redacted(str(message)))
 
 
 class LaunchRejected(LaunchError):
@@ -90,8 +90,8 @@ class Work(Enum):
 
     COMMAND = "command"  # `command`, as it stands
     CHECK = "check"  # the health check
-    CONFIRM = "confirm"  # `behind`, once every node has shown that it is the machine that was proven
-    GATE = "gate"  # checks and then `behind` in one job (IN_JOB)
+    CONFIRM = "confirm"  # `training`, once every node has shown that it is the machine that was proven
+    GATE = "gate"  # checks and then `training` in one job (IN_JOB)
 
     @property
     def trains(self) -> bool:
@@ -124,18 +124,18 @@ class Keeping(Enum):
 
 @dataclass(frozen=True)
 class Hold:
-    """What the engine says about an ended job's machines. `said` is evidence for people.
+    """What the engine says about an ended job's machines. `detail` is evidence for people.
 
     Machines that are not known to be kept (COMING) after `within_s` are not.
     """
 
     keeping: Keeping
-    said: str = ""
+    detail: str = ""
     by: str = ""
     within_s: float = COMING_S
 
     def __post_init__(self) -> None:
-        remove_secrets(self, "said")
+        remove_secrets(self, "detail")
 
 
 class PreflightResult(Enum):
@@ -185,7 +185,7 @@ class JobSpec:
     anything starts; in `command`, `{job}` stands for that folder, `{out}` for the folder that `fetch`
     reads, `{python}` for the interpreter.
 
-    `work` says the same as `command` in one word, for launchers that start the container's agent; `behind` is what follows
+    `work` says the same as `command` in one word, for launchers that start the container's agent; `training` is what follows
     its `--`. `predecessor` is the ended job whose machines this one is to get (POOLED). Nodes hold `ask_s` for a
     person's answer where the policy asks one. `deadline_s` (0: none) is when the checks of a node have to end: what still
     runs of a CHECK soon after may be ended. `request` and `trainer` are the gate file's [training] request and
@@ -201,7 +201,7 @@ class JobSpec:
     files: Mapping[str, bytes]
     environment: Mapping[str, str]
     work: Work = Work.COMMAND
-    behind: tuple[str, ...] = ()
+    training: tuple[str, ...] = ()
     observe: bool = False
     ask_s: float = 0.0
     deadline_s: float = 0.0
@@ -301,7 +301,7 @@ class JobStatus:
     def __post_init__(self) -> None:
         remove_secrets(self, "detail")
         object.__setattr__(self, "history", tuple(map(redacted, self.history)))
-        object.__setattr__(self, "lost", {node: redacted(said) for node, said in self.lost.items()})
+        object.__setattr__(self, "lost", {node: redacted(reason) for node, reason in self.lost.items()})
 
     @property
     def text(self) -> str:

@@ -57,9 +57,9 @@ def pause(seconds: float) -> bool:
 
 @dataclass(frozen=True)
 class Silence:
-    """An engine that has not answered for `tried_s` seconds, and is given up after `most_s`. `what` says who does not do what."""
+    """An engine that has not answered for `tried_s` seconds, and is given up after `most_s`. `problem` says who does not do what."""
 
-    what: str
+    problem: str
     tried_s: float
     most_s: float
 
@@ -77,11 +77,11 @@ def silences(tell: Callable[[Silence], None]) -> Iterator[None]:
         _TELL.reset(token)
 
 
-def tell_silence(what: str, tried_s: float, most_s: float) -> None:
+def tell_silence(reason: str, tried_s: float, most_s: float) -> None:
     """Say that an engine is asked again."""
     tell = _TELL.get()
     if tell is not None:
-        tell(Silence(what, tried_s, most_s))
+        tell(Silence(reason, tried_s, most_s))
 
 
 def patiently(

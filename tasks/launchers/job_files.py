@@ -67,12 +67,12 @@ class FolderLauncher(Launcher):
 
 
 @contextmanager
-def file_errors(what: str, path: Path) -> Iterator[None]:
+def file_errors(failure: str, path: Path) -> Iterator[None]:
     """An OSError within is raised as LaunchError: what cannot be done, and the remedy."""
     try:
         yield
     except OSError as error:
-        raise LaunchError(f"{what}: {file_remedy(error, path)}") from error
+        raise LaunchError(f"{failure}: {file_remedy(error, path)}") from error
 
 
 def file_remedy(error: OSError, path: Path) -> str:
@@ -125,39 +125,39 @@ def _finished(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(".tmp")
 
 
-def _copy(folder: int, name: str, target: Path, said: Path) -> None:
+def _copy(folder: int, name: str, target: Path, path: Path) -> None:
     try:
         # Non-blocking, or a planted FIFO would stop the flow here.
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return
     except OSError as error:
-        logger.warning("%s is not fetched: %s", said, error.strerror)
+        logger.warning("%s is not fetched: %s", path, error.strerror)
         return
     with open(descriptor, "rb") as reader:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            logger.warning("%s is not fetched: it is no regular file", said)
-        elif not _same(target / name, found):
-            _write(reader, target / name, found)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            logger.warning("%s is not fetched: it is no regular file", path)
+        elif not _same(target / name, status):
+            _write(reader, target / name, status)
 
 
-def _same(copy: Path, found: os.stat_result) -> bool:
+def _same(copy: Path, status: os.stat_result) -> bool:
     """Whether it was fetched before: a copy bears the time of its source."""
     try:
-        made = copy.lstat()
+        existing = copy.lstat()
     except FileNotFoundError:
         return False
-    return (made.st_size, made.st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+    return (existing.st_size, existing.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
 
 
-def _write(reader: IO[bytes], copy: Path, found: os.stat_result) -> None:
+def _write(reader: IO[bytes], copy: Path, status: os.stat_result) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     temporary = copy.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "wb") as writer:
             shutil.copyfileobj(reader, writer)
-        os.utime(temporary, ns=(found.st_atime_ns, found.st_mtime_ns))
+        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
         os.replace(temporary, copy)
     finally:
         temporary.unlink(missing_ok=True)

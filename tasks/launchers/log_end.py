@@ -44,11 +44,11 @@ class RankEnd:
     @property
     def text(self) -> str:
         """ "rank 1 ended first, with exit code 7"."""
-        who = "a rank" if self.rank is None else f"rank {self.rank}"
+        subject = "a rank" if self.rank is None else f"rank {self.rank}"
         first = " first" if self.first else ""
         if self.code < 0:
-            return f"{who} was ended{first} by {self.signal or f'signal {-self.code}'}"
-        return f"{who} ended{first}{',' if first else ''} with exit code {self.code}"
+            return f"{subject} was ended{first} by {self.signal or f'signal {-self.code}'}"
+        return f"{subject} ended{first}{',' if first else ''} with exit code {self.code}"
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class FailureCause:
     node whose log says it, "" where others say the same.
     """
 
-    said: str = ""
+    cause: str = ""
     ends: tuple[str, ...] = ()
     node: str = ""
 
     @property
     def text(self) -> str:
         """Both."""
-        return "; ".join(filter(None, (self.said, *self.ends)))
+        return "; ".join(filter(None, (self.cause, *self.ends)))
 
 
 def read_log(launcher: Launcher, job: str, node: str, last_bytes: int) -> str:
@@ -121,15 +121,15 @@ def cause_of(logs: Sequence[NodeLog]) -> FailureCause:
         log, error = next(
             ((log, error) for log, error in own if log.first and log.first.rank == error.rank), own[0]
         )
-        who = log.node if error.rank is None else f"{log.node}, rank {error.rank}"
+        subject = log.node if error.rank is None else f"{log.node}, rank {error.rank}"
         ends = [end for end in log.ends if end.signal != "SIGTERM"]
-        others = any(each.text == error.text for one, each in own if one.node != log.node)
-        return FailureCause(f"{who}: {error.text}", tuple(_ends_of(ends)), "" if others else log.node)
+        others = any(each.text == error.text for other, each in own if other.node != log.node)
+        return FailureCause(f"{subject}: {error.text}", tuple(_ends_of(ends)), "" if others else log.node)
     killed = [log for log in logs if _was_killed(log)]
     for log in killed:
-        return _first_cause(log, "" if WAITED.search(log.own) else log.own, alone=len(killed) == 1)
-    found = [log for log in logs if log.last]
-    return next((_first_cause(log, log.own, alone=len(found) == 1) for log in found), FailureCause())
+        return _first_cause(log, "" if WAITED.search(log.own) else log.own, only_log=len(killed) == 1)
+    logged = [log for log in logs if log.last]
+    return next((_first_cause(log, log.own, only_log=len(logged) == 1) for log in logged), FailureCause())
 
 
 def _was_killed(log: NodeLog) -> bool:
@@ -137,12 +137,12 @@ def _was_killed(log: NodeLog) -> bool:
     return log.first is not None and log.first.code < 0 and log.first.rank not in {e.rank for e in log.errors}
 
 
-def _first_cause(log: NodeLog, own: str, alone: bool) -> FailureCause:
+def _first_cause(log: NodeLog, own: str, only_log: bool) -> FailureCause:
     """What one log says: the command's own words, and the rank that ended first; without one, how all ended."""
     first = log.first
     others = _ends_of([end for end in log.ends if end is not first])
-    said = "; ".join(filter(None, (own, first.text if first else "")))
-    return FailureCause(f"{log.node}: {said or others.pop(0)}", tuple(others), log.node if alone else "")
+    cause = "; ".join(filter(None, (own, first.text if first else "")))
+    return FailureCause(f"{log.node}: {cause or others.pop(0)}", tuple(others), log.node if only_log else "")
 
 
 def rank_ends(log: str) -> tuple[RankEnd, ...]:
@@ -159,17 +159,17 @@ def _own_line(log: str) -> str:
 
 def _errors(log: str) -> Iterator[RankError]:
     """The last error of each rank, and of what names no rank."""
-    inside, found = set[int | None](), dict[int | None, str]()
+    inside, last_errors = set[int | None](), dict[int | None, str]()
     for line in log.splitlines():
-        named = _OF_RANK.match(line)
-        rank, text = (int(named[1]), line[named.end() :]) if named else (None, line)
+        match = _OF_RANK.match(line)
+        rank, text = (int(match[1]), line[match.end() :]) if match else (None, line)
         if text.startswith(TRACEBACK):
             inside.add(rank)
         elif rank in inside and text and not text[0].isspace():
             inside.discard(rank)
             if not text.startswith(_TORCHRUN_ERROR) and TORCHRUN not in text:
-                found[rank] = text.strip()[:MOST_CHARACTERS]
-    return (RankError(rank, text) for rank, text in found.items())
+                last_errors[rank] = text.strip()[:MOST_CHARACTERS]
+    return (RankError(rank, text) for rank, text in last_errors.items())
 
 
 def _ends_of(ends: Sequence[RankEnd]) -> list[str]:
@@ -184,8 +184,8 @@ def _rank_ends(log: str) -> Iterator[RankEnd]:
     for line in map(str.strip, log.splitlines()):
         if line.startswith(ROOT_CAUSE):
             first = True
-        elif found := _RANK.match(line):
-            rank = int(found[1])
-        elif found := _EXIT_CODE.match(line):
-            yield RankEnd(rank, int(found[1]), found[2] or "", first)
+        elif match := _RANK.match(line):
+            rank = int(match[1])
+        elif match := _EXIT_CODE.match(line):
+            yield RankEnd(rank, int(match[1]), match[2] or "", first)
             rank = None

@@ -56,7 +56,7 @@ def node_zipapp() -> bytes:
     return data.getvalue()
 
 
-def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:
+def packed(root: Path, extra_files: Mapping[str, bytes]) -> bytes:
     """The archive of any folder, with the files of `beside`: sorted, without times or owners."""
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in sources(root)}
     data = io.BytesIO()
@@ -64,7 +64,7 @@ def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:
         gzip.GzipFile("", "wb", fileobj=data, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
-        for name, text in sorted((files | dict(beside)).items()):
+        for name, text in sorted((files | dict(extra_files)).items()):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(text), 0o644
             archive.addfile(member, io.BytesIO(text))
@@ -73,9 +73,9 @@ def packed(root: Path, beside: Mapping[str, bytes]) -> bytes:
 
 def sources(root: Path) -> Iterator[Path]:
     """The files of ours that the archive holds."""
-    found = [root / name for name in SINGLE]
-    found += [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.suffix in SUFFIXES]
-    return (path for path in found if "__pycache__" not in path.parts and path.is_file())
+    paths = [root / name for name in SINGLE]
+    paths += [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.suffix in SUFFIXES]
+    return (path for path in paths if "__pycache__" not in path.parts and path.is_file())
 
 
 def vendored() -> dict[str, bytes]:
@@ -83,16 +83,16 @@ def vendored() -> dict[str, bytes]:
     from importlib import metadata
 
     try:
-        found = metadata.distribution(VENDORED)
+        package = metadata.distribution(VENDORED)
     except metadata.PackageNotFoundError as error:
         raise LaunchError(
             f"{VENDORED} is not installed here, and the nodes need it. Run make gate."
         ) from error
     files = {
-        f"{LIBRARIES}/{path.as_posix()}": Path(str(found.locate_file(path))).read_bytes()
-        for path in found.files or ()
+        f"{LIBRARIES}/{path.as_posix()}": Path(str(package.locate_file(path))).read_bytes()
+        for path in package.files or ()
         if path.name in (VENDORED_MODULE, "METADATA") and ".." not in path.parts
     }
     if len(files) != 2:
-        raise LaunchError(f"{VENDORED} {found.version} holds {sorted(files)}. Install it again.")
+        raise LaunchError(f"{VENDORED} {package.version} holds {sorted(files)}. Install it again.")
     return files

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from checks import bundle as bundles
@@ -34,9 +35,8 @@ def preflight(launcher: Launcher, plans: tuple[Plan, ...]) -> tuple[PreflightChe
     scripts = [plan.job.script for plan in plans if plan.job.work.trains and is_relative(plan.job.script)]
     if not scripts or any(line.subject == SUBJECT for line in lines):
         return lines
-    why = "it is a relative path, and a job begins in a folder of its own, which has no such file unless an image brings it"
-    warning = PreflightCheck(SUBJECT, PreflightResult.WARNING, f"{scripts[0]!r:.300}: {why}", REMEDY, key=KEY)
-    return (warning, *lines)
+    text = "it is a relative path, and a job begins in a folder of its own, which has no such file unless an image brings it"
+    return (replace(missing_script(scripts[0], text), result=PreflightResult.WARNING), *lines)
 
 
 def run_checks(
@@ -48,8 +48,8 @@ def run_checks(
     deadline = time.monotonic() + LONGEST_S
     for check in checks:
         if time.monotonic() > deadline or is_interrupted():
-            why = "because the gate is to end" if is_interrupted() else f"after {LONGEST_S:g} s"
-            return (*lines, unseen("preflight", f"it was stopped {why}"))
+            reason = "because the gate is to end" if is_interrupted() else f"after {LONGEST_S:g} s"
+            return (*lines, unseen("preflight", f"it was stopped {reason}"))
         try:
             lines += check()
         except LaunchError as error:
@@ -92,29 +92,29 @@ def has_rank_checks(job: JobSpec) -> bool:
     except (KeyError, DecodeError, CatalogError):
         return False  # the node says what is wrong with it
     return any(
-        row.scope is Scope.RANK and row.skip is None and row.check not in bundle.skip for row in planned
+        item.scope is Scope.RANK and item.skip is None and item.check not in bundle.skip for item in planned
     )
 
 
 def starts_torchrun(job: JobSpec) -> bool:
     """Whether torchrun starts the training."""
-    return job.work.trains and job.behind[: len(TORCHRUN)] == TORCHRUN
+    return job.work.trains and job.training[: len(TORCHRUN)] == TORCHRUN
 
 
 def training_script(distributed: str, command: Sequence[str]) -> str:
     """The script of torchrun, or the program; of an interpreter's command its script. "" where an option is where it would be."""
-    words = list(command)
-    if words and distributed != "torchrun" and PYTHON.fullmatch(words[0]):
-        words = words[1:]
-    return "" if not words or words[0].startswith("-") else words[0]
+    arguments = list(command)
+    if arguments and distributed != "torchrun" and PYTHON.fullmatch(arguments[0]):
+        arguments = arguments[1:]
+    return "" if not arguments or arguments[0].startswith("-") else arguments[0]
 
 
 def is_relative(script: str) -> bool:
     """Whether it is a relative path of a file, and neither a name on the PATH nor a word that only the node fills in."""
-    named = "/" in script or script.endswith(".py")
-    return bool(script) and named and "{" not in script and not Path(script).is_absolute()
+    has_path_form = "/" in script or script.endswith(".py")
+    return bool(script) and has_path_form and "{" not in script and not Path(script).is_absolute()
 
 
-def missing_script(script: str, why: str) -> PreflightCheck:
+def missing_script(script: str, reason: str) -> PreflightCheck:
     """The training would fail at its start, after the checks."""
-    return PreflightCheck(SUBJECT, PreflightResult.WRONG, f"{script!r:.300}: {why}", REMEDY, key=KEY)
+    return PreflightCheck(SUBJECT, PreflightResult.WRONG, f"{script!r:.300}: {reason}", REMEDY, key=KEY)

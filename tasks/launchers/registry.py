@@ -23,39 +23,39 @@ LAUNCHERS = {
 }
 
 
-def kernel_log_of(kind: str) -> KernelLog:
+def kernel_log_of(engine: str) -> KernelLog:
     """Whether the nodes of a job can read their host's kernel log, as the launcher's module says in KERNEL_LOG; without that READABLE,
     the stricter of the two.
     """
-    module = importlib.import_module(LAUNCHERS[kind]) if kind in LAUNCHERS else None
+    module = importlib.import_module(LAUNCHERS[engine]) if engine in LAUNCHERS else None
     return cast(KernelLog, getattr(module, "KERNEL_LOG", KernelLog.READABLE))
 
 
-def options_of(kind: str) -> frozenset[str]:
+def options_of(engine: str) -> frozenset[str]:
     """The names of the options of a launcher; empty for one that does not exist."""
-    if kind not in LAUNCHERS:
+    if engine not in LAUNCHERS:
         return frozenset()
-    return frozenset(one.name for one in fields(importlib.import_module(LAUNCHERS[kind]).Options))
+    return frozenset(option.name for option in fields(importlib.import_module(LAUNCHERS[engine]).Options))
 
 
 def kinds_with(option: str) -> tuple[str, ...]:
     """The launchers that have an option of this name."""
-    return tuple(kind for kind in LAUNCHERS if option in options_of(kind))
+    return tuple(engine for engine in LAUNCHERS if option in options_of(engine))
 
 
-def launcher_for(kind: str, options: Mapping[str, object], root: Path) -> Launcher:
+def launcher_for(engine: str, options: Mapping[str, object], root: Path) -> Launcher:
     """The launcher of that kind; `root` is a folder for what it keeps on this machine.
 
     Raises LaunchRejected for an unknown kind or option, or a value of the wrong type, naming the nearest
     valid one.
     """
-    if kind not in LAUNCHERS:
-        near = nearest(kind, tuple(LAUNCHERS))
+    if engine not in LAUNCHERS:
+        near = nearest(engine, tuple(LAUNCHERS))
         hint = f" Did you mean {near!r}?" if near else ""
-        raise LaunchRejected(f"launcher {kind!r:.80} is none of {', '.join(LAUNCHERS)}.{hint}")
-    module = importlib.import_module(LAUNCHERS[kind])
+        raise LaunchRejected(f"launcher {engine!r:.80} is none of {', '.join(LAUNCHERS)}.{hint}")
+    module = importlib.import_module(LAUNCHERS[engine])
     try:
-        made = decode(module.Options, options, "options")
+        parsed = decode(module.Options, options, "options")
     except DecodeError as error:
-        raise LaunchRejected(f"launcher {kind}: {error}") from error
-    return cast(Launcher, module.launcher(made, root))
+        raise LaunchRejected(f"launcher {engine}: {error}") from error
+    return cast(Launcher, module.launcher(parsed, root))

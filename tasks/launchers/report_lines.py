@@ -18,7 +18,7 @@ from checks.model import NODE_NAME
 from tasks.launchers.attempts import ATTEMPT, finished, plain
 
 MARK = "PRELAUNCH_REPORT "
-PARTS = 512
+MAX_PIECES = 512
 FILE_BYTES = 4 << 20  # of any other file than a report
 Key = tuple[str, int]  # the file's path, and how many parts it has
 
@@ -27,46 +27,46 @@ class ReportLines:
     """What one log has told so far. Lines may be added as they come."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, list[dict[int, str]]] = {}
+        self._versions: dict[Key, list[dict[int, str]]] = {}
         self._run: dict[Key, dict[int, str]] = {}  # the parts in order since the last first one
         self._newest: dict[str, Key] = {}
 
     def add(self, line: str) -> None:
         """Take in a line; any other than a part of a file is ignored."""
-        part = _part(line)
-        if part is None:
+        piece = _parsed(line)
+        if piece is None:
             return
-        key, number, data = part
-        told = self._told.setdefault(key, [{}])
-        if number in told[-1]:  # the same file, told again as it has grown
-            told.append({})
-        told[-1][number] = data
+        key, number, data = piece
+        versions = self._versions.setdefault(key, [{}])
+        if number in versions[-1]:  # the same file, told again as it has grown
+            versions.append({})
+        versions[-1][number] = data
         run = self._run[key] = {} if number == 1 else self._run.get(key, {})
         if number == len(run) + 1:
             run[number] = data
         if len(run) == key[1]:  # also where the beginning of the log, with parts of an earlier state, is gone
-            told.insert(-1, dict(run))
+            versions.insert(-1, dict(run))
         self._newest[key[0]] = key
 
     def files(self) -> dict[str, bytes]:
         """Each file by its path, as it was told last, of those whose parts are all there and fit together."""
-        found: dict[str, bytes] = {}
-        for key in sorted(self._told, key=lambda key: key == self._newest[key[0]]):
-            data = _newest_whole(self._told[key], *key)
-            if data is not None and not (key[0] in found and _stays(key[0], found[key[0]])):
-                found[key[0]] = data
-        return found
+        newest: dict[str, bytes] = {}
+        for key in sorted(self._versions, key=lambda key: key == self._newest[key[0]]):
+            data = _newest_whole(self._versions[key], *key)
+            if data is not None and not (key[0] in newest and _stays(key[0], newest[key[0]])):
+                newest[key[0]] = data
+        return newest
 
 
 def reports_of(lines: Iterable[str]) -> dict[str, bytes]:
     """<attempt>/nodes/<node>.json -> the report's bytes, of those whose parts are all there and fit together."""
-    told = ReportLines()
+    collected = ReportLines()
     for line in lines:
-        told.add(line)
-    return {path: data for path, data in told.files().items() if path.split("/")[1:2] == ["nodes"]}
+        collected.add(line)
+    return {path: data for path, data in collected.files().items() if path.split("/")[1:2] == ["nodes"]}
 
 
-def _part(line: str) -> tuple[Key, int, str] | None:
+def _parsed(line: str) -> tuple[Key, int, str] | None:
     """(path, parts), which part, its text; None for any other line."""
     _, mark, text = line.partition(MARK)
     if not mark:
@@ -74,15 +74,15 @@ def _part(line: str) -> tuple[Key, int, str] | None:
     try:
         value = json.loads(text)
         attempt, node, data = value["attempt"], value["node"], value["data"]
-        number, parts = value["part"], value["parts"]
+        number, pieces = value["part"], value["parts"]
         path = value.get("path", f"{attempt}/nodes/{node}.json")
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    counted = type(number) is int and type(parts) is int and 1 <= number <= parts <= PARTS
+    counted = type(number) is int and type(pieces) is int and 1 <= number <= pieces <= MAX_PIECES
     if not counted or not all(isinstance(text, str) for text in (attempt, node, data, path)):
         return None
-    named = re.fullmatch(ATTEMPT, attempt) and len(node) <= 253 and re.fullmatch(NODE_NAME, node)
-    return ((path, parts), number, data) if named and plain(path) else None
+    is_valid = re.fullmatch(ATTEMPT, attempt) and len(node) <= 253 and re.fullmatch(NODE_NAME, node)
+    return ((path, pieces), number, data) if is_valid and plain(path) else None
 
 
 def _stays(path: str, data: bytes) -> bool:
@@ -90,15 +90,15 @@ def _stays(path: str, data: bytes) -> bool:
     return "/nodes/" in path and finished(path, data)
 
 
-def _newest_whole(told: list[dict[int, str]], path: str, parts: int) -> bytes | None:
+def _newest_whole(versions: list[dict[int, str]], path: str, count: int) -> bytes | None:
     """Of a report the first that is complete: what comes behind it is the training's own output. Else the last that is whole."""
     most = NODE_REPORT_BYTES if "/nodes/" in path else FILE_BYTES
-    whole = [data for pieces in told if (data := _joined(pieces, parts, most)) is not None]
+    whole = [data for pieces in versions if (data := _joined(pieces, count, most)) is not None]
     return next((data for data in whole if _stays(path, data)), whole[-1] if whole else None)
 
 
-def _joined(pieces: dict[int, str], parts: int, most: int) -> bytes | None:
-    numbers = range(1, parts + 1)
+def _joined(pieces: dict[int, str], count: int, most: int) -> bytes | None:
+    numbers = range(1, count + 1)
     if set(numbers) != set(pieces):
         return None
     try:

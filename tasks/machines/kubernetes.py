@@ -84,8 +84,8 @@ class KubernetesMachines:
     def look(self) -> Mapping[str, KubernetesMachine]:
         """Every node, with the pods on it that hold a device."""
         jobs = self._jobs()
-        found = (machine_of(node, jobs.get(str(node["metadata"]["name"]), ())) for node in self._list(NODE))
-        return {machine.node: machine for machine in found}
+        nodes = (machine_of(node, jobs.get(str(node["metadata"]["name"]), ())) for node in self._list(NODE))
+        return {machine.node: machine for machine in nodes}
 
     def fence(self, node: str, mark: Mark) -> str:
         """Cordon, taint and mark the node in one patch, unless it is fenced under this mark already."""
@@ -153,10 +153,10 @@ class KubernetesMachines:
         self._free_partners(node, mark)
         machine = self._ours(node, mark)
         self._change(machine, free_change(machine))
-        seen = self._again(node)
-        if seen.service is not Service.SERVING:
-            raise ActRefused(f"{node} does not serve again: {seen.words}.")
-        return seen.words
+        freed = self._again(node)
+        if freed.service is not Service.SERVING:
+            raise ActRefused(f"{node} does not serve again: {freed.words}.")
+        return freed.words
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """What a person would type with kubectl."""
@@ -190,20 +190,20 @@ class KubernetesMachines:
 
     def _jobs(self) -> dict[str, list[str]]:
         """The pods that hold a device, by their nodes."""
-        found: dict[str, list[str]] = {}
+        pods: dict[str, list[str]] = {}
         for pod in self._list(PODS):
             meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
             ended = (pod.get("status") or {}).get("phase") in ENDED
             if not ended and _holds_device(spec):
                 name = f"{meta.get('namespace')}/{meta.get('name')}"
-                found.setdefault(str(spec.get("nodeName") or ""), []).append(name)
-        return found
+                pods.setdefault(str(spec.get("nodeName") or ""), []).append(name)
+        return pods
 
-    def _list(self, kind: Kind) -> list[Mapping[str, Any]]:
+    def _list(self, resource: Kind) -> list[Mapping[str, Any]]:
         try:
-            return list(self.api.items(kind))
+            return list(self.api.items(resource))
         except Refused as refusal:
-            rule = grant("list", kind.plural, kind.group) if refusal.status == 403 else ""
+            rule = grant("list", resource.plural, resource.group) if refusal.status == 403 else ""
             raise EngineSilent(f"{refusal}. {rule}".strip()) from refusal
         except LaunchError as error:
             raise EngineSilent(f"Kubernetes does not answer: {error}") from error
@@ -217,20 +217,20 @@ class KubernetesMachines:
 
     def _change(self, machine: KubernetesMachine, change: Mapping[str, Any]) -> None:
         try:
-            found = self.api.patch(NODE, machine.node, change)
+            changed = self.api.patch(NODE, machine.node, change)
         except EngineUnavailable as error:
             raise ActAmbiguous(
                 f"It is not known whether the change of {machine.node} was taken: {clean(error)}"
             ) from error
         except Refused as refusal:
             if refusal.status == 409:
-                said = f"{machine.node} was changed by somebody else meanwhile, and nothing was done to it. Look at it again."
-                raise ActRefused(said) from refusal
+                message = f"{machine.node} was changed by somebody else meanwhile, and nothing was done to it. Look at it again."
+                raise ActRefused(message) from refusal
             rule = f"{RBAC} has the rights." if refusal.status == 403 else ""
             raise ActRefused(f"{refusal}. {rule}".strip()) from refusal
         except LaunchError as error:
             raise EngineSilent(str(error)) from error
-        if found is None:
+        if changed is None:
             raise ActRefused(f"Kubernetes knows no node {machine.node} any more.")
 
     def _free_partners(self, node: str, mark: Mark) -> None:

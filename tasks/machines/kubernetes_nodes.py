@@ -69,21 +69,21 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
     taints = tuple(spec.get("taints") or ())
     mark = Mark.read(str(annotations.get(MARK) or ""))
     cordoned = bool(spec.get("unschedulable"))
-    who, why = _other(labels, annotations, taints, status)
-    if not who and cordoned and mark is None:
-        who, why = "somebody who cordoned it", "cordoned without our mark"
-    if not who and mark is None and any(row.get("key") == TAINT for row in taints):
-        who, why = "somebody who set our taint without a mark", TAINT
+    owner, reason = _other(labels, annotations, taints, status)
+    if not owner and cordoned and mark is None:
+        owner, reason = "somebody who cordoned it", "cordoned without our mark"
+    if not owner and mark is None and any(taint.get("key") == TAINT for taint in taints):
+        owner, reason = "somebody who set our taint without a mark", TAINT
     info = status.get("nodeInfo") or {}
-    shown = {"health": labels.get(HEALTH), "deep check": labels.get(DEEP)}
-    words = ["cordoned" if cordoned else "schedulable", why, str(mark) if mark else ""]
-    words += [f"{name} {value}" for name, value in shown.items() if value]
+    health = {"health": labels.get(HEALTH), "deep check": labels.get(DEEP)}
+    phrases = ["cordoned" if cordoned else "schedulable", reason, str(mark) if mark else ""]
+    phrases += [f"{name} {value}" for name, value in health.items() if value]
     return KubernetesMachine(
         node=str(meta.get("name") or ""),
-        service=_service(who, mark, cordoned, taints, annotations, labels),
-        holder=Holder.OTHER if who else Holder.PRELAUNCH if mark else Holder.NOBODY,
-        words=one_line("; ".join(filter(None, words)), 300),
-        who=who,
+        service=_service(owner, mark, cordoned, taints, annotations, labels),
+        holder=Holder.OTHER if owner else Holder.PRELAUNCH if mark else Holder.NOBODY,
+        words=one_line("; ".join(filter(None, phrases)), 300),
+        who=owner,
         mark=mark,
         since=_seconds(str(annotations.get(SINCE) or "")),
         instance_id=_instance(meta, spec),
@@ -106,13 +106,13 @@ def _other(
         return "HyperPod", f"{HEALTH}={health}"
     if labels.get(DEEP) == IN_PROGRESS:
         return "HyperPod", f"{DEEP}={IN_PROGRESS}"
-    for key, who in CLAIMS.items():
+    for key, owner in CLAIMS.items():
         if key in labels or key in annotations:
-            return who, key
+            return owner, key
     for taint in taints:
         if taint.get("key") in TAINTS:
             return TAINTS[str(taint["key"])], str(taint["key"])
-    conditions = {str(row.get("type")): row for row in status.get("conditions") or ()}
+    conditions = {str(item.get("type")): item for item in status.get("conditions") or ()}
     for name in EKS_CONDITIONS:
         if (conditions.get(name) or {}).get("status") == "False":
             return (
@@ -126,22 +126,22 @@ def _other(
 
 
 def _service(
-    who: str, mark: Mark | None, cordoned: bool, taints: Iterable[Mapping[str, Any]],
+    owner: str, mark: Mark | None, cordoned: bool, taints: Iterable[Mapping[str, Any]],
     annotations: Mapping[str, str], labels: Mapping[str, str],
 ) -> Service:  # fmt: skip
     if labels.get(HEALTH) in (PENDING_REBOOT, PENDING_REPLACEMENT) or labels.get(DEEP) == IN_PROGRESS:
         return Service.CHANGING
-    fenced = cordoned and any(row.get("key") == TAINT and row.get("effect") == EFFECT for row in taints)
+    fenced = cordoned and any(taint.get("key") == TAINT and taint.get("effect") == EFFECT for taint in taints)
     if mark is not None and fenced:
         return Service.TESTING if annotations.get(TESTING) else Service.OUT
-    if cordoned or who:
+    if cordoned or owner:
         return Service.OUT
     return Service.SERVING if mark is None else Service.UNKNOWN
 
 
 def fence_change(machine: KubernetesMachine, mark: Mark, at: str) -> dict[str, Any]:
     """The merge patch that takes a node out of service under this mark. It holds for exactly the node that was seen."""
-    taints = [row for row in machine.taints if row.get("key") != TAINT]
+    taints = [taint for taint in machine.taints if taint.get("key") != TAINT]
     own = {"key": TAINT, "value": _label(mark.gate_id), "effect": EFFECT}
     annotations = {MARK: str(mark), SINCE: at, TESTING: None}
     return {
@@ -162,7 +162,7 @@ def testing_change(machine: KubernetesMachine, testing: bool) -> dict[str, Any]:
 
 def free_change(machine: KubernetesMachine) -> dict[str, Any]:
     """The merge patch that removes our marks and the cordon that came with them, and nothing else."""
-    taints = [dict(row) for row in machine.taints if row.get("key") != TAINT]
+    taints = [dict(taint) for taint in machine.taints if taint.get("key") != TAINT]
     annotations = dict.fromkeys((MARK, SINCE, TESTING))
     return {
         "metadata": {"resourceVersion": machine.version, "annotations": annotations},
@@ -179,9 +179,9 @@ def health_change(machine: KubernetesMachine, label: str) -> dict[str, Any]:
 
 def dumped(change: Mapping[str, Any]) -> str:
     """The patch as a person would type it, without the version."""
-    shown = json.loads(json.dumps(change))
-    shown["metadata"].pop("resourceVersion", None)
-    return json.dumps(shown)
+    patch = json.loads(json.dumps(change))
+    patch["metadata"].pop("resourceVersion", None)
+    return json.dumps(patch)
 
 
 def _label(text: str) -> str:

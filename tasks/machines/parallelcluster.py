@@ -21,13 +21,13 @@ def version_of(option: str, root: Path) -> str:
     if not folder.is_dir():
         return ""
     try:
-        found = re.search(r"\d+\.\d+\.\d+", (folder / ".bootstrapped").read_text())
+        match = re.search(r"\d+\.\d+\.\d+", (folder / ".bootstrapped").read_text())
     except OSError:
         return UNKNOWN
-    return found[0] if found else UNKNOWN
+    return match[0] if match else UNKNOWN
 
 
 def loops(version: str) -> bool:
     """Whether that version may be one that replaces the nodes of a reservation over and over."""
-    found = tuple(int(part) for part in re.findall(r"\d+", version))
-    return bool(version) and (not found or LOOPING[0] <= found <= LOOPING[1])
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version))
+    return bool(version) and (not numbers or LOOPING[0] <= numbers <= LOOPING[1])

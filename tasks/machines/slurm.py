@@ -24,7 +24,7 @@ from typing import Annotated
 from checks.value_types import Text
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.launchers.slurm.commands import MissingCommand, Reply
 from tasks.machines import parallelcluster
 from tasks.machines import slurm_commands as acts
 from tasks.machines.base import (
@@ -56,7 +56,7 @@ from tasks.machines.slurm_nodes import (
 )
 from tasks.machines.slurm_view import View
 
-Runner = Callable[..., Said]
+Runner = Callable[..., Reply]
 # Slurm computes a boot time from a node's uptime whenever slurmd registers, so it moves by a second without a reboot (seen).
 BOOT_TIME_TOLERANCE_S = 5.0
 # Errors of slurm_strerror() (src/common/slurm_errno.c of 22.05 and 24.11) after which slurmctld may have the request, or not.
@@ -266,12 +266,12 @@ class SlurmMachines:
 
     def _ask(self, *argv: str) -> str:
         try:
-            said = self._run(*argv)
+            reply = self._run(*argv)
         except EngineUnavailable as error:
             raise EngineSilent(f"Slurm does not answer: {error}") from error
-        if said.code:
-            raise EngineSilent(f"Slurm does not answer {argv[0]}: {said.words}")
-        return said.out
+        if reply.code:
+            raise EngineSilent(f"Slurm does not answer {argv[0]}: {reply.text}")
+        return reply.out
 
     def _require_reboot_program(self) -> None:
         try:
@@ -366,20 +366,20 @@ class SlurmMachines:
         """What a command printed. Raises ActRefused, ActAmbiguous, and EngineSilent if it was not sent."""
         line = shlex.join(argv)
         try:
-            said = self._run(*argv, timeout_s=timeout_s)
+            reply = self._run(*argv, timeout_s=timeout_s)
         except MissingCommand as error:
             raise EngineSilent(f"{line} was not started: {error}") from error
         except EngineUnavailable as error:
             raise ActAmbiguous(f"It is not known whether Slurm took {line}: {error}") from error
-        if said.code == 0:
-            return said.out.strip()
-        text = said.err + said.out
-        if any(one in text for one in UNREACHED):
-            raise EngineSilent(f"Slurm was not reached by {line}: {said.words}")
-        if said.code < 0 or any(one in text for one in UNANSWERED):
-            raise ActAmbiguous(f"It is not known whether Slurm took {line}: {said.words}")
-        kind = TooEarly if RESERVATION_BUSY in text or NODE_UNREADY in text else ActRefused
-        raise kind(f"Slurm refused {line}: {said.words}")
+        if reply.code == 0:
+            return reply.out.strip()
+        text = reply.err + reply.out
+        if any(phrase in text for phrase in UNREACHED):
+            raise EngineSilent(f"Slurm was not reached by {line}: {reply.text}")
+        if reply.code < 0 or any(phrase in text for phrase in UNANSWERED):
+            raise ActAmbiguous(f"It is not known whether Slurm took {line}: {reply.text}")
+        refusal = TooEarly if RESERVATION_BUSY in text or NODE_UNREADY in text else ActRefused
+        raise refusal(f"Slurm refused {line}: {reply.text}")
 
     def _as_operator(self, argv: Argv) -> Argv:
         if not self.options.sudo_user:

@@ -81,8 +81,8 @@ def reservation_name(gate_id: str, node: str) -> str:
 
 def gate_of(name: str, node: str) -> str:
     """The gate for which a reservation of that name is the node's; "" if it is another node's, or none of ours."""
-    found = RESERVATION.fullmatch(name)
-    return found[1] if found and found[2] == _digest(found[1], node) else ""
+    match = RESERVATION.fullmatch(name)
+    return match[1] if match and match[2] == _digest(match[1], node) else ""
 
 
 def is_ours(name: str) -> bool:

@@ -63,7 +63,7 @@ HARMLESS = frozenset(
         "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "POWER_DRAIN", "PERFCTRS", "NPC", "RESUME", "UNDRAIN",
     )
 )  # fmt: skip
-KNOWN = REBOOTING | OUT | BUSY | HARMLESS
+FLAGS = REBOOTING | OUT | BUSY | HARMLESS
 
 # What Slurm appends to a reason (scontrol(1), "reboot").
 APPENDED = (" : reboot issued", " : reboot complete", " : reboot timed out")
@@ -151,8 +151,8 @@ class Reservation:
 
 def nodes_of(text: str) -> dict[str, SlurmNode]:
     """Every node that `scontrol show node --oneliner` printed, by name. Raises UnreadableNodes."""
-    found = [_node(line) for line in text.splitlines() if line.strip()]
-    return {node.name: node for node in found}
+    nodes = [_node(line) for line in text.splitlines() if line.strip()]
+    return {node.name: node for node in nodes}
 
 
 def reservations_of(text: str) -> dict[str, Reservation]:
@@ -160,8 +160,8 @@ def reservations_of(text: str) -> dict[str, Reservation]:
     lines = [line for line in text.splitlines() if line.strip()]
     if [line.strip() for line in lines] == ["No reservations in the system"]:
         return {}
-    found = [_reservation(line) for line in lines]
-    return {one.name: one for one in found}
+    entries = [_reservation(line) for line in lines]
+    return {entry.name: entry for entry in entries}
 
 
 def jobs_of(text: str) -> dict[str, tuple[str, ...]]:
@@ -173,15 +173,15 @@ def jobs_of(text: str) -> dict[str, tuple[str, ...]]:
             raise UnreadableNodes(f"squeue printed {line!r:.80}")
         for node in _names(nodes):
             jobs[node].append(job)
-    return {node: tuple(found) for node, found in jobs.items()}
+    return {node: tuple(names) for node, names in jobs.items()}
 
 
 def config_value(text: str, name: str) -> str:
     """A value that `scontrol show config` printed; "" if it is not set. Raises UnreadableNodes if it was not printed at all."""
-    found = re.search(rf"(?m)^{name}\s*= ?(.*)$", text)
-    if found is None:
+    match = re.search(rf"(?m)^{name}\s*= ?(.*)$", text)
+    if match is None:
         raise UnreadableNodes(f"scontrol show config printed no {name}")
-    value = found[1].strip()
+    value = match[1].strip()
     return "" if value in NOTHING else value
 
 
@@ -206,8 +206,8 @@ def giver(text: str, user: str) -> str:
     """Who gave a reason that is not ours: a system that is known by its words, or else the user."""
     if given_by_slurm(text):
         return "Slurm"
-    known = next((name for begins, name in OF_SYSTEMS.items() if text.startswith(begins)), "")
-    return known or (f"user {user}" if user else "somebody")
+    system = next((name for begins, name in OF_SYSTEMS.items() if text.startswith(begins)), "")
+    return system or (f"user {user}" if user else "somebody")
 
 
 def flags_of(state: str) -> frozenset[str]:
@@ -215,10 +215,10 @@ def flags_of(state: str) -> frozenset[str]:
     flags: set[str] = set()
     if state.endswith("+"):
         flags.add("COMPLETING")
-    for part in filter(None, state.upper().split("+")):
-        word = part.rstrip("".join(SIGNS))
-        flags.update(COMPOUND.get(word, (word,)))
-        flags.update(SIGNS[sign] for sign in part[len(word) :])
+    for token in filter(None, state.upper().split("+")):
+        base = token.rstrip("".join(SIGNS))
+        flags.update(COMPOUND.get(base, (base,)))
+        flags.update(SIGNS[sign] for sign in token[len(base) :])
     return frozenset(flags)
 
 
@@ -227,17 +227,17 @@ def _node(line: str) -> SlurmNode:
     state = _field(head, "State")
     if not line.startswith("NodeName=") or not state:
         raise UnreadableNodes(f"scontrol printed {line.strip()!r:.80} in place of a node")
-    given = _REASON.match(tail)
-    text = given["text"].strip() if given else tail.strip()
+    match = _REASON.match(tail)
+    text = match["text"].strip() if match else tail.strip()
     features = re.split(r"[,&|()\[\]]", _field(head, "ActiveFeatures"))
-    of_features = next((one for one in features if _INSTANCE_TYPE.fullmatch(one)), "")
+    of_features = next((feature for feature in features if _INSTANCE_TYPE.fullmatch(feature)), "")
     return SlurmNode(
         _field(line, "NodeName"),
         state,
         flags_of(state),
         "" if text in NOTHING else text,
-        given["user"] if given else "",
-        _seconds(given["at"]) if given else None,
+        match["user"] if match else "",
+        _seconds(match["at"]) if match else None,
         _seconds(_field(head, "BootTime")),
         _field(line, "InstanceId"),
         _field(line, "InstanceType") or of_features,
@@ -253,8 +253,8 @@ def _reservation(line: str) -> Reservation:
 
 
 def _field(line: str, name: str) -> str:
-    found = re.search(rf"(?:^|\s){name}=(\S*)", line)
-    return "" if found is None or found[1] in NOTHING else found[1]
+    match = re.search(rf"(?:^|\s){name}=(\S*)", line)
+    return "" if match is None or match[1] in NOTHING else match[1]
 
 
 def _names(text: str) -> list[str]:

@@ -28,7 +28,7 @@ from tasks.machines.slurm_commands import (
 )
 from tasks.machines.slurm_nodes import (
     BUSY,
-    KNOWN,
+    FLAGS,
     OUT,
     REBOOTING,
     Reservation,
@@ -58,7 +58,7 @@ class View:
         if node is None:
             return Machine(name, Service.GONE)
         service = self._service(node)
-        holder, mark, who = self._holder(node, service)
+        holder, mark, owner = self._holder(node, service)
         jobs = self.jobs.get(name, ())
         if not jobs and node.flags & BUSY:
             jobs = (UNSEEN_JOB,)
@@ -67,7 +67,7 @@ class View:
             service=service,
             holder=holder,
             words=one_line(node.words, 500),
-            who=who,
+            who=owner,
             mark=mark,
             since=node.reason_at if node.flags & (OUT | REBOOTING) else None,
             booted_at=node.booted_at,
@@ -106,15 +106,15 @@ class View:
 
     def only_reserved(self, name: str, reservation: str) -> bool:
         """Whether nothing but this reservation, ours or changed, keeps jobs off the node."""
-        node, found = self.nodes.get(name), self.reservations.get(reservation)
-        if node is None or found is None:
+        node, reserved = self.nodes.get(name), self.reservations.get(reservation)
+        if node is None or reserved is None:
             return False
-        return name in found.nodes and not node.flags & (OUT | REBOOTING)
+        return name in reserved.nodes and not node.flags & (OUT | REBOOTING)
 
     def reserved_with(self, name: str, mark: Mark) -> frozenset[str]:
         """The nodes that are reserved together with this one, for its re-test."""
-        found = self.reservations.get(reservation_name(mark.gate_id, name))
-        return found.nodes - {name} if found else frozenset()
+        reserved = self.reservations.get(reservation_name(mark.gate_id, name))
+        return reserved.nodes - {name} if reserved else frozenset()
 
     def require_drained(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless the node is drained with our mark."""
@@ -136,15 +136,15 @@ class View:
 
     def require_unchanged(self, name: str) -> None:
         """Raise ActRefused if somebody changed a reservation of ours."""
-        found = self.reservations[name]
+        reservation = self.reservations[name]
         if (
-            found.users != self.user
-            or not found.flags.issuperset(RESERVATION_FLAGS)
-            or not found.keeps_others_off
+            reservation.users != self.user
+            or not reservation.flags.issuperset(RESERVATION_FLAGS)
+            or not reservation.keeps_others_off
         ):
             raise ActRefused(
-                f"Somebody changed reservation {name}: it has Users={found.users}, Flags={','.join(sorted(found.flags))}, "
-                f"State={found.state}. A person has to look at it."
+                f"Somebody changed reservation {name}: it has Users={reservation.users}, Flags={','.join(sorted(reservation.flags))}, "
+                f"State={reservation.state}. A person has to look at it."
             )
 
     def require_reserved(self, name: str, nodes: frozenset[str]) -> None:
@@ -183,7 +183,7 @@ class View:
         raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.words!r:.200}.")
 
     def _service(self, node: SlurmNode) -> Service:
-        if node.flags - KNOWN:
+        if node.flags - FLAGS:
             return Service.UNKNOWN
         if node.flags & REBOOTING:
             return Service.CHANGING
@@ -197,11 +197,11 @@ class View:
         """Who holds a node, our mark, and the name of another holder."""
         if maintainer := self._maintainer(node):
             return Holder.OTHER, None, maintainer
-        gate_id = next(filter(None, (gate_of(one.name, node.name) for one in self._ours(node.name))), "")
+        gate_id = next(filter(None, (gate_of(each.name, node.name) for each in self._ours(node.name))), "")
         tested = Mark(gate_id, "") if gate_id else None
         if service is Service.TESTING:
-            kept = node.mark if tested and _same(node.mark, tested) else tested
-            return (Holder.PRELAUNCH, kept, "") if kept else (Holder.NOBODY, None, "")
+            current = node.mark if tested and _same(node.mark, tested) else tested
+            return (Holder.PRELAUNCH, current, "") if current else (Holder.NOBODY, None, "")
         if not node.flags & (OUT | REBOOTING):
             return Holder.NOBODY, None, ""
         if node.mark:
@@ -214,19 +214,19 @@ class View:
 
     def _ours(self, name: str) -> Iterator[Reservation]:
         """The reservations that keep all but our own re-tests off a node."""
-        for one in self.reservations.values():
-            if name in one.nodes and one.keeps_others_off and is_ours(one.name) and one.users == self.user:
-                yield one
+        for own in self.reservations.values():
+            if name in own.nodes and own.keeps_others_off and is_ours(own.name) and own.users == self.user:
+                yield own
 
     def _maintainer(self, node: SlurmNode) -> str:
         """Whose maintenance reservation a node is in; "" if it is in none, or in ours."""
-        ours = [one.name for one in self._ours(node.name)]
-        for one in self.reservations.values():
-            if node.name in one.nodes and one.keeps_others_off and one.name not in ours:
-                return f"reservation {one.name} of {one.users or 'an account'}"
+        ours = [each.name for each in self._ours(node.name)]
+        for each in self.reservations.values():
+            if node.name in each.nodes and each.keeps_others_off and each.name not in ours:
+                return f"reservation {each.name} of {each.users or 'an account'}"
         return UNSEEN_RESERVATION if "MAINTENANCE" in node.flags and not ours else ""
 
 
-def _same(found: Mark | None, mark: Mark) -> bool:
+def _same(other: Mark | None, mark: Mark) -> bool:
     """Whether a mark is of the same gate. A later finding of a gate may have another check."""
-    return found is not None and found.gate_id == mark.gate_id
+    return other is not None and other.gate_id == mark.gate_id

@@ -16,7 +16,7 @@ from checks.facts.builtin import builtin
 
 SHIPPED = Path(__file__).parents[2] / "deployments"
 TEMPLATE = SHIPPED / "parallelcluster" / "cluster.yaml"
-PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SUBNET = r"subnet-([0-9a-f]{8}|[0-9a-f]{17})"
 # No pattern admits a quote, a backslash, a line break or a character that is not ASCII.
 PATTERNS = {
@@ -58,7 +58,7 @@ def filled(text: str, environment: Mapping[str, str], program_sha256: str) -> st
         raise TemplateError(f"the template is no YAML: {' '.join(str(error).split())[:300]}") from error
     if not isinstance(document, dict):
         raise TemplateError("the template is no configuration of a cluster.")
-    names = sorted(set(PLACE.findall(yaml.safe_dump(document, width=1 << 20))))
+    names = sorted(set(VARIABLE.findall(yaml.safe_dump(document, width=1 << 20))))
     table = builtin().instances
     facts = table.get(environment.get("INSTANCE", ""))
     ours: dict[str, str | bool] = {
@@ -82,15 +82,15 @@ def _problems(name: str, environment: Mapping[str, str]) -> list[str]:
     pattern, meaning = PATTERNS.get(name, (r"[ -~]+", "printable text in one line"))
     if not value:
         return [f"{name} {'is not set' if value is None else 'is empty'}: {meaning}."]
-    shown = ascii(value)[:80]
+    text = ascii(value)[:80]
     if not re.fullmatch(pattern, value):
-        return [f"{name} is {shown}, which is not {meaning}."]
+        return [f"{name} is {text}, which is not {meaning}."]
     if name == "INSTANCE" and value not in builtin().instances:
         near = nearest(value, list(builtin().instances))
         hint = f" Did you mean {near!r}?" if near else " `prelaunch facts` lists all types."
-        return [f"{name} is {shown}, an instance type that is not known.{hint}"]
+        return [f"{name} is {text}, an instance type that is not known.{hint}"]
     if name == "INSTANCE" and value.startswith(ARM):
-        return [f"{name} is {shown}, which has ARM processors. The nodes' image is for x86-64."]
+        return [f"{name} is {text}, which has ARM processors. The nodes' image is for x86-64."]
     return []
 
 
@@ -106,7 +106,7 @@ def _replaced(value: Any, values: Mapping[str, str | bool]) -> Any:
         return int(values["NUM_INSTANCES"])
     if value == "${HAS_EFA}":
         return values["HAS_EFA"]
-    return PLACE.sub(lambda place: str(values[place[1]]), value)
+    return VARIABLE.sub(lambda match: str(values[match[1]]), value)
 
 
 def cluster_commands(name: str, file: Path, environment: Mapping[str, str]) -> str:

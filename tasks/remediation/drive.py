@@ -72,7 +72,7 @@ class People(Protocol):
         """Ask whether this may be done; returns the deadline in Unix seconds."""
         ...
 
-    def answered(self, one: Allowed) -> tuple[Permission, str]:
+    def answered(self, question: Allowed) -> tuple[Permission, str]:
         """What was answered, and by whom; ASKED while nobody has."""
         ...
 
@@ -107,39 +107,39 @@ class Remediation:
         An engine that does not answer is asked again in the next round.
         """
         journal = self._heard(self.records.journal())
-        taken: list[tuple[Case, Step]] = []
+        steps: list[tuple[Case, Step]] = []
         pages: dict[tuple[str, Why], list[Case]] = {}
         for case in journal.cases:
             try:
                 machines = self.machines.look()
             except EngineSilent as error:
                 LOG.warning("the engine does not answer, so nothing is done for %s: %s", case.node, error)
-                taken.append((case, Step(Kind.WAIT, why=Why.NOT_SEEN)))
+                steps.append((case, Step(Kind.WAIT, why=Why.NOT_SEEN)))
                 continue
             try:
                 step = self._step(case, machines)
             except _Changed:
                 step = Step(Kind.WAIT, why=Why.IN_FLIGHT)
-            taken.append((case, step))
+            steps.append((case, step))
             if step.rung is Rung.PAGE and step.why is not None:
                 pages.setdefault((case.gate_id, step.why), []).append(case)
         for (_, why), cases in pages.items():
             self._page(cases, why)
-        self._change_journal(lambda one: forget(one, self.clock()))
-        return tuple(taken)
+        self._change_journal(lambda latest: forget(latest, self.clock()))
+        return tuple(steps)
 
     def _heard(self, journal: Journal) -> Journal:
         """The journal with what people answered since. An answer that came after the deadline is none."""
         answers = {}
-        for one in journal.questions:
-            if one.permission is Permission.ASKED:
-                permission, by = self.people.answered(one)
+        for question in journal.questions:
+            if question.permission is Permission.ASKED:
+                permission, by = self.people.answered(question)
                 if permission is not Permission.ASKED:
-                    answers[one] = replace(one, permission=permission, by=by)
+                    answers[question] = replace(question, permission=permission, by=by)
         if not answers:
             return journal
         return self._change_journal(
-            lambda now: replace(now, questions=tuple(answers.get(one, one) for one in now.questions)),
+            lambda now: replace(now, questions=tuple(answers.get(each, each) for each in now.questions)),
         )
 
     def _engine(self, case: Case, journal: Journal, machines: Mapping[str, Machine]) -> Engine:
@@ -172,7 +172,7 @@ class Remediation:
         journal = self.records.journal()
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
         if step.kind is Kind.CLOSE:
-            self._change_journal(lambda one: without_case(one, case))
+            self._change_journal(lambda latest: without_case(latest, case))
         elif step.kind is Kind.WAIT and step.act is not None and _begins(step.act, machines):
             self._keep(replace(step.act, begun=True))
         elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
@@ -190,14 +190,14 @@ class Remediation:
     def _ask(self, case: Case, rung: Rung, number: int) -> None:
         command = self.machines.command(rung, case.node, _mark(case), _gpus(case))
         deadline = self.people.ask(case, rung, number, command)
-        asked = Allowed(case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline)
-        self._change_journal(lambda one: replace(one, questions=(*one.questions, asked)))
+        question = Allowed(case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline)
+        self._change_journal(lambda journal: replace(journal, questions=(*journal.questions, question)))
 
     def _open_breaker(self, now: float) -> None:
         most, minutes = self.settings.limits.breaker_acts, self.settings.limits.breaker_s / 60
-        why = f"{most} acts within {minutes:g} minutes"
+        reason = f"{most} acts within {minutes:g} minutes"
         self._change_journal(
-            lambda one: replace(one, breaker=replace(one.breaker, opened_at=now, why=why)),
+            lambda journal: replace(journal, breaker=replace(journal.breaker, opened_at=now, why=reason)),
         )
 
     def _do(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Step:
@@ -234,20 +234,20 @@ class Remediation:
             return in_state(act, ActState.DONE, self.clock(), self.machines.fence(case.node, mark))
         if act.rung is Rung.RETURN:
             return in_state(act, ActState.DONE, self.clock(), self.machines.free(case.node, mark))
-        said = self.machines.act(act.rung, case.node, mark, _gpus(case))
-        return in_state(act, ActState.ACCEPTED, self.clock(), said)
+        reply = self.machines.act(act.rung, case.node, mark, _gpus(case))
+        return in_state(act, ActState.ACCEPTED, self.clock(), reply)
 
     def _rechecked(self, case: Case, act: Act, partners: Sequence[str]) -> Act:
         mark = _mark(case)
-        place = self.machines.open_retest(case.node, partners, mark)
+        retest = self.machines.open_retest(case.node, partners, mark)
         try:
-            found = self.recheck(case, place)
+            result = self.recheck(case, retest)
         finally:
             self.machines.close_retest(case.node, mark)
-        state = ActState.FAILED if found.proof is Proof.FAILED else ActState.DONE
+        state = ActState.FAILED if result.proof is Proof.FAILED else ActState.DONE
         return replace(
-            in_state(act, state, self.clock(), found.said),
-            proof=found.proof, found=found.found, gate=found.gate_id, measured_at=found.measured_at,
+            in_state(act, state, self.clock(), result.said),
+            proof=result.proof, found=result.found, gate=result.gate_id, measured_at=result.measured_at,
         )  # fmt: skip
 
     def _intend(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Act | None:
@@ -259,17 +259,17 @@ class Remediation:
         return None
 
     def _change(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Act:
-        made: list[Act] = []
+        acts: list[Act] = []
 
         def change(journal: Journal) -> Journal:
             engine, now = self._engine(case, journal, machines), self.clock()
             if case not in journal.cases or next_step(case, journal, engine, self.settings, now) != step:
                 raise _Changed
-            made[:] = [self._made(case, step, rung, machines, act_number(case, rung, journal), now)]
-            return with_act(journal, made[0])
+            acts[:] = [self._made(case, step, rung, machines, act_number(case, rung, journal), now)]
+            return with_act(journal, acts[0])
 
         self._change_journal(change)
-        return made[0]
+        return acts[0]
 
     def _made(
         self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine], number: int, now: float
@@ -327,7 +327,7 @@ class Remediation:
         self._change_journal(lambda journal: with_act(journal, act))
 
 
-def close_breaker(records: Records, who: str, now: float) -> Journal:
+def close_breaker(records: Records, person: str, now: float) -> Journal:
     """A person closes the breaker: what was judged before is never acted on. Raises JournalError, StoreError."""
 
     def change(journal: Journal) -> Journal:
@@ -335,7 +335,7 @@ def close_breaker(records: Records, who: str, now: float) -> Journal:
             raise JournalError(
                 f"the breaker of cluster {records.cluster} is not open, so there is nothing to close"
             )
-        return replace(journal, breaker=replace(journal.breaker, closed_at=now, closed_by=who))
+        return replace(journal, breaker=replace(journal.breaker, closed_at=now, closed_by=person))
 
     return records.change(change, now)
 

@@ -37,7 +37,7 @@ def tried(acts: Sequence[Act]) -> tuple[Act, ...]:
     return tuple(act for act in acts if act.rung in REPAIRS and act.state is ActState.DONE)
 
 
-def shows_repair(case: Case, acts: Sequence[Act], found: Identity) -> bool:
+def shows_repair(case: Case, acts: Sequence[Act], identity: Identity) -> bool:
     """Whether the machine that was measured is one that shows what the findings asked for.
 
     Where a repair was done it must show: a reboot by another boot id, a replacement by another instance id and other GPUs. Without
@@ -45,11 +45,11 @@ def shows_repair(case: Case, acts: Sequence[Act], found: Identity) -> bool:
     """
     done = tried(acts)
     if done:
-        return shows(done[-1].rung, _known_before(case, acts, done[-1]), found)
+        return shows(done[-1].rung, _known_before(case, acts, done[-1]), identity)
     if not any(blame.hard for blame in case.blames):
         return True
     wanted = required(case)
-    return wanted in (Rung.REBOOT, Rung.REPLACE) and shows(wanted, case.identity, found)
+    return wanted in (Rung.REBOOT, Rung.REPLACE) and shows(wanted, case.identity, identity)
 
 
 def _known_before(case: Case, acts: Sequence[Act], repair: Act) -> Identity:
@@ -60,14 +60,14 @@ def _known_before(case: Case, acts: Sequence[Act], repair: Act) -> Identity:
     return earlier[-1] if earlier else case.identity
 
 
-def shows(rung: Rung, before: Identity, found: Identity) -> bool:
+def shows(rung: Rung, before: Identity, now: Identity) -> bool:
     """Whether a repair shows in the identity of a machine. What is not known shows nothing."""
     if rung is Rung.RESET:
         return True  # what it mends is measured: the failed check passed
     if rung is Rung.REBOOT:
-        return bool(before.boot_id and found.boot_id) and before.boot_id != found.boot_id
-    other = bool(before.instance_id and found.instance_id) and before.instance_id != found.instance_id
-    fresh = not before.gpus or bool(found.gpus and not set(before.gpus) & set(found.gpus))
+        return bool(before.boot_id and now.boot_id) and before.boot_id != now.boot_id
+    other = bool(before.instance_id and now.instance_id) and before.instance_id != now.instance_id
+    fresh = not before.gpus or bool(now.gpus and not set(before.gpus) & set(now.gpus))
     return other and fresh
 
 
@@ -109,7 +109,7 @@ def _came_back(case: Case, journal: Journal) -> bool:
 
 def out_of_service(machines: Mapping[str, Machine]) -> frozenset[str]:
     """The nodes that serve nobody, for whatever reason; one whose state is unknown is among them."""
-    return frozenset(name for name, one in machines.items() if one.service is not Service.SERVING)
+    return frozenset(name for name, machine in machines.items() if machine.service is not Service.SERVING)
 
 
 def too_many_out(case: Case, machines: Mapping[str, Machine], limits: Limits) -> bool:

@@ -56,7 +56,7 @@ def cases_of(
             at,
             identities.get(node, Identity()),
             blames,
-            tuple(names[one] for one in well[:MOST_PARTNERS]),
+            tuple(names[partner] for partner in well[:MOST_PARTNERS]),
             domains.get(node, ""),
             len(blamed),
             verdict.suspect_policy,
@@ -75,7 +75,7 @@ def engine_name(node: Node) -> str:
 
 def identity_of(node: Node) -> Identity:
     """By what the node is recognised, as far as it was measured."""
-    gpus = tuple(one for one in node.identity.get("gpu_uuids", "").split(",") if one)
+    gpus = tuple(gpu for gpu in node.identity.get("gpu_uuids", "").split(",") if gpu)
     return Identity(node.identity.get("boot_id", ""), node.identity.get("instance_id", ""), gpus)
 
 
@@ -90,30 +90,30 @@ def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Ident
     PASSED needs each check that had failed to be measured on the node, a profile at least as thorough, and no FAIL in the re-test. A
     warning is no missing proof, unless it says of a check that had failed that not all of it was measured.
     """
-    node = next((one for one in report.nodes if engine_name(one) == case.node), None)
+    node = next((each for each in report.nodes if engine_name(each) == case.node), None)
     if node is None:
         return Proof.CANNOT_TELL, Identity(), f"{case.node} sent no report"
-    found = identity_of(node)
-    fails = [one for one in verdict.findings if one.level is Level.FAIL]
-    about = [one for one in fails if _about(one, node.name)]
-    broken = [one for one in about if one.cause is Cause.HARDWARE]
+    current = identity_of(node)
+    fails = [each for each in verdict.findings if each.level is Level.FAIL]
+    about = [each for each in fails if _about(each, node.name)]
+    broken = [each for each in about if each.cause is Cause.HARDWARE]
     if broken or node.name in verdict.condemned:
-        said = broken[0].message if broken else "it was condemned again"
-        return Proof.FAILED, found, f"{broken[0].check if broken else 'verdict'}: {said}"
+        message = broken[0].message if broken else "it was condemned again"
+        return Proof.FAILED, current, f"{broken[0].check if broken else 'verdict'}: {message}"
     if fails:
         first = (about or fails)[0]
-        return Proof.CANNOT_TELL, found, f"{first.check}: {first.message}"
+        return Proof.CANNOT_TELL, current, f"{first.check}: {first.message}"
     if _DEPTH.index(report.profile) < _DEPTH.index(case.profile):
-        return Proof.CANNOT_TELL, found, f"the profile was {report.profile.value}, not {case.profile.value}"
+        return Proof.CANNOT_TELL, current, f"the profile was {report.profile.value}, not {case.profile.value}"
     if verdict.digests.policy != case.policy:
-        return Proof.CANNOT_TELL, found, "it was judged by another policy than the one that condemned it"
+        return Proof.CANNOT_TELL, current, "it was judged by another policy than the one that condemned it"
     for check in dict.fromkeys(blame.check for blame in case.blames):
         if not _measured(report, node.name, check):
-            return Proof.CANNOT_TELL, found, f"{check} was not measured on {case.node}"
-        short = next((one.message for one in verdict.findings if _is_short(one, check, node.name)), None)
+            return Proof.CANNOT_TELL, current, f"{check} was not measured on {case.node}"
+        short = next((each.message for each in verdict.findings if _is_short(each, check, node.name)), None)
         if short is not None:
-            return Proof.CANNOT_TELL, found, f"{check} was not measured completely on {case.node}: {short}"
-    return Proof.PASSED, found, "every check that had failed was measured, and passed"
+            return Proof.CANNOT_TELL, current, f"{check} was not measured completely on {case.node}: {short}"
+    return Proof.PASSED, current, "every check that had failed was measured, and passed"
 
 
 def _is_short(finding: Finding, check: str, node: str) -> bool:
@@ -124,10 +124,10 @@ def _is_short(finding: Finding, check: str, node: str) -> bool:
 
 
 def _measured(report: Report, node: str, check: str) -> bool:
-    rows = [
-        one for one in report.observations if one.check == check and node_of(one.subject) in (node, "cluster")
+    observations = [
+        obs for obs in report.observations if obs.check == check and node_of(obs.subject) in (node, "cluster")
     ]
-    return bool(rows) and all(one.outcome is Outcome.MEASURED for one in rows)
+    return bool(observations) and all(obs.outcome is Outcome.MEASURED for obs in observations)
 
 
 def _about(finding: Finding, node: str) -> bool:
@@ -136,25 +136,25 @@ def _about(finding: Finding, node: str) -> bool:
 
 
 def _blames(verdict: Verdict, node: str) -> tuple[Blame, ...]:
-    found = (
-        one
-        for one in verdict.findings
-        if node_of(one.subject) == node and (one.level, one.cause) == (Level.FAIL, Cause.HARDWARE)
+    findings = (
+        finding
+        for finding in verdict.findings
+        if node_of(finding.subject) == node and (finding.level, finding.cause) == (Level.FAIL, Cause.HARDWARE)
     )
     return tuple(
         Blame(
-            one.check,
-            one.subject,
-            one.action,
-            one.message,
-            _gpus(one.elements),
-            one.check in HARD and one.action in WANTED,
+            finding.check,
+            finding.subject,
+            finding.action,
+            finding.message,
+            _gpus(finding.elements),
+            finding.check in HARD and finding.action in WANTED,
         )
-        for one in found
-        if one.action is not Action.RESTART_APP
+        for finding in findings
+        if finding.action is not Action.RESTART_APP
     )
 
 
 def _gpus(elements: Sequence[str]) -> tuple[int, ...]:
     matches = map(_GPU.fullmatch, elements)
-    return tuple(dict.fromkeys(int(one[1]) for one in matches if one))
+    return tuple(dict.fromkeys(int(match[1]) for match in matches if match))

@@ -49,15 +49,15 @@ class Records:
         key = journal_key(self.cluster)
         for _ in range(TRIES):
             journal, data = self._read()
-            made = change(journal)
-            if made == journal:
+            changed = change(journal)
+            if changed == journal:
                 return journal
-            made = replace(made, written_at=max(made.written_at, now))
-            new = _readable(made, self.store.place(key))
+            changed = replace(changed, written_at=max(changed.written_at, now))
+            new = _readable(changed, self.store.place(key))
             if self.store.put_if_absent(key, new) if data is None else self.store.replace_if(key, data, new):
-                return made
-        said = f"{self.store.place(key)}: other processes keep changing it. Nothing was done. Try again."
-        raise JournalError(said)
+                return changed
+        message = f"{self.store.place(key)}: other processes keep changing it. Nothing was done. Try again."
+        raise JournalError(message)
 
     def create(self, act: Act) -> bool:
         """Write the record of an act that is intended; False if there is one of this id already. Raises StoreError."""
@@ -69,12 +69,12 @@ class Records:
 
     def acts(self, node: str = "") -> tuple[Act, ...]:
         """The records of all acts, or of one node's, oldest first. Raises JournalError, StoreError."""
-        found = []
+        acts = []
         for key in self.store.list(acts_folder(self.cluster, node)):
             data = self.store.get(key)
             if data is not None:
-                found.append(_decoded(Act, data, self.store.place(key)))
-        return tuple(sorted(found, key=lambda act: (act.intended_at, act.id)))
+                acts.append(_decoded(Act, data, self.store.place(key)))
+        return tuple(sorted(acts, key=lambda act: (act.intended_at, act.id)))
 
     def _read(self) -> tuple[Journal, bytes | None]:
         data = self.store.get(journal_key(self.cluster))
@@ -85,36 +85,36 @@ class Records:
 
 def with_act(journal: Journal, act: Act) -> Journal:
     """The journal with this act added, or in its new state. Pure."""
-    if any(one.id == act.id for one in journal.acts):
-        acts = tuple(act if one.id == act.id else one for one in journal.acts)
+    if any(other.id == act.id for other in journal.acts):
+        acts = tuple(act if other.id == act.id else other for other in journal.acts)
         return replace(journal, acts=acts)
     return replace(journal, acts=(*journal.acts, act))
 
 
 def with_cases(journal: Journal, cases: Iterable[Case]) -> Journal:
     """The journal with these cases open, but for those that it has, or had. Pure."""
-    known = {(one.gate_id, one.node) for one in journal.cases}
-    known |= {(act.gate_id, act.node) for act in journal.acts}
-    new = tuple(case for case in cases if (case.gate_id, case.node) not in known)
+    earlier = {(opened.gate_id, opened.node) for opened in journal.cases}
+    earlier |= {(act.gate_id, act.node) for act in journal.acts}
+    new = tuple(case for case in cases if (case.gate_id, case.node) not in earlier)
     return replace(journal, cases=(*journal.cases, *new)) if new else journal
 
 
 def without_case(journal: Journal, case: Case) -> Journal:
     """The journal with this case closed. Its acts stay, because they count. Pure."""
-    cases = tuple(one for one in journal.cases if (one.gate_id, one.node) != (case.gate_id, case.node))
+    cases = tuple(old for old in journal.cases if (old.gate_id, old.node) != (case.gate_id, case.node))
     questions = tuple(
-        one for one in journal.questions if (one.gate_id, one.node) != (case.gate_id, case.node)
+        other for other in journal.questions if (other.gate_id, other.node) != (case.gate_id, case.node)
     )
     return replace(journal, cases=cases, questions=questions)
 
 
 def forget(journal: Journal, now: float) -> Journal:
     """The journal without final acts of closed cases that count for no limit any more. Pure."""
-    kept = {(case.gate_id, case.node) for case in journal.cases}
+    open_cases = {(case.gate_id, case.node) for case in journal.cases}
     acts = tuple(
         act
         for act in journal.acts
-        if (act.gate_id, act.node) in kept or not act.state.final or act.intended_at > now - DAY_S
+        if (act.gate_id, act.node) in open_cases or not act.state.final or act.intended_at > now - DAY_S
     )
     return replace(journal, acts=acts) if len(acts) < len(journal.acts) else journal
 
@@ -129,19 +129,19 @@ def in_state(act: Act, state: ActState, now: float, said: str = "") -> Act:
     return replace(act, state=state, changed_at=now, said=said or act.said)
 
 
-def _readable(journal: Journal, place: str) -> bytes:
+def _readable(journal: Journal, path: str) -> bytes:
     """The journal as it is written. Raises JournalError if it could not be read again, which would stop everything."""
     data = dump_plain(journal)
     try:
         decode(Journal, parse_json(data, FILE_BYTES))
     except DecodeError as error:
-        raise JournalError(f"{place} was not written, because it could not be read again: {error}") from error
+        raise JournalError(f"{path} was not written, because it could not be read again: {error}") from error
     return data
 
 
-def _decoded(kind: type[T], data: bytes, place: str) -> T:
+def _decoded(document: type[T], data: bytes, path: str) -> T:
     try:
-        return decode(kind, parse_json(data, FILE_BYTES))
+        return decode(document, parse_json(data, FILE_BYTES))
     except DecodeError as error:
-        said = f"{place} cannot be read: {error}. Nothing is done in this cluster until a person has looked at the file."
-        raise JournalError(said) from error
+        message = f"{path} cannot be read: {error}. Nothing is done in this cluster until a person has looked at the file."
+        raise JournalError(message) from error

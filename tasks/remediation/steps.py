@@ -138,13 +138,13 @@ PAGED = frozenset(
 
 def _unsettled(act: Act, engine: Engine, settings: Settings, now: float) -> Step:
     """An act whose end is not known is never done again: the engine is asked, until its time is up."""
-    seen = engine.settled.get(act.id, Settled.PENDING)
-    if seen is Settled.DONE:
+    settled = engine.settled.get(act.id, Settled.PENDING)
+    if settled is Settled.DONE:
         return Step(Kind.SETTLE, act=act, state=ActState.DONE)
     late = (
         now - act.intended_at > settings.limits.act_s.get(act.rung, 300.0) or now < act.intended_at - SKEW_S
     )
-    if seen is Settled.FAILED or late:
+    if settled is Settled.FAILED or late:
         return Step(Kind.SETTLE, act=act, state=ActState.FAILED, why=Why.ACT_FAILED)
     return Step(Kind.WAIT, why=Why.IN_FLIGHT, act=act)
 
@@ -208,12 +208,12 @@ def _capacity(now: Situation, rung: Rung) -> Step:
 
 
 def _asked(now: Situation, rung: Rung) -> Step:
-    found = _question(now, rung)
-    if found is None:
+    question = _question(now, rung)
+    if question is None:
         return Step(Kind.ASK, rung)
-    if found.permission is Permission.ALLOWED:
-        return Step(Kind.DO, rung, allowed_by=found.by)
-    if found.permission is Permission.DENIED or now.at > found.deadline:
+    if question.permission is Permission.ALLOWED:
+        return Step(Kind.DO, rung, allowed_by=question.by)
+    if question.permission is Permission.DENIED or now.at > question.deadline:
         return _leave(Why.NOT_ALLOWED)
     return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
 
@@ -224,19 +224,19 @@ def act_number(case: Case, rung: Rung, journal: Journal) -> int:
 
 
 def _question(now: Situation, rung: Rung) -> Allowed | None:
-    wanted = (now.case.gate_id, now.case.node, rung, act_number(now.case, rung, now.journal))
-    return next((one for one in now.journal.questions if question_key(one) == wanted), None)
+    key = (now.case.gate_id, now.case.node, rung, act_number(now.case, rung, now.journal))
+    return next((question for question in now.journal.questions if question_key(question) == key), None)
 
 
-def question_key(one: Allowed) -> tuple[str, str, Rung, int]:
+def question_key(question: Allowed) -> tuple[str, str, Rung, int]:
     """What a question is about: the numbered repair of one case."""
-    return one.gate_id, one.node, one.rung, one.number
+    return question.gate_id, question.node, question.rung, question.number
 
 
 def _further(now: Situation) -> Step:
     """The step of a case whose node was fenced: check, repair, return, or page."""
-    if (taken := _taken(now)) is not None:
-        return taken
+    if (step := _taken(now)) is not None:
+        return step
     if now.machine.service is Service.CHANGING:
         return Step(Kind.WAIT, why=Why.IN_FLIGHT)
     if now.machine.jobs:
@@ -298,7 +298,7 @@ def _lost(recheck: Act) -> bool:
 
 def _outdated(now: Situation, measured_at: float, boot_id: str) -> bool:
     """Whether a proof does not count any more: it is old, the node was booted since, or another gate condemned it again."""
-    newer = any(one.node == now.case.node and one.judged_at > measured_at for one in now.journal.cases)
+    newer = any(case.node == now.case.node and case.judged_at > measured_at for case in now.journal.cases)
     booted = _booted_since(now.machine, measured_at, boot_id)
     return newer or booted or now.at - measured_at > now.settings.limits.max_verdict_s
 
@@ -308,8 +308,8 @@ def _repair(now: Situation) -> Step:
     rung = next_repair(now.case, now.acts, now.journal, now.engine.rungs, now.settings, now.at)
     if rung is Rung.PAGE:
         return _leave(Why.TRIED_ALL if tried(now.acts) else Why.REPAIR_NEEDED)
-    asked = _question(now, rung)
-    if asked is not None and asked.permission is Permission.ASKED and now.at <= asked.deadline:
+    question = _question(now, rung)
+    if question is not None and question.permission is Permission.ASKED and now.at <= question.deadline:
         return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
     measured = [(act.measured_at, act.found.boot_id) for act in now.acts if act.proof is Proof.FAILED]
     why = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))

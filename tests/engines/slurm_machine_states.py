@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_reboots import RebootingCluster
@@ -19,7 +19,7 @@ class Crash(Exception):
     """The process ended here."""
 
 
-def crashing(*argv: str, timeout_s: float = 60.0) -> Said:
+def crashing(*argv: str, timeout_s: float = 60.0) -> Reply:
     """Run a command of Slurm, and end after a change."""
     said = commands.run(*argv, timeout_s=timeout_s)
     if argv[0] == "scontrol" and argv[1] in CHANGES:

@@ -71,6 +71,6 @@ def test_whatever_an_engine_says_has_no_secret() -> None:
         str(NoCapacity(said)),
         status.text,
         *status.history,
-        Hold(Keeping.GONE, said).said,
+        Hold(Keeping.GONE, said).detail,
     ]
     assert [text for text in found if "tk-" in text] == []

@@ -77,11 +77,11 @@ KINDS: Mapping[str, Kind] = {
 
 
 class Refused(LaunchError):
-    """The API server refused to `verb` objects of `kind`."""
+    """The API server refused to `verb` objects, by the `plural` of their kind."""
 
-    def __init__(self, verb: str, kind: str, status: int, code: str, said: str) -> None:
-        super().__init__(f"the API server refused to {verb} {kind}: {said or code or status}")
-        self.verb, self.kind, self.status, self.code, self.said = verb, kind, status, code, said
+    def __init__(self, verb: str, plural: str, status: int, code: str, message: str) -> None:
+        super().__init__(f"the API server refused to {verb} {plural}: {message or code or status}")
+        self.verb, self.plural, self.status, self.code, self.message = verb, plural, status, code, message
 
 
 class Api:
@@ -95,44 +95,44 @@ class Api:
 
     def create(self, body: Object, dry_run: bool = False) -> Object:
         """Create an object; returns it as the server has it. Raises Refused, EngineUnavailable."""
-        kind = KINDS[body["kind"]]
+        resource = KINDS[body["kind"]]
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-        return self._table("POST", kind, "create", body=body, query=query)
+        return self._table("POST", resource, "create", body=body, query=query)
 
-    def get(self, kind: Kind, name: str) -> Object | None:
+    def get(self, resource: Kind, name: str) -> Object | None:
         """The object, None if there is none. Raises Refused, EngineUnavailable."""
         try:
-            return self._table("GET", kind, "get", name)
+            return self._table("GET", resource, "get", name)
         except Refused as refusal:
             if refusal.status == 404:
                 return None
             raise
 
-    def items(self, kind: Kind, selector: str = "") -> Iterator[Object]:
+    def items(self, resource: Kind, selector: str = "") -> Iterator[Object]:
         """All objects with these labels, page by page. Raises Refused, EngineUnavailable."""
         query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
         while True:
-            page = self._table("GET", kind, "list", query=query)
+            page = self._table("GET", resource, "list", query=query)
             yield from page.get("items") or ()
             following = (page.get("metadata") or {}).get("continue")
             if not following:
                 return
             query["continue"] = following
 
-    def patch(self, kind: Kind, name: str, body: Object) -> Object | None:
+    def patch(self, resource: Kind, name: str, body: Object) -> Object | None:
         """Merge into the object (RFC 7386); None if there is none. Raises Refused, EngineUnavailable."""
         try:
-            return self._table("PATCH", kind, "patch", name, body=body)
+            return self._table("PATCH", resource, "patch", name, body=body)
         except Refused as refusal:
             if refusal.status == 404:
                 return None
             raise
 
-    def delete(self, kind: Kind, name: str) -> bool:
+    def delete(self, resource: Kind, name: str) -> bool:
         """Delete the object after all that it owns; whether there was one. Raises Refused, EngineUnavailable."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
         try:
-            self._table("DELETE", kind, "delete", name, body=body)
+            self._table("DELETE", resource, "delete", name, body=body)
         except Refused as refusal:
             if refusal.status == 404:
                 return False
@@ -154,23 +154,24 @@ class Api:
         """The server's version, such as v1.31.2. Raises Refused, EngineUnavailable."""
         return str(json.loads(self._call("GET", "/version", "get", "version", {})).get("gitVersion", ""))
 
-    def _path(self, kind: Kind) -> str:
-        top = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
-        return (
-            f"{top}/namespaces/{self.namespace}/{kind.plural}" if kind.namespaced else f"{top}/{kind.plural}"
-        )
+    def _path(self, resource: Kind) -> str:
+        top = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.api_version}"
+        scope = f"/namespaces/{self.namespace}" if resource.namespaced else ""
+        return f"{top}{scope}/{resource.plural}"
 
     def _table(
-        self, method: str, kind: Kind, verb: str, name: str = "", body: Object | None = None, query: Mapping[str, str] | None = None
+        self, method: str, resource: Kind, verb: str, name: str = "", body: Object | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        path = f"{self._path(kind)}/{name}" if name else self._path(kind)
-        data = self._call(method, path, verb, kind.plural, query or {}, body)
+        path = f"{self._path(resource)}/{name}" if name else self._path(resource)
+        data = self._call(method, path, verb, resource.plural, query or {}, body)
+        answer = f"the answer to {verb} {resource.plural}"
         try:
             table = json.loads(data)
         except ValueError as error:
-            raise EngineUnavailable(f"the answer to {verb} {kind.plural} cannot be read: {error}") from error
+            raise EngineUnavailable(f"{answer} cannot be read: {error}") from error
         if not isinstance(table, dict):
-            raise EngineUnavailable(f"the answer to {verb} {kind.plural} is no object")
+            raise EngineUnavailable(f"{answer} is no object")
         return table
 
     def _call(
@@ -178,7 +179,7 @@ class Api:
         method: str,
         path: str,
         verb: str,
-        kind: str,
+        plural: str,
         query: Mapping[str, str],
         body: Object | None = None,
     ) -> bytes:
@@ -195,7 +196,7 @@ class Api:
             )  # fmt: skip
             return bytes(answer.data)
         except ApiException as error:
-            raise _refusal(error, verb, kind) from None
+            raise _refusal(error, verb, plural) from None
         except (HTTPError, OSError) as error:
             raise EngineUnavailable(f"the API server does not answer: {clean(error)}") from None
 
@@ -214,9 +215,9 @@ class Api:
                 "the launcher kubernetes needs the package of that name: pip install 'prelaunch[kubernetes]'."
             ) from error
         settings = client.Configuration()
-        named = self._kubeconfig or self._context
+        is_chosen = self._kubeconfig or self._context
         try:
-            if named or not _in_a_pod():
+            if is_chosen or not _in_a_pod():
                 path = str(Path(self._kubeconfig).expanduser()) if self._kubeconfig else None
                 config.load_kube_config(path, self._context or None, settings, persist_config=False)
             else:
@@ -234,34 +235,34 @@ def _in_a_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
 
 
-def _refusal(error: Any, verb: str, kind: str) -> LaunchError:
+def _refusal(error: Any, verb: str, plural: str) -> LaunchError:
     """What the server answered, as Refused; EngineUnavailable where trying again may help."""
     try:
-        said = json.loads(error.body or b"{}")
+        document = json.loads(error.body or b"{}")
     except ValueError:
-        said = {}
-    table = said if isinstance(said, dict) else {}
+        document = {}
+    table = document if isinstance(document, dict) else {}
     reason, message = str(table.get("reason") or ""), clean(table.get("message") or error.reason or "")
     status = int(error.status or 0)
     if status == 429 or status >= 500 or status == 0:
-        return EngineUnavailable(f"the API server answered {status} to {verb} {kind}: {message}")
-    return Refused(verb, kind, status, reason, message)
+        return EngineUnavailable(f"the API server answered {status} to {verb} {plural}: {message}")
+    return Refused(verb, plural, status, reason, message)
 
 
 def explained(refusal: Refused, name: str, rules: Mapping[str, str] | None = None) -> LaunchError:
     """The error to raise to the caller of a launcher, about the job of that name."""
-    said = f"{name}: {refusal}"
+    text = f"{name}: {refusal}"
     if refusal.status == 401:
-        return LaunchRejected(f"{said}. Renew the credentials; `kubectl auth can-i create jobs` must answer.")
-    if refusal.code == FORBIDDEN and QUOTA_EXCEEDED.search(refusal.said):
-        return QuotaExceeded(f"{said}. Ask for a larger ResourceQuota, or end what uses it up.")
+        return LaunchRejected(f"{text}. Renew the credentials; `kubectl auth can-i create jobs` must answer.")
+    if refusal.code == FORBIDDEN and QUOTA_EXCEEDED.search(refusal.message):
+        return QuotaExceeded(f"{text}. Ask for a larger ResourceQuota, or end what uses it up.")
     if refusal.status == 403:
-        return LaunchRejected(f"{said}. {grant(refusal.verb, refusal.kind, refusal_group(refusal.kind))}")
+        return LaunchRejected(f"{text}. {grant(refusal.verb, refusal.plural, refusal_group(refusal.plural))}")
     if refusal.code == EXISTS:
-        return LaunchRejected(f"{said}. It is not of Prelaunch; choose another name for the gate.")
+        return LaunchRejected(f"{text}. It is not of Prelaunch; choose another name for the gate.")
     if refusal.status == 410:
-        return NoCapacity(f"{said}. Try again.")
-    return LaunchRejected(f"{said}. Correct [cluster.options] or the pod template.")
+        return NoCapacity(f"{text}. Try again.")
+    return LaunchRejected(f"{text}. Correct [cluster.options] or the pod template.")
 
 
 @contextmanager
@@ -281,9 +282,9 @@ def grant(verb: str, plural: str, group: str) -> str:
 
 def refusal_group(plural: str) -> str:
     """The API group of that plural."""
-    return next((kind.group for kind in KINDS.values() if kind.plural == plural), "")
+    return next((resource.group for resource in KINDS.values() if resource.plural == plural), "")
 
 
-def clean(said: object) -> str:
+def clean(text: object) -> str:
     """One line without secrets."""
-    return one_line(redact(str(said), os.environ), 600).rstrip(".")
+    return one_line(redact(str(text), os.environ), 600).rstrip(".")

@@ -15,7 +15,7 @@ from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 
 SUBMITTED, NODES = "prelaunch.dev/submitted", "prelaunch.dev/nodes"
 ENDING, FINAL = "prelaunch.dev/ending", "prelaunch.dev/final"
-WORDS = 2000
+DETAIL_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Record:
 
 def read(api: Api, name: str) -> Record | None:
     """The record of the job, None if there is none. Raises Refused, EngineUnavailable."""
-    found = api.get(CONFIG_MAP, name)
-    return None if found is None else record_of(found, name)
+    config_map = api.get(CONFIG_MAP, name)
+    return None if config_map is None else record_of(config_map, name)
 
 
-def record_of(found: Object, name: str) -> Record:
+def record_of(config_map: Object, name: str) -> Record:
     """The record that a ConfigMap holds."""
-    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    annotations = (config_map.get("metadata") or {}).get("annotations") or {}
     nodes = str(annotations.get(NODES) or "")
     return Record(
-        is_ours(found, name),
+        is_ours(config_map, name),
         annotations.get(SUBMITTED) == "true",
         int(nodes) if nodes.isdecimal() else 0,
         parse_state(str(annotations.get(ENDING) or "")),
@@ -56,9 +56,9 @@ def record_of(found: Object, name: str) -> Record:
     )
 
 
-def is_ours(found: Object, name: str) -> bool:
+def is_ours(body: Object, name: str) -> bool:
     """Whether Prelaunch made the object, for the job of that name."""
-    labels = (found.get("metadata") or {}).get("labels") or {}
+    labels = (body.get("metadata") or {}).get("labels") or {}
     return labels.get(MANAGED) == MANAGER and labels.get(JOB_LABEL) == name
 
 
@@ -78,7 +78,7 @@ def write_final(api: Api, name: str, final: JobStatus) -> None:
 
 
 def _text(final: JobStatus) -> str:
-    return dump_state(replace(final, detail=final.detail[:WORDS])).decode().strip()
+    return dump_state(replace(final, detail=final.detail[:DETAIL_CHARACTERS])).decode().strip()
 
 
 def _annotate(api: Api, name: str, annotations: Mapping[str, str]) -> None:

@@ -75,7 +75,7 @@ UNSCHEDULABLE = "Unschedulable"
 WORST = (
     Trouble.CONFIGURATION, Trouble.QUOTA, Trouble.NO_CAPACITY, Trouble.MAX_RUNTIME, Trouble.STOPPED, Trouble.SERVICE, Trouble.ENDED,
 )  # fmt: skip
-NAMED = 8
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Ending:
 @dataclass(frozen=True)
 class PodView:
     """One pod. `node` is the gate's name for it, `host` the node of Kubernetes, `waits` why its container does not start, and
-    `word` the reason of its end, both in the API's words.
+    `reason` that of its end, both in the API's words.
 
     `unschedulable` is the scheduler's message while no node is found for it, `ends` since it is being deleted. It was started again
     `restarts` times, its container by the kubelet or the pod in the place of another; `before` is how it ended the last time.
@@ -99,7 +99,7 @@ class PodView:
     node: str
     made_at: str
     state: JobState
-    word: str = ""
+    reason: str = ""
     message: str = ""
     host: str = ""
     unschedulable: str = ""
@@ -114,8 +114,8 @@ class PodView:
     def trouble(self) -> Trouble:
         """What went wrong; NONE for a pod that ended well or still runs."""
         if self.state is JobState.FAILED:
-            capacity = Trouble.NO_CAPACITY if self.word.startswith(OUT_OF) else Trouble.ENDED
-            return TROUBLES.get(self.word, capacity)
+            capacity = Trouble.NO_CAPACITY if self.reason.startswith(OUT_OF) else Trouble.ENDED
+            return TROUBLES.get(self.reason, capacity)
         if self.waits == RUNTIME_FAILS:
             return Trouble.ENDED
         return Trouble.CONFIGURATION if self.waits in NEVER_STARTS else Trouble.NONE
@@ -127,16 +127,15 @@ class PodView:
         if self.unschedulable:
             return f"{self.node} waits for a node: {self.unschedulable}"
         if self.state is JobState.PENDING:
-            return f"{self.node}{where} does not run yet: {self.waits or 'it is being prepared'}" + self._said
+            return f"{self.node}{where} does not run yet: {self.waits or 'it is being prepared'}" + self._more
         if self.state is JobState.SUCCEEDED:
             return f"{self.node}{where} ended well"
         if self.state is JobState.FAILED and self.exit_code is not None:
-            return f"{self.node}{where} {_ended_with(self.exit_code, self.word, self.ending)}{self._said}"
+            return f"{self.node}{where} {_ended_with(self.exit_code, self.reason, self.ending)}{self._more}"
         if self.waits:
-            return f"{self.node}{where} waits for its next start: {self.waits}{self._said}"
-        return (
-            f"{self.node}{where} is {self.state.value}" + (f": {self.word}" if self.word else "") + self._said
-        )
+            return f"{self.node}{where} waits for its next start: {self.waits}{self._more}"
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.node}{where} is {self.state.value}{reason}{self._more}"
 
     @property
     def again(self) -> str:
@@ -147,7 +146,7 @@ class PodView:
         return f"{self.node}{where} was started again {times}{before}" if self.restarts else ""
 
     @property
-    def _said(self) -> str:
+    def _more(self) -> str:
         return f" ({self.message})" if self.message else ""
 
 
@@ -158,7 +157,7 @@ class WorkloadView:
     name: str
     state: JobState
     trouble: Trouble = Trouble.NONE
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def pod_view(pod: Object) -> PodView | None:
         node=f"node-{number}",
         made_at=str(meta.get("creationTimestamp") or ""),
         state=PHASES.get(str(status.get("phase") or "Pending"), JobState.UNKNOWN),
-        word=str(status.get("reason") or ended.get("reason") or ""),
+        reason=str(status.get("reason") or ended.get("reason") or ""),
         message=one_line(str(status.get("message") or waiting.get("message") or _runtime_said(ended)), 400),
         host=str(spec.get("nodeName") or ""),
         unschedulable=_unschedulable(status),
@@ -208,8 +207,8 @@ def _runtime_said(ended: Mapping[str, Any]) -> str:
 def ending_of(message: str) -> Ending:
     """The termination message; an empty one where the agent wrote none."""
     try:
-        said = json.loads(message)
-        return Ending(str(said["attempt"]), one_line(str(said["reason"]), 300))
+        record = json.loads(message)
+        return Ending(str(record["attempt"]), one_line(str(record["reason"]), 300))
     except (ValueError, TypeError, KeyError):
         return Ending()
 
@@ -218,13 +217,11 @@ def workload_view(workload: Object) -> WorkloadView:
     """The Job, by the first of its conditions that holds."""
     name = str((workload.get("metadata") or {}).get("name") or "")
     status = workload.get("status") or {}
-    holds = {row.get("type"): row for row in status.get("conditions") or () if row.get("status") == "True"}
+    conditions = status.get("conditions") or ()
+    holds = {item.get("type"): item for item in conditions if item.get("status") == "True"}
     for condition, state in CONDITIONS.items():
         if condition in holds:
-            reason, message = (
-                str(holds[condition].get("reason") or ""),
-                str(holds[condition].get("message") or ""),
-            )
+            reason, message = (str(holds[condition].get(key) or "") for key in ("reason", "message"))
             trouble = JOB_TROUBLES.get(reason, Trouble.ENDED) if state is JobState.FAILED else Trouble.NONE
             return WorkloadView(
                 name, state, trouble, one_line(": ".join(filter(None, (reason, message))), 300)
@@ -234,49 +231,49 @@ def workload_view(workload: Object) -> WorkloadView:
 
 def newest(pods: Iterable[PodView]) -> tuple[PodView, ...]:
     """Of each node the pod that was made last, in the order of the nodes. One in the place of another counts as started again."""
-    found: dict[str, PodView] = {}
+    latest: dict[str, PodView] = {}
     for pod in sorted(pods, key=lambda pod: (pod.made_at, pod.name)):
-        if former := found.get(pod.node):
+        if former := latest.get(pod.node):
             code = former.exit_code
             before = (
-                _ended_with(code, former.word, former.ending)
+                _ended_with(code, former.reason, former.ending)
                 if code is not None
-                else former.word and f"was {former.word}"
+                else former.reason and f"was {former.reason}"
             )
             pod = replace(pod, restarts=pod.restarts + former.restarts + 1, before=pod.before or before)
-        found[pod.node] = pod
-    return tuple(sorted(found.values(), key=lambda pod: int(pod.node.rpartition("-")[2])))
+        latest[pod.node] = pod
+    return tuple(sorted(latest.values(), key=lambda pod: int(pod.node.rpartition("-")[2])))
 
 
 def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> Verdict:
     """The job's state: PENDING until every pod has started, and final once every workload and every pod is."""
     current = newest(pods)
     codes = {pod.node: pod.exit_code for pod in current if pod.exit_code is not None}
-    if workloads and all(row.state.final for row in workloads):
+    if workloads and all(job.state.final for job in workloads):
         return _ended(workloads, current, codes)
-    suspended = [row for row in workloads if row.said and row.state is JobState.PENDING]
+    suspended = [job for job in workloads if job.message and job.state is JobState.PENDING]
     waiting = [pod for pod in current if pod.state is JobState.PENDING]
     stuck = tuple(pod.node for pod in waiting if pod.waits in MAY_PASS)
     failed = [pod for pod in current if pod.trouble is not Trouble.NONE]
     never = [pod for pod in waiting if pod.trouble is not Trouble.NONE]
     if never:
         wrong = {pod.trouble for pod in never}
-        return Verdict(JobState.FAILED, next(kind for kind in WORST if kind in wrong), _words(never), codes)
-    held = f"{suspended[0].name} is suspended: {suspended[0].said}" if suspended else ""
+        return Verdict(JobState.FAILED, next(case for case in WORST if case in wrong), _listed(never), codes)
+    held = f"{suspended[0].name} is suspended: {suspended[0].message}" if suspended else ""
     without = [pod for pod in waiting if pod.unschedulable]
     if failed and (without or (held and len(workloads) > 1)):
         # Those that run have waited for the others, and have given up.
-        said = "; ".join(filter(None, (held, _words([*without, *failed]))))
-        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, said, codes)
+        detail = "; ".join(filter(None, (held, _listed([*without, *failed]))))
+        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, detail, codes)
     if held:
         return Verdict(JobState.PENDING, Trouble.NONE, held, codes)
-    missing = nodes - len(current) if not any(row.state.final for row in workloads) else 0
+    missing = nodes - len(current) if not any(job.state.final for job in workloads) else 0
     if waiting or missing > 0:
-        said = _words(waiting) or f"{missing} of {nodes} pods are not there yet"
-        return Verdict(JobState.PENDING, Trouble.NONE, said, codes, stuck)
+        detail = _listed(waiting) or f"{missing} of {nodes} pods are not there yet"
+        return Verdict(JobState.PENDING, Trouble.NONE, detail, codes, stuck)
     ends = [pod for pod in current if pod.ends]
-    said = f"{_words(ends)}; the kubelet has not confirmed its end" if ends else _running(current)
-    return Verdict(JobState.RUNNING, Trouble.NONE, said, codes)
+    detail = f"{_listed(ends)}; the kubelet has not confirmed its end" if ends else _running(current)
+    return Verdict(JobState.RUNNING, Trouble.NONE, detail, codes)
 
 
 def outliving(pods: Iterable[PodView], codes: Mapping[str, int]) -> tuple[str, ...]:
@@ -292,26 +289,26 @@ def cut_off_text(codes: Iterable[tuple[str, int]], cause: str) -> str:
     """How a training ended whose other nodes were ended because of those that failed."""
     failed = [f"{node} ended with {code}" for node, code in codes if code]
     later = f"the other nodes still ran {FAILED_NODE_GRACE_S:.0f} s later and were ended"
-    return "; ".join(filter(None, (cause, *failed[:NAMED], later)))
+    return "; ".join(filter(None, (cause, *failed[:MOST_NAMED], later)))
 
 
 def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Mapping[str, int]) -> Verdict:
-    if all(row.state is JobState.SUCCEEDED for row in workloads):
+    if all(job.state is JobState.SUCCEEDED for job in workloads):
         return Verdict(JobState.SUCCEEDED, Trouble.NONE, "every pod ended well", codes)
     failed = [pod for pod in pods if pod.state is JobState.FAILED]
-    troubles = {pod.trouble for pod in failed} or {row.trouble for row in workloads}
+    troubles = {pod.trouble for pod in failed} or {job.trouble for job in workloads}
     # A Job that was ended by its own limit has no pods any more.
-    troubles |= {row.trouble for row in workloads if row.trouble is Trouble.MAX_RUNTIME and not failed}
-    trouble = next((kind for kind in WORST if kind in troubles), Trouble.ENDED)
-    said = _words(failed) or "; ".join(f"{row.name}: {row.said}" for row in workloads if row.said)
+    troubles |= {job.trouble for job in workloads if job.trouble is Trouble.MAX_RUNTIME and not failed}
+    trouble = next((case for case in WORST if case in troubles), Trouble.ENDED)
+    detail = _listed(failed) or "; ".join(f"{job.name}: {job.message}" for job in workloads if job.message)
     if trouble is Trouble.MAX_RUNTIME:
-        said = f"it reached its max runtime: {said}"
-    return Verdict(JobState.FAILED, trouble, said, codes)
+        detail = f"it reached its max runtime: {detail}"
+    return Verdict(JobState.FAILED, trouble, detail, codes)
 
 
-def _words(pods: Sequence[PodView]) -> str:
-    more = f"; and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-    return "; ".join(pod.text for pod in pods[:NAMED]) + more
+def _listed(pods: Sequence[PodView]) -> str:
+    more = f"; and {len(pods) - MOST_NAMED} more" if len(pods) > MOST_NAMED else ""
+    return "; ".join(pod.text for pod in pods[:MOST_NAMED]) + more
 
 
 def _running(pods: Sequence[PodView]) -> str:
@@ -319,14 +316,14 @@ def _running(pods: Sequence[PodView]) -> str:
     ended = [pod for pod in pods if pod.state.final]
     waits = [pod for pod in pods if pod.waits and not pod.state.final]
     again = [pod.again for pod in pods if pod.again]
-    more = "; and others" if len(again) > NAMED else ""
-    said = (_words(ended), _words(waits), "; ".join(again[:NAMED]) + more)
-    return "; ".join(filter(None, (f"{len(pods) - len(ended) - len(waits)} of {len(pods)} pods run", *said)))
+    more = "; and others" if len(again) > MOST_NAMED else ""
+    rest = (_listed(ended), _listed(waits), "; ".join(again[:MOST_NAMED]) + more)
+    return "; ".join(filter(None, (f"{len(pods) - len(ended) - len(waits)} of {len(pods)} pods run", *rest)))
 
 
-def _ended_with(code: int, word: str, ending: Ending) -> str:
-    words = ending.reason or (word if word not in ("Error", "Completed") else "")
-    return f"ended with {code}" + (f": {words}" if words else "")
+def _ended_with(code: int, engine_reason: str, ending: Ending) -> str:
+    reason = ending.reason or (engine_reason if engine_reason not in ("Error", "Completed") else "")
+    return f"ended with {code}" + (f": {reason}" if reason else "")
 
 
 def _before(ended: Mapping[str, Any]) -> str:
@@ -343,16 +340,16 @@ def _count(value: object) -> int:
 
 def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """The gate's container, or the init container that has not ended well yet."""
-    for row in status.get("initContainerStatuses") or ():
-        ended = (row.get("state") or {}).get("terminated")
+    for container in status.get("initContainerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
         if not ended or ended.get("exitCode"):
-            return dict(row)
-    rows = status.get("containerStatuses") or ()
-    return next((dict(row) for row in rows if row.get("name") in CONTAINERS), {})
+            return dict(container)
+    containers = status.get("containerStatuses") or ()
+    return next((dict(container) for container in containers if container.get("name") in CONTAINERS), {})
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:
-    for row in status.get("conditions") or ():
-        if row.get("type") == "PodScheduled" and row.get("status") == "False":
-            return one_line(str(row.get("message") or row.get("reason") or UNSCHEDULABLE), 300)
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return one_line(str(condition.get("message") or condition.get("reason") or UNSCHEDULABLE), 300)
     return ""

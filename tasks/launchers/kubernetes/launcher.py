@@ -15,7 +15,7 @@ from pathlib import Path
 
 from checks.judge.machine_identity import ENGINE_BOOT_ID
 from checks.model import KernelLog
-from tasks.launchers.attempt_folder import Attempts, attempts_in
+from tasks.launchers.attempt_folder import Attempts, attempts_in, has_started
 from tasks.launchers.base import (
     FAILED_NODE_GRACE_S,
     Delays,
@@ -35,7 +35,7 @@ from tasks.launchers.kubernetes import submit as submission
 from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained, explaining
 from tasks.launchers.kubernetes.api import NODE as NODE_KIND
 from tasks.launchers.kubernetes.job_states import (
-    NAMED,
+    MOST_NAMED,
     PodView,
     Verdict,
     WorkloadView,
@@ -114,9 +114,9 @@ class KubernetesLauncher(FolderLauncher):
         try:
             return self._ask(name)
         except Refused as refusal:
-            return self._seen(name).status(JobState.UNKNOWN, str(explained(refusal, name)))
+            return self._attempts(name).status(JobState.UNKNOWN, str(explained(refusal, name)))
         except (LaunchError, OSError) as error:
-            return self._seen(name).status(JobState.UNKNOWN, str(error))
+            return self._attempts(name).status(JobState.UNKNOWN, str(error))
 
     def fetch(self, name: str, into: Path) -> None:
         if re.fullmatch(objects.JOB_NAME, name) and self.options.reports is not Reports.VOLUME:
@@ -139,10 +139,10 @@ class KubernetesLauncher(FolderLauncher):
         if status.state.final or (status.absent and not self._is_prepared(name)):
             return
         with explaining(name):
-            self._end(name, self._seen(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
+            self._end(name, self._attempts(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return preflight.look(self.api, plans, self.options)
+        return preflight.check(self.api, plans, self.options)
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         self._require_attempt(name, attempt)
@@ -164,7 +164,7 @@ class KubernetesLauncher(FolderLauncher):
     def _out(self, name: str) -> Path | None:
         return self._output(name).folder if re.fullmatch(objects.JOB_NAME, name) else None
 
-    def _seen(self, name: str) -> Attempts:
+    def _attempts(self, name: str) -> Attempts:
         return attempts_in(self._output(name).folder)
 
     def _output(self, name: str) -> Output:
@@ -175,23 +175,23 @@ class KubernetesLauncher(FolderLauncher):
         record = job_record.read(self.api, name)
         if record is None or not record.ours:
             orphans = 0 if record is not None else len(submission.pods_of(self.api, name))
-            said = f"there is no job {name} in namespace {self.options.namespace}"
-            said += f", and {orphans} pods of it: somebody has deleted its record" if orphans else ""
-            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not orphans)
+            detail = f"there is no job {name} in namespace {self.options.namespace}"
+            detail += f", and {orphans} pods of it: somebody has deleted its record" if orphans else ""
+            return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=not orphans)
         if record.final is not None:
             return record.final
-        views = [workload_view(row) for row in submission.workloads(self.api, name, self.form)]
+        views = [workload_view(workload) for workload in submission.workloads(self.api, name, self.form)]
         pods = submission.pods_of(self.api, name)
         if record.ending is not None:
             left = [pod.text for pod in pods[:8]] or [view.name for view in views[:8]]
             if not left:
                 return self._final(name, record.ending)
-            said = f"it is being ended, and not known to be gone: {'; '.join(left)}"
-            return self._seen(name).status(JobState.RUNNING, said)
+            detail = f"it is being ended, and not known to be gone: {'; '.join(left)}"
+            return self._attempts(name).status(JobState.RUNNING, detail)
         if not record.submitted:
             # A gate that was killed, or one that is submitting at this moment: the next submit goes on with it.
-            said = f"{name} was prepared and never submitted. Submit it again."
-            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+            detail = f"{name} was prepared and never submitted. Submit it again."
+            return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
         return self._running(name, record.nodes, views, pods)
 
     def _running(
@@ -201,9 +201,9 @@ class KubernetesLauncher(FolderLauncher):
         expected = nodes if self.form.each else 1
         current = newest(pods)
         unread = self._unread(name, current)
-        seen = self._seen(name)
+        agents = self._attempts(name)
         if len(views) < expected:
-            gone = seen.status(JobState.CANCELLED, f"somebody has deleted a Job of {name}", Trouble.STOPPED)
+            gone = agents.status(JobState.CANCELLED, f"somebody has deleted a Job of {name}", Trouble.STOPPED)
             return self._final(name, gone, ended=not views and not pods)
         machines = {pod.node: self._machine_of(pod) for pod in current if pod.host}
         verdict = together(nodes, views, pods)
@@ -212,43 +212,43 @@ class KubernetesLauncher(FolderLauncher):
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
-            return seen.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
-        codes = {**dict(seen.exit_codes), **verdict.exit_codes}
-        others = self._outlive(name, seen, current, codes)
+            return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
+        codes = {**dict(agents.exit_codes), **verdict.exit_codes}
+        others = self._outlive(name, agents, current, codes)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
         left_s = since + FAILED_NODE_GRACE_S - time.monotonic()
         if others and left_s <= 0:
-            known = _final_of(verdict, seen, current, machines)
-            return self._final(name, self._cut_off(name, known, others), ended=False)
+            end = _final_of(verdict, agents, current, machines)
+            return self._final(name, self._cut_off(name, end, others), ended=False)
         if others or not verdict.state.final:
-            failed = ", ".join([node for node, code in codes.items() if code][:NAMED])
+            failed = ", ".join([node for node, code in codes.items() if code][:MOST_NAMED])
             waits = (
                 f"{failed} failed; the other nodes have {left_s:.0f} s to end by themselves" if others else ""
             )
             state = verdict.state if not verdict.state.final else JobState.RUNNING
-            now = seen.status(state, "; ".join(filter(None, (verdict.detail, waits, unread))))
+            now = agents.status(state, "; ".join(filter(None, (verdict.detail, waits, unread))))
             return replace(now, exit_codes=codes, machines=machines)
-        final = _final_of(verdict, seen, current, machines)
+        final = _final_of(verdict, agents, current, machines)
         return self._final(name, final, ended=all(view.state.final for view in views))
 
     def _outlive(
-        self, name: str, seen: Attempts, pods: tuple[PodView, ...], codes: Mapping[str, int]
+        self, name: str, agents: Attempts, pods: tuple[PodView, ...], codes: Mapping[str, int]
     ) -> tuple[str, ...]:
         """The nodes that run on although the training has failed on another one; with auto-resume that one is started again."""
-        begun = bool(seen.current) and any((self._output(name).folder / seen.current / "started").glob("*"))
+        begun = has_started(self._output(name).folder, agents.current)
         others = outliving(pods, codes) if begun and not self.options.auto_resume else ()
         if not others:
             self._failed_since.pop(name, None)
         return others
 
-    def _cut_off(self, name: str, known: JobStatus, others: tuple[str, ...]) -> JobStatus:
+    def _cut_off(self, name: str, final: JobStatus, others: tuple[str, ...]) -> JobStatus:
         """The end of such a job. The logs are read now: a deleted pod has none."""
         logs = list[NodeLog]()
         with contextlib.suppress(LaunchError):
-            failed = [node for node, code in known.exit_codes.items() if code][:NAMED]
+            failed = [node for node, code in final.exit_codes.items() if code][:MOST_NAMED]
             logs += [node_log(node, redacted_tail(self.logs(name, node))) for node in failed]
-        said = cut_off_text(known.exit_codes.items(), one_line(cause_of(logs).text))
-        return replace(known, state=JobState.FAILED, trouble=Trouble.ENDED, detail=said, ended=others)
+        detail = cut_off_text(final.exit_codes.items(), one_line(cause_of(logs).text))
+        return replace(final, state=JobState.FAILED, trouble=Trouble.ENDED, detail=detail, ended=others)
 
     def _unread(self, name: str, pods: tuple[PodView, ...]) -> str:
         """Bring what the pods wrote; why that is not possible now, "" if it is. The job's own state does not depend on it."""
@@ -303,10 +303,10 @@ class KubernetesLauncher(FolderLauncher):
 
 
 def _final_of(
-    verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...], machines: Mapping[str, Mapping[str, str]]
+    verdict: Verdict, agents: Attempts, pods: tuple[PodView, ...], machines: Mapping[str, Mapping[str, str]]
 ) -> JobStatus:
-    codes = {**dict(seen.exit_codes), **verdict.exit_codes}
+    codes = {**dict(agents.exit_codes), **verdict.exit_codes}
     # Where no file came, the termination message still has the token.
-    attempt = seen.current or next((pod.ending.attempt for pod in pods if pod.ending.attempt), "")
-    final = seen.status(verdict.state, verdict.detail, verdict.trouble)
+    attempt = agents.current or next((pod.ending.attempt for pod in pods if pod.ending.attempt), "")
+    final = agents.status(verdict.state, verdict.detail, verdict.trouble)
     return replace(final, attempt=attempt, exit_codes=dict(sorted(codes.items())), machines=machines)

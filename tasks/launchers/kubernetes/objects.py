@@ -63,22 +63,22 @@ def make_plan(job: JobSpec, options: KubernetesOptions, template: Mapping[str, A
         files[f"configmap/{job.name}{CODE_SUFFIX}/{START}"] = start_script()
     secrets = {f"secret/{job.name}/{name}": value.encode() for name, value in job.environment.items()}
     objects = (service(job), *workloads(job, options, template))
-    calls = (ApiCall("kubernetes", f"create {made['kind']}", job.name, made) for made in objects)
+    calls = (ApiCall("kubernetes", f"create {body['kind']}", job.name, body) for body in objects)
     return Plan(job, tuple(calls), {**files, **secrets})
 
 
 def config_maps(plan: Plan) -> tuple[Table, ...]:
     """The ConfigMaps, the job's record first."""
-    job, made = plan.job, dict[str, dict[str, str]]()
-    made[job.name] = {}
+    job, contents = plan.job, dict[str, dict[str, str]]()
+    contents[job.name] = {}
     for address, data in plan.uploads.items():
-        kind, name, file = address.split("/", 2)
-        if kind == "configmap":
-            made.setdefault(name, {})[file] = base64.b64encode(data).decode()
-    made[job.name + ANSWERS_SUFFIX] = {}
+        object_type, name, file = address.split("/", 2)
+        if object_type == "configmap":
+            contents.setdefault(name, {})[file] = base64.b64encode(data).decode()
+    contents[job.name + ANSWERS_SUFFIX] = {}
     return tuple(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name, job), **({"binaryData": data} if data else {})}
-        for name, data in made.items()
+        for name, data in contents.items()
     )  # fmt: skip
 
 
@@ -92,8 +92,8 @@ def secret(plan: Plan, key: bytes) -> Table:
     data = {
         name: base64.b64encode(value).decode() for name, value in {**values, secret_key.FILE: key}.items()
     }
-    named = metadata(plan.job.name, plan.job)
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": named, "type": "Opaque", "data": data}
+    object_metadata = metadata(plan.job.name, plan.job)
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": object_metadata, "type": "Opaque", "data": data}
 
 
 def service(job: JobSpec) -> Table:
@@ -111,8 +111,8 @@ def workloads(job: JobSpec, options: KubernetesOptions, template: Mapping[str, A
     form = FORMS[options.workload]
     if form.each:
         pods = (pod_of(job, options, template, index) for index in range(job.nodes))
-        made = ({**_job_spec(job, options), "template": pod} for pod in pods)
-        return tuple(_workload(f"{job.name}-{index}", job, spec, options) for index, spec in enumerate(made))
+        jobs = ({**_job_spec(job, options), "template": pod} for pod in pods)
+        return tuple(_workload(f"{job.name}-{index}", job, spec, options) for index, spec in enumerate(jobs))
     pod = pod_of(job, options, template, None)
     specs: dict[Workload, Callable[[], Table]] = {
         Workload.INDEXED: lambda: _indexed_spec(job, options, pod),
@@ -126,22 +126,22 @@ def metadata(name: str, job: JobSpec) -> Table:
     """Name and labels; what of the tags is no value of a label is an annotation."""
     labels, annotations = {MANAGED: MANAGER, JOB_LABEL: job.name}, dict[str, str]()
     for key, value in job.tags.items():
-        place = labels if re.fullmatch(LABEL_VALUE, value) else annotations
-        place[f"prelaunch.dev/{re.sub('[^a-z0-9-]', '-', key.lower().removeprefix('prelaunch:'))}"] = value
+        table = labels if re.fullmatch(LABEL_VALUE, value) else annotations
+        table[f"prelaunch.dev/{re.sub('[^a-z0-9-]', '-', key.lower().removeprefix('prelaunch:'))}"] = value
     return {"name": name, "labels": labels, **({"annotations": annotations} if annotations else {})}
 
 
 def _workload(name: str, job: JobSpec, spec: Table, options: KubernetesOptions) -> Table:
-    made, kind = metadata(name, job), FORMS[options.workload].kind
+    meta, resource = metadata(name, job), FORMS[options.workload].kind
     if options.queue:
-        made["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
+        meta["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
     if options.auto_resume:
         resume = {"enable-job-auto-resume": "true", "job-max-retry-count": str(options.auto_resume_retries)}
-        made["annotations"] = {
-            **made.get("annotations", {}),
+        meta["annotations"] = {
+            **meta.get("annotations", {}),
             **{f"sagemaker.amazonaws.com/{key}": value for key, value in resume.items()},
         }
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": made, "spec": spec}
+    return {"apiVersion": resource.api_version, "kind": resource.name, "metadata": meta, "spec": spec}
 
 
 def _indexed_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from checks.process.whole_file import write_whole
-from tasks.launchers.attempts import FOLDERS, KEPT, plain
+from tasks.launchers.attempts import FILE, FOLDERS, plain
 from tasks.launchers.base import LaunchError
 from tasks.launchers.kubernetes.api import Api
 from tasks.launchers.kubernetes.job_states import PodView
@@ -30,7 +30,7 @@ STAMP = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\S* (?P<line>.*)")
 class PodLog:
     """What was read of the log of one pod. `last` are the lines of the second in which it ended, which are read again."""
 
-    told: ReportLines = field(default_factory=ReportLines)
+    reports: ReportLines = field(default_factory=ReportLines)
     since: str = ""
     last: set[str] = field(default_factory=set)
     complete: bool = False
@@ -67,7 +67,7 @@ class Output:
         # A log may end within a line that is still being written; it is read again.
         log.complete = pod.state.final and not new
         if new:
-            for path, data in log.told.files().items():
+            for path, data in log.reports.files().items():
                 if _speaks_for_itself(path, pod.node):
                     self._write(path, data, f"{log.since}+00:00")
 
@@ -78,9 +78,9 @@ class Output:
         if not isinstance(self._clients, Clients):
             self._clients = Clients(self._options.region)
         prefix = reports_prefix(self._name, self._options)
-        found = {item.path.partition("/")[2]: item for item in s3_objects.listed(self._clients, prefix)}
+        objects = {item.path.partition("/")[2]: item for item in s3_objects.listed(self._clients, prefix)}
         new = {
-            path: item for path, item in found.items()
+            path: item for path, item in objects.items()
             if plain(path) and item.size <= OBJECT_BYTES and self._etags.get(path) != item.etag
         }  # fmt: skip
         read = s3_objects.read_all(self._clients, prefix, new.values(), OBJECT_BYTES)
@@ -108,23 +108,23 @@ def for_people(text: str, last_bytes: int) -> str:
 def _take_in(log: PodLog, text: str) -> bool:
     """Add the lines that were not read before; whether there were any."""
     new = False
-    for row in text.splitlines():
-        found = STAMP.fullmatch(row)
-        if found is None or row in log.last:
+    for line in text.splitlines():
+        match = STAMP.fullmatch(line)
+        if match is None or line in log.last:
             continue
-        if found["at"] > log.since:
-            log.since = found["at"]
+        if match["at"] > log.since:
+            log.since = match["at"]
             log.last.clear()
-        if found["at"] == log.since:
-            log.last.add(row)
-        log.told.add(found["line"])
+        if match["at"] == log.since:
+            log.last.add(line)
+        log.reports.add(match["line"])
         new = True
     return new
 
 
 def _speaks_for_itself(path: str, node: str) -> bool:
     """Whether the file is none that another node would write."""
-    found = KEPT.fullmatch(path)
-    if found is None or found["folder"] not in FOLDERS or found["folder"] == "evidence":
+    match = FILE.fullmatch(path)
+    if match is None or match["folder"] not in FOLDERS or match["folder"] == "evidence":
         return True
-    return found["file"].removesuffix(".json") == node
+    return match["file"].removesuffix(".json") == node

@@ -77,23 +77,23 @@ def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]
         spec["nodeSelector"] = dict(HEALTHY)
     if index is not None:
         spec["hostname"] = f"node-{index}"
-    given = (template.get("spec") or {}) if template else {}
+    template_spec = (template.get("spec") or {}) if template else {}
     # The agent asks nothing of the API.
-    if "automountServiceAccountToken" not in given:
+    if "automountServiceAccountToken" not in template_spec:
         spec["automountServiceAccountToken"] = False
-    if "securityContext" not in given:
+    if "securityContext" not in template_spec:
         spec["securityContext"] = dict(POD_SECURITY)
     if options.priority_class:
         spec["priorityClassName"] = options.priority_class
     if options.service_account:
         spec["serviceAccountName"] = options.service_account
-    if given.get("hostNetwork") and "dnsPolicy" not in given:
+    if template_spec.get("hostNetwork") and "dnsPolicy" not in template_spec:
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     container = _container(job, options, template, number)
     metadata: Table = {"labels": labels, **({"annotations": dict(STAYS)} if job.work.trains else {})}
-    made = merged(template, metadata, spec, container)
-    _place(made["spec"], job, options, index)
-    return made
+    pod = merged(template, metadata, spec, container)
+    _set_nodes(pod["spec"], job, options, index)
+    return pod
 
 
 def port_of(name: str) -> int:
@@ -110,25 +110,26 @@ def agent_words(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
     """The arguments of the agent in each pod."""
     observe = ("--observe",) if job.observe else ()
     any_order = () if FORMS[options.workload].each else ("--pooled",)
-    told: dict[Work, tuple[str, ...]] = {
+    verbs: dict[Work, tuple[str, ...]] = {
         Work.COMMAND: ("exec",),
         Work.CHECK: ("check",),
         Work.CONFIRM: ("gate", "--confirm", f"{IN}/{PASSED}", *any_order, *observe),
         Work.GATE: ("gate", *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
     }
     if job.work is Work.CHECK:
-        return told[job.work]
-    return (*told[job.work], "--", *(job.command if job.work is Work.COMMAND else _behind(job, options)))
+        return verbs[job.work]
+    command = job.command if job.work is Work.COMMAND else _command(job, options)
+    return (*verbs[job.work], "--", *command)
 
 
-def _behind(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
+def _command(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
     """The training. After a replacement its first node may come late, and torchrun waits only 600 s for that node's store by default
     (torch.distributed.elastic.rendezvous.static_tcp_rendezvous).
     """
     if not (options.auto_resume and starts_torchrun(job)):
-        return job.behind
+        return job.training
     waits = f"--rdzv-conf=timeout={math.ceil(options.joins_s)}"
-    return (*job.behind[: len(TORCHRUN)], waits, *job.behind[len(TORCHRUN) :])
+    return (*job.training[: len(TORCHRUN)], waits, *job.training[len(TORCHRUN) :])
 
 
 def reports_prefix(name: str, options: KubernetesOptions) -> str:
@@ -143,7 +144,7 @@ def reports_folder(name: str, options: KubernetesOptions) -> str:
 
 def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], number: Table) -> Table:
     limits = {options.gpu_resource: options.gpus_per_node, "vpc.amazonaws.com/efa": options.efa_per_node}
-    asked = {name: str(count) for name, count in limits.items() if count}
+    requested = {name: str(count) for name, count in limits.items() if count}
     mounts = [
         {"name": "prelaunch", "mountPath": ROOT},
         {"name": "prelaunch-files", "mountPath": IN, "readOnly": True},
@@ -159,14 +160,14 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
         if options.code is Code.CONFIGMAP
         else ("python3", "-m", "container.agent")
     )
-    own_names = {row.get("name") for row in _own_container(template).get("env") or ()} | set(job.environment)
+    own_names = {var.get("name") for var in _own_container(template).get("env") or ()} | set(job.environment)
     # Nobody's own home is a place where it may not write.
     home = [] if "HOME" in own_names else [{"name": "HOME", "value": ROOT}]
     return {
         "name": FORMS[options.workload].container,
         "image": image_of(job, options),
         "command": list(own),
-        "args": [word.replace("$(", "$$(") for word in agent_words(job, options)],
+        "args": [argument.replace("$(", "$$(") for argument in agent_words(job, options)],
         "env": [*home, *_environment(job, options), number, *_training(job)],
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION,
@@ -176,7 +177,7 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
             if "securityContext" in _own_container(template)
             else {"securityContext": dict(CONTAINER_SECURITY)}
         ),
-        **({"resources": {"limits": asked}} if asked else {}),
+        **({"resources": {"limits": requested}} if requested else {}),
     }
 
 
@@ -202,13 +203,13 @@ def _environment(job: JobSpec, options: KubernetesOptions) -> list[Table]:
         "PRELAUNCH_PYTHON": options.python,
         "PRELAUNCH_TERMINATION_LOG": TERMINATION,
     }
-    made: list[Table] = [
+    variables: list[Table] = [
         {"name": name, "value": value}
         for name, value in values.items()
         if value and name not in job.environment
     ]
     node = {"name": "PRELAUNCH_ENGINE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    return [*made, node]
+    return [*variables, node]
 
 
 def _training(job: JobSpec) -> list[Table]:
@@ -222,7 +223,7 @@ def _training(job: JobSpec) -> list[Table]:
 def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> list[Table]:
     code = [{"configMap": {"name": job.name + CODE_SUFFIX}}] if options.code is Code.CONFIGMAP else []
     key = {"secret": {"name": job.name, "items": [{"key": secret_key.FILE, "path": secret_key.FILE}]}}
-    made: list[Table] = [
+    pod_volumes: list[Table] = [
         {"name": "prelaunch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}},
         {
             "name": "prelaunch-files",
@@ -231,19 +232,19 @@ def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, An
     ]
     if job.ask_s:
         answers = {"name": job.name + ANSWERS_SUFFIX, "optional": True}
-        made.append({"name": "prelaunch-answers", "configMap": answers})
+        pod_volumes.append({"name": "prelaunch-answers", "configMap": answers})
     if not _has_shm(template):
         # A container's own has 64 MiB (containerd and CRI-O), and ranks of one node communicate through it.
-        made.append({"name": "prelaunch-shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}})
+        pod_volumes.append({"name": "prelaunch-shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}})
     if options.volume_claim:
-        made.append({"name": "reports", "persistentVolumeClaim": {"claimName": options.volume_claim}})
+        pod_volumes.append({"name": "reports", "persistentVolumeClaim": {"claimName": options.volume_claim}})
     elif options.reports is Reports.VOLUME:
         volumes = (template.get("spec") or {}).get("volumes") or ()
         if not any(volume.get("name") == "reports" for volume in volumes):
             raise LaunchRejected(
                 'reports = "volume" needs a volume_claim, or a volume named "reports" in the pod template.'
             )
-    return made
+    return pod_volumes
 
 
 def _has_shm(template: Mapping[str, Any]) -> bool:
@@ -257,7 +258,7 @@ def _own_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
     return containers[0]
 
 
-def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | None) -> None:
+def _set_nodes(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | None) -> None:
     """Keep pods of one job apart, away from nodes that failed, and on the node that passed."""
     fields: list[Table] = [
         {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in job.exclude
@@ -275,10 +276,10 @@ def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | N
     if any(alternatives):
         node = affinity.setdefault("nodeAffinity", {})
         required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-        given = required.get("nodeSelectorTerms") or [{}]
+        terms = required.get("nodeSelectorTerms") or [{}]
         required["nodeSelectorTerms"] = [
             {**term, "matchFields": [*term.get("matchFields", ()), *more]}
-            for term in given
+            for term in terms
             for more in alternatives
         ]
     if only:

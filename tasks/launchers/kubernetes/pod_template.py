@@ -30,12 +30,12 @@ def read_template(path: str) -> Mapping[str, Any]:
     try:
         with open(Path(path).expanduser(), encoding="utf-8") as file:
             text = file.read(FILE_BYTES + 1)
-        found = yaml.safe_load(text) if len(text) <= FILE_BYTES else None
+        template = yaml.safe_load(text) if len(text) <= FILE_BYTES else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise LaunchRejected(
             f"pod_template_file {path} cannot be read: {' '.join(str(error).split())}. Correct it."
         ) from error
-    return checked(found if isinstance(found, dict) else {"": found}, path)
+    return checked(template if isinstance(template, dict) else {"": template}, path)
 
 
 def checked(template: Table, where: str) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def checked(template: Table, where: str) -> Mapping[str, Any]:
     ):
         form = "a table with metadata and spec, and at most one container, which is the gate's"
         raise LaunchRejected(f"pod_template_file {where}: it is not {form}. Correct it.")
-    labels = [f"metadata.{kind}.{key}" for kind in METADATA for key in metadata.get(kind) or {}]
+    labels = [f"metadata.{table}.{key}" for table in METADATA for key in metadata.get(table) or {}]
     ours = [
         *(f"metadata.{key}" for key in metadata if key not in METADATA),
         *(f"spec.{key}" for key in SPEC_OURS if key in spec),
@@ -68,12 +68,12 @@ def merged(template: Mapping[str, Any], metadata: Table, spec: Table, container:
 
     Lists (env, volumes, mounts) are joined, tables (labels, limits) are united.
     """
-    given = deepcopy(dict(template))
-    own = given.get("spec") or {}
+    pod = deepcopy(dict(template))
+    own = pod.get("spec") or {}
     base = (own.pop("containers", None) or [{}])[0]
     base.pop("name", None)
     return {
-        "metadata": united(given.get("metadata") or {}, metadata, "metadata"),
+        "metadata": united(pod.get("metadata") or {}, metadata, "metadata"),
         "spec": {
             **united(own, spec, "spec"),
             "containers": [{"name": container["name"], **united(base, container, "spec.containers[0]")}],
@@ -81,33 +81,33 @@ def merged(template: Mapping[str, Any], metadata: Table, spec: Table, container:
     }
 
 
-def united(given: Mapping[str, Any], ours: Mapping[str, Any], where: str) -> Table:
+def united(theirs: Mapping[str, Any], ours: Mapping[str, Any], where: str) -> Table:
     """Both tables as one. Raises LaunchRejected if they say different things of the same."""
-    made: Table = dict(given)
+    union: Table = dict(theirs)
     for key, value in ours.items():
-        there = made.get(key)
-        if there is None or there == value:
-            made[key] = value
-        elif isinstance(there, Mapping) and isinstance(value, Mapping):
-            made[key] = united(there, value, f"{where}.{key}")
-        elif isinstance(there, list) and isinstance(value, list):
-            made[key] = _joined(there, value, f"{where}.{key}")
+        current = union.get(key)
+        if current is None or current == value:
+            union[key] = value
+        elif isinstance(current, Mapping) and isinstance(value, Mapping):
+            union[key] = united(current, value, f"{where}.{key}")
+        elif isinstance(current, list) and isinstance(value, list):
+            union[key] = _joined(current, value, f"{where}.{key}")
         else:
             raise LaunchRejected(
-                f"the pod template sets {where}.{key} to {str(there)[:80]!r}, and the gate to {str(value)[:80]!r}. "
+                f"the pod template sets {where}.{key} to {str(current)[:80]!r}, and the gate to {str(value)[:80]!r}. "
                 "Take it out of the template."
             )
-    return made
+    return union
 
 
-def _joined(there: list[Any], ours: list[Any], where: str) -> list[Any]:
-    taken = {name for name in map(_name, there) if name}
+def _joined(theirs: list[Any], ours: list[Any], where: str) -> list[Any]:
+    names = {name for name in map(_name, theirs) if name}
     for value in ours:
-        if _name(value) in taken:
+        if _name(value) in names:
             raise LaunchRejected(
                 f"the pod template has {where} {_name(value)!r}, which is the gate's. Rename it."
             )
-    return [*there, *ours]
+    return [*theirs, *ours]
 
 
 def _name(value: object) -> str:

@@ -47,7 +47,7 @@ EFA = "vpc.amazonaws.com/efa"
 PULL_SECRETS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 
 
-def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple[PreflightCheck, ...]:
+def check(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple[PreflightCheck, ...]:
     """Everything that can be known now; nothing of it stays. Raises nothing, and ends by a deadline."""
     try:
         lines = [ok("API server", f"it is {api.version()}")]
@@ -71,8 +71,8 @@ def _without_answer(error: LaunchError) -> PreflightCheck:
     """The line for a question that the API server refused, or did not answer."""
     if not isinstance(error, Refused):
         return unanswered("API server", str(error), ASK_ELSEWHERE)
-    rule = grant(error.verb, error.kind, refusal_group(error.kind)) if error.status == 403 else ""
-    return unseen(error.kind, str(error), rule)
+    rule = grant(error.verb, error.plural, refusal_group(error.plural)) if error.status == 403 else ""
+    return unseen(error.plural, str(error), rule)
 
 
 def rights(form: WorkloadForm) -> tuple[Right, ...]:
@@ -82,20 +82,20 @@ def rights(form: WorkloadForm) -> tuple[Right, ...]:
 
 def _rights(api: Api, form: WorkloadForm) -> Iterator[PreflightCheck]:
     """Every verb that the launcher uses, by SelfSubjectAccessReview, which everybody may create."""
-    asked = [(kind, verb, part) for kind, verbs, part in rights(form) for verb in verbs]
-    lacking = [right for right in asked if not _may(api, *right)]
-    for kind, verb, part in lacking:
-        plural = f"{kind.plural}/{part}" if part else kind.plural
+    requested = [(target, verb, sub) for target, verbs, sub in rights(form) for verb in verbs]
+    lacking = [right for right in requested if not _may(api, *right)]
+    for target, verb, sub in lacking:
+        plural = f"{target.plural}/{sub}" if sub else target.plural
         message = f"you may not {verb} {plural} in namespace {api.namespace}"
-        yield wrong(f"right to {verb} {plural}", message, grant(verb, plural, kind.group))
+        yield wrong(f"right to {verb} {plural}", message, grant(verb, plural, target.group))
     if not lacking:
         yield ok("rights", f"all that a gate does in namespace {api.namespace} is allowed")
 
 
-def _may(api: Api, kind: Kind, verb: str, part: str) -> bool:
-    attributes = {"namespace": api.namespace, "verb": verb, "group": kind.group, "resource": kind.plural}
-    if part:
-        attributes["subresource"] = part
+def _may(api: Api, target: Kind, verb: str, sub: str) -> bool:
+    attributes = {"namespace": api.namespace, "verb": verb, "group": target.group, "resource": target.plural}
+    if sub:
+        attributes["subresource"] = sub
     spec = {"resourceAttributes": attributes}
     review = {"apiVersion": ACCESS_REVIEW.api_version, "kind": ACCESS_REVIEW.name, "spec": spec}
     return bool((api.create(review).get("status") or {}).get("allowed"))
@@ -104,14 +104,14 @@ def _may(api: Api, kind: Kind, verb: str, part: str) -> bool:
 def _objects(api: Api, plans: tuple[Plan, ...]) -> Iterator[PreflightCheck]:
     for plan in plans:
         name = plan.job.name
-        made = (*objects.config_maps(plan), objects.secret(plan, b""), *(call.body for call in plan.calls))
+        bodies = (*objects.config_maps(plan), objects.secret(plan, b""), *(call.body for call in plan.calls))
         problems = dict[str, PreflightCheck]()
-        for body in (*made, *_pod(plan)):
+        for body in (*bodies, *_pod(plan)):
             if problem := _refused(api, body, name):
                 problems.setdefault(problem.message, problem)
         yield from problems.values()
         if not problems:
-            yield ok(f"objects of {name}", f"the API server would take all {len(made)}")
+            yield ok(f"objects of {name}", f"the API server would take all {len(bodies)}")
 
 
 def _pod(plan: Plan) -> Iterator[Object]:
@@ -126,7 +126,7 @@ def _job_specs(plan: Plan) -> Iterator[Mapping[str, Any]]:
     for call in plan.calls:
         spec: Any = call.body.get("spec") or {}
         replicas = [*(spec.get("pytorchReplicaSpecs") or {}).values(), *(spec.get("replicaSpecs") or ())]
-        yield from (row for row in (spec, *replicas) if "template" in row)
+        yield from (spec_part for spec_part in (spec, *replicas) if "template" in spec_part)
 
 
 def _pod_spec(plans: tuple[Plan, ...]) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ def _refused(api: Api, body: Object, name: str) -> PreflightCheck | None:
         api.create(body, dry_run=True)
     except Refused as refusal:
         error = explained(refusal, name)
-        if body["kind"] == "Pod" and refusal.status == 403 and "cannot create resource" in refusal.said:
+        if body["kind"] == "Pod" and refusal.status == 403 and "cannot create resource" in refusal.message:
             return unseen(
                 subject, "without the right to create pods it is not known what admission says of them"
             )
@@ -162,12 +162,12 @@ def _pull_secrets(api: Api, spec: Mapping[str, Any]) -> Iterator[PreflightCheck]
     if not names:
         account = str(spec.get("serviceAccountName") or "default")
         where = f"service account {account}"
-        found = api.get(SERVICE_ACCOUNT, account)
-        if found is None and declared:
+        service_account = api.get(SERVICE_ACCOUNT, account)
+        if service_account is None and declared:
             remedy = "Create it, or correct service_account in [cluster.options]."
             yield wrong(where, f"namespace {api.namespace} has none of that name", remedy)
-        names = (found or {}).get("imagePullSecrets") or ()
-    for name in dict.fromkeys(str(row.get("name") or "") for row in names):
+        names = (service_account or {}).get("imagePullSecrets") or ()
+    for name in dict.fromkeys(str(reference.get("name") or "") for reference in names):
         secret = api.get(SECRET, name)
         if secret is not None and secret.get("type") in PULL_SECRETS:
             yield ok(f"Secret {name}", f"it is there, and {where} names it to pull images with")
@@ -195,20 +195,20 @@ def _nodes(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> Ite
     """Whether there are enough nodes that have what is asked for; whether it is free now is not known."""
     needed = max((plan.job.nodes for plan in plans), default=0)
     selector = _pod_spec(plans).get("nodeSelector") or {}
-    asked = {options.gpu_resource: options.gpus_per_node, EFA: options.efa_per_node}
+    wants = {options.gpu_resource: options.gpus_per_node, EFA: options.efa_per_node}
     nodes = [node for node in api.items(NODE) if _selected(node, selector)]
-    fit = [node for node in nodes if all(_allocatable(node, name) >= count for name, count in asked.items())]
+    fit = [node for node in nodes if all(_allocatable(node, name) >= count for name, count in wants.items())]
     ready = [node for node in fit if _serves(node)]
-    words = ", ".join(f"{count} {name}" for name, count in asked.items() if count) or "what is asked for"
-    said = f"{len(ready)} of {len(nodes)} nodes are ready and have {words} allocatable; {needed} are needed"
+    limits = ", ".join(f"{count} {name}" for name, count in wants.items() if count) or "what is asked for"
+    text = f"{len(ready)} of {len(nodes)} nodes are ready and have {limits} allocatable; {needed} are needed"
     least = needed if options.one_pod_per_node else 1
     if len(ready) >= least:
-        yield ok("nodes", said)
+        yield ok("nodes", text)
     elif len(fit) >= least or not options.one_pod_per_node:
-        yield no_capacity("nodes", said, "Some are cordoned or not ready: kubectl get nodes.")
+        yield no_capacity("nodes", text, "Some are cordoned or not ready: kubectl get nodes.")
     else:
         remedy = "Correct the node selector and the numbers in [cluster.options]; without a device plugin no GPU is allocatable."
-        yield wrong("nodes", said, remedy)
+        yield wrong("nodes", text, remedy)
 
 
 def _selected(node: Object, selector: Mapping[str, str]) -> bool:
@@ -222,7 +222,7 @@ def _allocatable(node: Object, name: str) -> float:
 
 def _serves(node: Object) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
+    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
     return ready and not (node.get("spec") or {}).get("unschedulable")
 
 

@@ -41,24 +41,24 @@ def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
     name = plan.job.name
     record, *others = objects.config_maps(plan)
     record["metadata"].setdefault("annotations", {})[job_record.NODES] = str(plan.job.nodes)
-    adopted = not _made(api, name, record)
-    found = _answered(lambda: job_record.read(api, name))
-    if found is not None and (found.over or found.submitted):
+    adopted = not _create(api, name, record)
+    current = _patiently(lambda: job_record.read(api, name))
+    if current is not None and (current.over or current.submitted):
         return JobHandle(name, adopted=True)
     try:
-        for made in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
-            _made(api, name, made)
+        for body in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
+            _create(api, name, body)
     except LaunchRejected:
         if not adopted:
             end(api, name, form)
             remove(api, name, record=True)
         raise
-    found = _answered(lambda: job_record.read(api, name))
-    if found is None or found.over:  # cancelled meanwhile
+    current = _patiently(lambda: job_record.read(api, name))
+    if current is None or current.over:  # cancelled meanwhile
         end(api, name, form)
         remove(api, name)
         raise LaunchRejected(f"{name} was cancelled while it was submitted.")
-    _answered(lambda: job_record.write_submitted(api, name))
+    _patiently(lambda: job_record.write_submitted(api, name))
     return JobHandle(name, adopted)
 
 
@@ -70,25 +70,25 @@ def end(api: Api, name: str, form: WorkloadForm) -> None:
 
 def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: float) -> None:
     """End the job; returns when the API server has none of its workloads and pods any more. Raises LaunchError."""
-    deadline, asked, said = time.monotonic() + within_s, 0.0, ""
+    deadline, last_request, remains = time.monotonic() + within_s, 0.0, ""
     while True:
         try:
-            if time.monotonic() - asked > AGAIN_S or not asked:
-                asked = time.monotonic()
+            if time.monotonic() - last_request > AGAIN_S or not last_request:
+                last_request = time.monotonic()
                 end(api, name, form)
             left = pods_of(api, name)
             if not left and not any(workloads(api, name, form)):
                 return
-            said = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
+            remains = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
         except (
             EngineUnavailable
         ) as error:  # it may come back, and pods that are left would run to their limit
-            said = str(error)
+            remains = str(error)
         except Refused as refusal:
             raise explained(refusal, name) from refusal
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"{name} is not ended after {within_s:.0f} s, and may still run: {said}. Look at kubectl get pods -o wide, and at "
+                f"{name} is not ended after {within_s:.0f} s, and may still run: {remains}. Look at kubectl get pods -o wide, and at "
                 "the kubelets of these nodes; a pod ends only when its kubelet says so."
             )
         time.sleep(poll_s)
@@ -98,10 +98,10 @@ def remove(api: Api, name: str, record: bool = False) -> None:
     """Delete what pods need to start, and the record as well if asked. Raises LaunchError."""
     with explaining(name):
         places = [(SECRET, name), (SERVICE, name), *((CONFIG_MAP, name + suffix) for suffix in SUFFIXES)]
-        for kind, place in [*places, *([(CONFIG_MAP, name)] if record else [])]:
-            found = api.get(kind, place)
-            if found is not None and job_record.is_ours(found, name):
-                api.delete(kind, place)
+        for resource, object_name in [*places, *([(CONFIG_MAP, name)] if record else [])]:
+            body = api.get(resource, object_name)
+            if body is not None and job_record.is_ours(body, name):
+                api.delete(resource, object_name)
 
 
 def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:
@@ -111,8 +111,8 @@ def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:
 
 def pods_of(api: Api, name: str) -> tuple[PodView, ...]:
     """All pods of the job, also those that were replaced. Raises Refused, EngineUnavailable."""
-    found = map(pod_view, api.items(POD, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}"))
-    return tuple(pod for pod in found if pod is not None)
+    views = map(pod_view, api.items(POD, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}"))
+    return tuple(pod for pod in views if pod is not None)
 
 
 def pod_of(api: Api, name: str, node: str) -> PodView | None:
@@ -120,21 +120,21 @@ def pod_of(api: Api, name: str, node: str) -> PodView | None:
     return next((pod for pod in newest(pods_of(api, name)) if pod.node == node), None)
 
 
-def _made(api: Api, name: str, made: Object) -> bool:
+def _create(api: Api, name: str, body: Object) -> bool:
     """Whether the object was made here; False if it is there already, and of this job. Raises LaunchError."""
-    kind = KINDS[made["kind"]]
+    resource = KINDS[body["kind"]]
     try:
-        _answered(lambda: api.create(made))
+        _patiently(lambda: api.create(body))
         return True
     except Refused as refusal:
         if refusal.code != EXISTS:
             raise explained(refusal, name) from refusal
-        found = _answered(lambda: api.get(kind, made["metadata"]["name"]))
-        if found is not None and job_record.is_ours(found, name):
+        existing = _patiently(lambda: api.get(resource, body["metadata"]["name"]))
+        if existing is not None and job_record.is_ours(existing, name):
             return False
         raise explained(refusal, name) from refusal
 
 
-def _answered(ask: Callable[[], T]) -> T:
+def _patiently(ask: Callable[[], T]) -> T:
     """What the API server answers, asked again while it is silent. Raises EngineUnavailable."""
     return patiently(ask, "the API server", SILENT_S, AGAIN_S)

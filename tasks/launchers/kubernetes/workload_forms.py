@@ -51,14 +51,14 @@ CONTAINERS = frozenset(form.container for form in FORMS.values())
 def number_of(pod: Mapping[str, Any]) -> int | None:
     """The number of a pod among those of its job; None if it has none."""
     meta = pod.get("metadata") or {}
-    given = (meta.get("labels") or {}).get(INDEX_LABEL) or (meta.get("annotations") or {}).get(
+    number = (meta.get("labels") or {}).get(INDEX_LABEL) or (meta.get("annotations") or {}).get(
         COMPLETION_INDEX
     )
-    if str(given or "").isdecimal():
-        return int(str(given))
-    owners = {row.get("kind") for row in meta.get("ownerReferences") or ()}
+    if str(number or "").isdecimal():
+        return int(str(number))
+    owners = {owner.get("kind") for owner in meta.get("ownerReferences") or ()}
     if owners & {PYTORCH_JOB.name, HYPERPOD_JOB.name} and (
-        found := NUMBERED.search(str(meta.get("name") or ""))
+        match := NUMBERED.search(str(meta.get("name") or ""))
     ):
-        return int(found[1])
+        return int(match[1])
     return None

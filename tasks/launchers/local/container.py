@@ -71,7 +71,7 @@ def run_words(settings: ContainerSettings, submitter: Submitter, gpus: int) -> t
     """
     root = submitter.user == 0
     owner = f"{submitter.user}:{submitter.group}" if settings.engine is ContainerEngine.DOCKER else "0:0"
-    words = [
+    arguments = [
         settings.engine.value,
         "run",
         "--rm",
@@ -88,21 +88,21 @@ def run_words(settings: ContainerSettings, submitter: Submitter, gpus: int) -> t
         "",
     ]
     if root or settings.engine is ContainerEngine.DOCKER:
-        words += ["--device", "/dev/kmsg:/dev/kmsg:r", "--cap-add", "SYSLOG"]
+        arguments += ["--device", "/dev/kmsg:/dev/kmsg:r", "--cap-add", "SYSLOG"]
     if gpus:
-        words += (
+        arguments += (
             ["--gpus", "all"]
             if settings.engine is ContainerEngine.DOCKER
             else ["--device", "nvidia.com/gpu=all"]
         )
         if root or settings.engine is ContainerEngine.DOCKER:
-            words += ["--ulimit", "memlock=-1:-1"]
-    return tuple(words)
+            arguments += ["--ulimit", "memlock=-1:-1"]
+    return tuple(arguments)
 
 
 def operator_words(settings: ContainerSettings) -> tuple[str, ...]:
     """The operator's own words, which come last: of an option that is given twice the engines take the last."""
-    mounts = (word for mount in settings.mounts for word in ("--volume", mount))
+    mounts = (argument for mount in settings.mounts for argument in ("--volume", mount))
     return (*mounts, *settings.arguments)
 
 
@@ -112,26 +112,26 @@ def remove(engine: str, label: str) -> str:
         return ""
     if shutil.which(engine) is None:
         return f"its containers may be left: there is no {engine} on the PATH"
-    said = ""
+    problem = ""
     for _ in range(REMOVE_TRIES):
         try:
-            found = _asked(engine, "ps", "--all", "--quiet", "--filter", f"label={label_of(label)}")
-            if found.returncode == 0:
-                left = found.stdout.split()
+            done = _call(engine, "ps", "--all", "--quiet", "--filter", f"label={label_of(label)}")
+            if done.returncode == 0:
+                left = done.stdout.split()
                 if not left:
                     return ""
                 # podman waits 10 s for the end of what ignores SIGTERM, docker kills at once.
                 at_once = ("--time", "0") if engine == ContainerEngine.PODMAN else ()
-                found = _asked(engine, "rm", "--force", *at_once, "--volumes", *left)
+                done = _call(engine, "rm", "--force", *at_once, "--volumes", *left)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"its containers may be left: {engine}: {error}"
-        said = " ".join(found.stderr.split())[:300]
-    return f"its containers may be left: {engine}: {said}"
+        problem = " ".join(done.stderr.split())[:300]
+    return f"its containers may be left: {engine}: {problem}"
 
 
-def _asked(engine: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _call(engine: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (engine, *words),
+        (engine, *arguments),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -68,7 +68,7 @@ class Keepers:
 
     def alive(self) -> bool:
         """Whether one of the two processes still runs."""
-        return self.boot_id == boot_id() and any(alive(*keeper) for keeper in (self.guard, self.shepherd))
+        return self.boot_id == boot_id() and any(alive(*process) for process in (self.guard, self.shepherd))
 
 
 class JobFolder:
@@ -148,8 +148,8 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _read(kind: type[T], path: Path) -> T | None:
+def _read(document: type[T], path: Path) -> T | None:
     try:
-        return decode(kind, parse_json(path.read_bytes(), FILE_BYTES))
+        return decode(document, parse_json(path.read_bytes(), FILE_BYTES))
     except (OSError, DecodeError):
         return None

@@ -29,7 +29,7 @@ from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.job_folder import LOG, JobFolder, try_lock
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
-from tasks.launchers.local.preflight import look
+from tasks.launchers.local.preflight import check
 
 __all__ = ["LocalLauncher", "LocalNetwork", "LocalOptions", "Options", "launcher"]
 
@@ -79,7 +79,7 @@ class LocalLauncher(FolderLauncher):
         return JobHandle(name, adopted)
 
     def state(self, name: str) -> JobStatus:
-        folder = self._known(name)
+        folder = self._existing(name)
         if folder is None:
             return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {}, absent=True)
         status, keepers = folder.status(), folder.keepers()
@@ -87,22 +87,22 @@ class LocalLauncher(FolderLauncher):
             start_stop.settle(keepers)
             return status
         if keepers is None:
-            said = f"{name} was submitted and never started. Submit it again."
-            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+            detail = f"{name} was submitted and never started. Submit it again."
+            return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
         if not keepers.alive():
             return start_stop.bury(folder, keepers, JobState.FAILED, "its shepherd died before the job ended")
         begins = "the processes of its nodes are being started"
         return status or JobStatus(JobState.PENDING, begins, keepers.attempt, {})
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
-        folder = self._known(name)
+        folder = self._existing(name)
         if folder is None or not re.fullmatch(r"node-\d+", node):
             return ""
         with file_errors(f"{name}: the log of {node} cannot be read", folder.path):
             return read_end(folder.nodes / node / LOG, last_bytes)
 
     def cancel(self, name: str) -> None:
-        folder = self._known(name)
+        folder = self._existing(name)
         if folder is None:
             return
         submission = folder.submission()
@@ -116,14 +116,14 @@ class LocalLauncher(FolderLauncher):
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return look(plans, self.options, self._submitter)
+        return check(plans, self.options, self._submitter)
 
     def _refuse_network(self, plan: Plan) -> None:
         if self.options.network != LocalNetwork.NAMESPACES:
             return
-        if why := network.unavailable():
+        if reason := network.unavailable():
             raise LaunchRejected(
-                f"{plan.job.name}: {why}. Run as root with iproute2, or set network = 'loopback'."
+                f"{plan.job.name}: {reason}. Run as root with iproute2, or set network = 'loopback'."
             )
         if self.options.prepared:
             try:
@@ -136,12 +136,12 @@ class LocalLauncher(FolderLauncher):
     def _folder(self, name: str) -> JobFolder:
         return JobFolder(self.root / "jobs" / name)
 
-    def _known(self, name: str) -> JobFolder | None:
+    def _existing(self, name: str) -> JobFolder | None:
         folder = self._folder(name) if re.fullmatch(JOB_NAME, name) else None
         return folder if folder is not None and folder.exists() else None
 
     def _out(self, name: str) -> Path | None:
-        folder = self._known(name)
+        folder = self._existing(name)
         return None if folder is None else folder.out
 
     @contextmanager

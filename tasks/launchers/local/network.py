@@ -119,11 +119,11 @@ def _candidates(wanted: str) -> Iterator[str]:
 
 def _used_addresses() -> list[str]:
     """The addresses in use on this machine and by the first node of every network."""
-    found = _addresses(_ip("-j", "-4", "addr"))
+    addresses = _addresses(_ip("-j", "-4", "addr"))
     for namespace in _namespaces():
         if namespace.endswith("-0"):
-            found += _addresses_of(namespace)
-    return found
+            addresses += _addresses_of(namespace)
+    return addresses
 
 
 def _addresses_of(namespace: str) -> list[str]:
@@ -135,10 +135,10 @@ def _addresses_of(namespace: str) -> list[str]:
 
 
 def _address(namespace: str) -> str:
-    found = _addresses(_ip("-n", namespace, "-j", "-4", "addr", "show", "dev", "eth0"))
-    if not found:
+    addresses = _addresses(_ip("-n", namespace, "-j", "-4", "addr", "show", "dev", "eth0"))
+    if not addresses:
         raise NetworkError(f"namespace {namespace} has no address on eth0. Make the network again.")
-    return found[0]
+    return addresses[0]
 
 
 def _addresses(text: str) -> list[str]:

@@ -79,9 +79,9 @@ def hosts_text(addresses: Sequence[str], names: Sequence[str]) -> str:
     torch looks up whoever connects as ::ffff:ADDRESS (c10d, socket.cpp) and warns each time that nothing answers. The name in that
     form is another one, because a node's own name must lead to its IPv4 address alone.
     """
-    named = list(zip(addresses, names, strict=True))
-    lines = [f"{address} {name}" for address, name in named]
-    mapped = [f"::ffff:{address} {name}.mapped" for address, name in named]
+    hosts = list(zip(addresses, names, strict=True))
+    lines = [f"{address} {name}" for address, name in hosts]
+    mapped = [f"::ffff:{address} {name}.mapped" for address, name in hosts]
     return "\n".join(["127.0.0.1 localhost", *lines, *mapped, ""])
 
 
@@ -144,13 +144,13 @@ class CappedLog:
 
     def add(self, data: bytes) -> None:
         """Keep as much of the data as there is room for."""
-        kept = data[: self._room]
+        stored = data[: self._room]
         try:
-            kept = kept[: self._file.write(kept) or 0] if kept else b""
+            stored = stored[: self._file.write(stored) or 0] if stored else b""
         except OSError:
-            kept = b""
-        self._room -= len(kept)
-        if rest := data[len(kept) :]:
+            stored = b""
+        self._room -= len(stored)
+        if rest := data[len(stored) :]:
             if not self._dropped:
                 self._say(f"\n[prelaunch: the log is cut here, at {self._cap - self._room} bytes]\n")
             self._dropped += len(rest)
@@ -174,8 +174,8 @@ class CappedLog:
             while data := os.read(pipe.fileno(), 1 << 16):
                 self.add(data)
 
-    def _say(self, words: str, data: bytes = b"") -> None:
+    def _say(self, text: str, data: bytes = b"") -> None:
         try:
-            self._file.write(words.encode() + data)
+            self._file.write(text.encode() + data)
         except OSError:
             return  # a full disk: the cut is then seen by the log's sudden end

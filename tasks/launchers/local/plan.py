@@ -78,10 +78,10 @@ class LocalOptions:
             raise LaunchRejected(f"prepared = {self.prepared!r} needs network = 'namespaces'.")
         if (self.container_mounts or self.container_arguments) and not self.container_image:
             raise LaunchRejected("container_mounts and container_arguments need a container_image. Name one.")
-        for word in self.container_arguments:
-            if LAUNCHER_WORDS.fullmatch(word):
+        for argument in self.container_arguments:
+            if LAUNCHER_WORDS.fullmatch(argument):
                 raise LaunchRejected(
-                    f"container_arguments: {word!r:.80} is the launcher's own: a container has its name and ends with its job."
+                    f"container_arguments: {argument!r:.80} is the launcher's own: a container has its name and ends with its job."
                 )
         for mount in self.container_mounts:
             if not re.fullmatch(MOUNT, mount):
@@ -135,11 +135,11 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
     Raises LaunchRejected. The process also gets the submitter's environment, cleaned (see nodes.py); a container does not.
     """
     _check(job)
-    words = {"{job}": str(folder), "{out}": str(folder / "out"), "{python}": options.interpreter}
+    values = {"{job}": str(folder), "{out}": str(folder / "out"), "{python}": options.interpreter}
     command = tuple(
-        re.sub(r"\{(job|out|python)\}", lambda found: words[found[0]], part) for part in job.command
+        re.sub(r"\{(job|out|python)\}", lambda match: values[match[0]], argument) for argument in job.command
     )
-    requests, kind = [], "container" if options.container_image else "process"
+    requests, form = [], "container" if options.container_image else "process"
     for index, node in enumerate(node_names(job.nodes)):
         environment = _environment(job, node, folder)
         if options.container_image:
@@ -147,7 +147,7 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
             argv = _container_command(job, folder, options, submitter, index, command, tuple(environment))
         else:
             argv = (*_namespace_words(options, folder, index), *command)
-        requests.append(Request(kind, job.name, node, argv, environment, str(folder / "nodes" / node)))
+        requests.append(Request(form, job.name, node, argv, environment, str(folder / "nodes" / node)))
     return Plan(job, tuple(requests))
 
 
@@ -180,7 +180,7 @@ def _container_command(
         )
     node, network = node_names(index + 1)[index], network_name(folder, options)
     label, settings = label_value(folder, options), options.settings_for(job)
-    words = [
+    arguments = [
         *container.run_words(settings, submitter, declared_gpus(job)),
         *("--name", f"{label}-{index}", "--label", container.label_of(label)),
         *container.network_words(f"{network}-{index}" if network else "", node, folder / "hosts"),
@@ -191,11 +191,11 @@ def _container_command(
     ]
     # The client takes the values from its own environment, so that no list of processes shows them.
     for name in variables:
-        words += ["--env", name]
+        arguments += ["--env", name]
     start = (
         () if job.work is Work.COMMAND else (options.interpreter, "-c", container.ENTER, str(folder / "code"))
     )
-    return (*words, *container.operator_words(settings), settings.image, *start, *command)
+    return (*arguments, *container.operator_words(settings), settings.image, *start, *command)
 
 
 def declared_gpus(job: JobSpec) -> int:

@@ -31,7 +31,7 @@ from tasks.launchers.preflight import (
 )
 
 # It looks for the package and does not import it, which takes seconds.
-LOOK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
+FIND_TORCH = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
 ABSENT = 9
 LOOK_S = 20.0
 CONTAINER_S = 60.0  # judgement: the first container of an image of 20 GB
@@ -45,7 +45,7 @@ sys.exit(0 if os.path.isfile(name) or "/" not in name and shutil.which(name) els
 REFUSED = (125, 126, 127)
 
 
-def look(plans: tuple[Plan, ...], options: LocalOptions, submitter: Submitter) -> tuple[PreflightCheck, ...]:
+def check(plans: tuple[Plan, ...], options: LocalOptions, submitter: Submitter) -> tuple[PreflightCheck, ...]:
     """The first thing that is wrong or unknown about the nodes; nothing where all is well. It ends after LOOK_S for each question,
     or after CONTAINER_S where a container has to be started for it.
 
@@ -87,7 +87,7 @@ class NodePython:
         """For people."""
         return self.options.interpreter + (f" of the image {self.image(plan)}" if self.contained else "")
 
-    def words(self, plan: Plan) -> tuple[str, ...]:
+    def command(self, plan: Plan) -> tuple[str, ...]:
         """The command, up to the interpreter's own words."""
         if not self.contained:
             return (self.options.interpreter,)
@@ -130,8 +130,8 @@ def _script(plan: Plan, python: NodePython) -> Iterator[PreflightCheck]:
     by_name = "/" not in script and not script.endswith(".py")
     where = Path(node.working_directory, script)
     if python.contained and (by_name or where == Path(script)):
-        why = f"the image {python.image(plan)} has no such file, and no volume of container_mounts brings it"
-        yield from _look("the training's script", python, plan, missing_script(script, why), FIND, script)
+        text = f"the image {python.image(plan)} has no such file, and no volume of container_mounts brings it"
+        yield from _probe("the training's script", python, plan, missing_script(script, text), FIND, script)
     elif by_name:
         if shutil.which(script, path=node.environment.get("PATH") or os.environ.get("PATH")) is None:
             yield missing_script(script, "no folder of PATH has it")
@@ -140,19 +140,19 @@ def _script(plan: Plan, python: NodePython) -> Iterator[PreflightCheck]:
         yield missing_script(script, "there is no such file" if where == Path(script) else relative)
 
 
-def _torch(what: str, python: NodePython, plan: Plan) -> Iterator[PreflightCheck]:
+def _torch(subject: str, python: NodePython, plan: Plan) -> Iterator[PreflightCheck]:
     name = python.name(plan)
     # Another interpreter may be too old for Prelaunch itself; the nodes need only PyTorch there.
     package = "pip install 'prelaunch[torch]'" if name == sys.executable else f"{name} -m pip install torch"
     remedy = f"Install it: {package}"
     if python.contained:
         remedy = "Take an image that has PyTorch, or name its interpreter with `python`"
-    absent = wrong(what, f"{name}, which runs the nodes, has no module torch", remedy)
-    yield from _look(what, python, plan, absent, LOOK)
+    absent = wrong(subject, f"{name}, which runs the nodes, has no module torch", remedy)
+    yield from _probe(subject, python, plan, absent, FIND_TORCH)
 
 
-def _look(
-    what: str, python: NodePython, plan: Plan, absent: PreflightCheck, code: str, *words: str
+def _probe(
+    subject: str, python: NodePython, plan: Plan, absent: PreflightCheck, code: str, *arguments: str
 ) -> Iterator[PreflightCheck]:
     """The line `absent` where a node lacks what the code looks for; another one where that cannot be seen, or where the engine
     refuses the container.
@@ -161,27 +161,28 @@ def _look(
     # What the checks add to the environment does not reach the training.
     variables = {key: value for key, value in node.environment.items() if key != CODE}
     command = NodeCommand(node.node, node.argv, variables, node.working_directory)
-    argv, seconds = (*python.words(plan), "-c", code, *words), CONTAINER_S if python.contained else LOOK_S
+    argv = (*python.command(plan), "-c", code, *arguments)
+    seconds = CONTAINER_S if python.contained else LOOK_S
     try:
         done = _run(argv, node_environment(os.environ, command, {}, ""), seconds)
     except subprocess.TimeoutExpired:
         if python.contained:
             container.remove(argv[0], _preflight_label())
-        yield unseen(what, f"{python.name(plan)} did not answer within {seconds:g} s")
+        yield unseen(subject, f"{python.name(plan)} did not answer within {seconds:g} s")
         return
     except OSError as error:
-        yield unseen(what, f"{python.name(plan)} could not be started: {error.strerror or error}")
+        yield unseen(subject, f"{python.name(plan)} could not be started: {error.strerror or error}")
         return
     how = f"{python.name(plan)} ended with exit code {done.returncode}: {_last_line(done)}"
     if done.returncode == ABSENT:
         yield absent
     elif done.returncode and not python.contained:
-        yield unseen(what, how)
+        yield unseen(subject, how)
     elif done.returncode in REFUSED:
-        said = " ".join(done.stderr.decode(errors="replace").split())[:300]
+        message = " ".join(done.stderr.decode(errors="replace").split())[:300]
         yield wrong(
             "container",
-            f"{argv[0]} cannot start a container as the nodes would be: {said}",
+            f"{argv[0]} cannot start a container as the nodes would be: {message}",
             "Correct container_arguments and container_mounts. GPUs need the NVIDIA Container Toolkit, set up for this engine",
         )
     elif done.returncode:  # the container started, so that what is wrong is inside

@@ -73,8 +73,8 @@ def _be_guard(folder: JobFolder, submission: Submission, shepherd: int) -> int:
     if keepers is None or folder.final():
         return code
     resources = remove_resources(submission, folder)
-    said = [f"the shepherd {how_it_ended(code)} early and its nodes with it", *_left(left), *resources]
-    folder.write_status(JobStatus(JobState.FAILED, "; ".join(said), keepers.attempt, {}))
+    details = [f"the shepherd {how_it_ended(code)} early and its nodes with it", *_left(left), *resources]
+    folder.write_status(JobStatus(JobState.FAILED, "; ".join(details), keepers.attempt, {}))
     return 1
 
 
@@ -111,8 +111,8 @@ class Shepherd:
         self.folder.write_keepers(self.guard, os.getpid(), self.attempt)
         try:
             self._start()
-            why = self._watch(time.monotonic())
-            status = self._end(why)
+            reason = self._watch(time.monotonic())
+            status = self._end(reason)
         except (NetworkError, OSError) as error:
             left = end_children(0.0)
             status = self._status(JobState.FAILED, f"the nodes could not be started: {error}", _left(left))
@@ -195,11 +195,11 @@ class Shepherd:
         return f"{self._said_failed()}; the other nodes still ran {later}"
 
     def _overdue(self) -> str:
-        said = f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
+        limit = f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
         if self.failed_at is None:
-            return said
+            return limit
         self.cut_off = self._running()  # the failure came first, and is the reason
-        return f"{self._said_failed()}; {said}"
+        return f"{self._said_failed()}; {limit}"
 
     def _failed(self) -> tuple[RunningNode, ...]:
         return tuple(node for node in self.nodes if node.exit_code)
@@ -228,18 +228,18 @@ class Shepherd:
                 detail = self._waits() or f"{node.name} {how_it_ended(codes[node.pid])}"
                 self._save(self._status(JobState.RUNNING, detail))
 
-    def _end(self, why: str) -> JobStatus:
+    def _end(self, reason: str) -> JobStatus:
         """End what is left; what the nodes' commands left behind gets no grace."""
-        cancelled = why == CANCELLED
+        cancelled = reason == CANCELLED
         if cancelled and self._failed():
-            why = f"{CANCELLED}, after {self._said_failed()}"
-        left = end_children(self.grace_s if why else 0.0)
+            reason = f"{CANCELLED}, after {self._said_failed()}"
+        left = end_children(self.grace_s if reason else 0.0)
         self._collect()
         for node in self.nodes:
             node.log.close(LOG_END_S)
-        if why:
+        if reason:
             state = JobState.CANCELLED if cancelled else JobState.FAILED
-            return self._status(state, why, _left(left))
+            return self._status(state, reason, _left(left))
         bad = [f"{node.name} {_end_of(node)}" for node in self.nodes if node.exit_code != 0]
         if bad:
             return self._status(JobState.FAILED, "; ".join(bad), _left(left))
@@ -258,11 +258,11 @@ class Shepherd:
 
     def _finish(self, status: JobStatus) -> None:
         """Remove containers, network and keys, then write the last state, for some seconds where the disk is full."""
-        said = "; ".join([status.detail, *remove_resources(self.submission, self.folder)])
+        detail = "; ".join([status.detail, *remove_resources(self.submission, self.folder)])
         deadline = time.monotonic() + FINAL_TRIES_S
         while True:
             try:
-                return self.folder.write_status(replace(status, detail=said))
+                return self.folder.write_status(replace(status, detail=detail))
             except OSError:
                 if time.monotonic() > deadline:
                     raise
@@ -283,7 +283,7 @@ def remove_resources(submission: Submission | None, folder: JobFolder) -> list[s
         folder.remove_keys()
     except OSError as error:
         left.append(f"{error.filename} is still there: {error.strerror}")
-    return [said for said in left if said]
+    return [problem for problem in left if problem]
 
 
 def _left(pids: Sequence[int]) -> tuple[str, ...]:

@@ -47,20 +47,20 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
     """Make the job's folder beside its place, then let it appear at once. Raises OSError, leaving nothing."""
     shutil.rmtree(staging, ignore_errors=True)
     try:
-        made = JobFolder(staging)
-        made.out.mkdir(parents=True)
-        made.life_lock.touch()
-        made.code.mkdir()
-        (made.code / "checks").symlink_to(PACKAGES / "checks")
+        staged = JobFolder(staging)
+        staged.out.mkdir(parents=True)
+        staged.life_lock.touch()
+        staged.code.mkdir()
+        (staged.code / "checks").symlink_to(PACKAGES / "checks")
         if options.container_image:  # an image need not have what the checks bring along
-            _add_vendored(made.code)
+            _add_vendored(staged.code)
         key = secret_key.make()
         for request in plan.processes:
-            (made.nodes / request.node).mkdir(parents=True)
-            secret_key.write(made.key(request.node), key)
+            (staged.nodes / request.node).mkdir(parents=True)
+            secret_key.write(staged.key(request.node), key)
         for name, data in plan.job.files.items():
             (staging / name).write_bytes(data)
-        made.write_submission(_submission(plan, folder, options))
+        staged.write_submission(_submission(plan, folder, options))
         folder.path.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staging, folder.path)
     except OSError:
@@ -119,9 +119,9 @@ def _wait_for_keepers(child: subprocess.Popen[bytes], folder: JobFolder) -> None
 
 
 def _last_words(folder: JobFolder) -> str:
-    said = folder.shepherd_log.read_text(errors="replace")[-2000:].split("\n")
-    words = next((line for line in reversed(said) if line.strip()), "it left no message")
-    return f"{words.strip()}. Check whether the disk of {folder.path} is full."
+    lines = folder.shepherd_log.read_text(errors="replace")[-2000:].split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "it left no message")
+    return f"{last.strip()}. Check whether the disk of {folder.path} is full."
 
 
 def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submission:
@@ -175,23 +175,23 @@ def cancel(folder: JobFolder, grace_s: float) -> str:
     return f"{keepers} still run" if keepers.alive() else ""
 
 
-def bury(folder: JobFolder, keepers: Keepers, state: JobState, why: str) -> JobStatus:
+def bury(folder: JobFolder, keepers: Keepers, state: JobState, reason: str) -> JobStatus:
     """End what a lost shepherd left, then write the last state that it could not write."""
     left: set[int] = set()
     if keepers.boot_id == boot_id():
         for pid, started in (keepers.guard, keepers.shepherd):
             left.update(end_tree(pid, 0.0, started))
         left.update(end_marked("PRELAUNCH_ATTEMPT", keepers.attempt, 0.0))
-    said = [why, *remove_resources(folder.submission(), folder)]
-    said += [f"these processes cannot be ended: {sorted(left)}"] if left else []
+    details = [reason, *remove_resources(folder.submission(), folder)]
+    details += [f"these processes cannot be ended: {sorted(left)}"] if left else []
     _collect(keepers)
-    known = folder.status()
-    if known is not None and known.state.final:
-        return known
-    status = JobStatus(state, "; ".join(said), keepers.attempt, known.exit_codes if known else {})
+    status = folder.status()
+    if status is not None and status.state.final:
+        return status
+    final = JobStatus(state, "; ".join(details), keepers.attempt, status.exit_codes if status else {})
     with suppress(OSError):  # on a full or read-only disk the next call finds, and says, the same again
-        folder.write_status(status)
-    return status
+        folder.write_status(final)
+    return final
 
 
 def _keepers_or_never(folder: JobFolder) -> Keepers | None:

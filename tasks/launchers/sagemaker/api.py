@@ -64,9 +64,9 @@ class Clients(AwsCalls):
         """What was refused, for which object, and the remedy."""
         return explained(refusal)
 
-    def wait(self, seconds: float, what: str, tried_s: float, most_s: float) -> bool:
+    def wait(self, seconds: float, reason: str, tried_s: float, most_s: float) -> bool:
         """Tell the gate that AWS is asked again, and sleep; False where the gate is to end."""
-        tell_silence(what, tried_s, most_s)
+        tell_silence(reason, tried_s, most_s)
         return pause(seconds)
 
 
@@ -74,23 +74,23 @@ def describe(clients: Clients, name: str, within_s: float | None = None) -> Desc
     """What SageMaker says of a job; None if it knows none of that name. Raises LaunchError."""
     if not JOB_NAME.fullmatch(name):
         return None
-    found: Described | None = clients.call(
+    described: Described | None = clients.call(
         "sagemaker",
         "describe_training_job",
         lambda refusal: refusal.is_missing,
         within_s,
         TrainingJobName=name,
     )
-    return found
+    return described
 
 
 def describe_new(clients: Clients, name: str) -> Described | None:
     """The same of a job that was created a moment ago, asked for until it is visible; None if it is not. Raises LaunchError."""
     limits = clients.limits
     end = time.monotonic() + limits.visible_s
-    while (found := describe(clients, name)) is None and time.monotonic() < end and pause(4 * limits.pause_s):
+    while (job := describe(clients, name)) is None and time.monotonic() < end and pause(4 * limits.pause_s):
         pass
-    return found
+    return job
 
 
 def hosts_of(described: Described) -> tuple[str, ...]:
@@ -111,20 +111,20 @@ def explained(refusal: Refused) -> LaunchError:
         return LaunchRejected(f"{refusal}. {_grant(refusal)}")
     if _is_in_use(refusal):
         return NoCapacity(f"{refusal}. Other jobs of this account use it: try again when they have ended.")
-    kind, remedy = REMEDIES.get(refusal.code, OTHERWISE)
-    return kind(f"{refusal}. {remedy}.")
+    error, remedy = REMEDIES.get(refusal.code, OTHERWISE)
+    return error(f"{refusal}. {remedy}.")
 
 
 def _is_in_use(refusal: Refused) -> bool:
     """Whether the quota itself is large enough, so that waiting helps."""
-    found = QUOTA.search(refusal.message)
-    return found is not None and int(found["asked"]) <= int(found["limit"]) and int(found["used"]) > 0
+    match = QUOTA.search(refusal.message)
+    return match is not None and int(match["asked"]) <= int(match["limit"]) and int(match["used"]) > 0
 
 
 def _grant(refusal: Refused) -> str:
     if denied := DENIED_BY.search(refusal.message):
         return f"A {denied[1].lower()} of this account denies it, and no policy of the identity can undo that: ask whoever keeps it."
-    named = re.search(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)", refusal.message)
-    action = named[1] if named else refusal.action
+    match = re.search(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)", refusal.message)
+    action = match[1] if match else refusal.action
     policy = next(file for beginning, file in POLICIES.items() if action.startswith(beginning))
     return f"Allow {action}: attach {policy} to the identity that runs the gate."

@@ -64,20 +64,20 @@ def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
     by_channel = in_channel(job, options)
     if by_channel:
         files |= {"prelaunch.tar.gz": code_archive(), "start.sh": start_script()}
-    told = _told(job, options, where)
-    if any(len(word) > MOST_CHARACTERS for word in told):
+    arguments = _told(job, options, where)
+    if any(len(argument) > MOST_CHARACTERS for argument in arguments):
         raise LaunchRejected(
             f"{job.name}: prefix {options.prefix!r:.80} makes addresses of more than the {MOST_CHARACTERS} characters that "
             "SageMaker takes in an argument. Shorten it."
         )
-    words = job.command if job.work is Work.COMMAND else _filled(job)
+    command = job.command if job.work is Work.COMMAND else _filled(job)
     if job.work is not Work.CHECK:
-        if _fits(told, words):
-            told = (*told, "--", *words)
+        if _fits(arguments, command):
+            arguments = (*arguments, "--", *command)
         else:
-            told = (*told, "--command-file", locations.COMMAND)
-            files["command.json"] = json.dumps(list(words)).encode()
-    return Entry(FROM_CHANNEL if by_channel else FROM_IMAGE, told, files)
+            arguments = (*arguments, "--command-file", locations.COMMAND)
+            files["command.json"] = json.dumps(list(command)).encode()
+    return Entry(FROM_CHANNEL if by_channel else FROM_IMAGE, arguments, files)
 
 
 def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
@@ -88,8 +88,8 @@ def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
 
 def environment_of(job: JobSpec, options: SageMakerOptions) -> dict[str, str]:
     """The training's own environment variables, and those with the agent's settings."""
-    made = dict(job.environment)
-    return {**made, PYTHON: options.python} if options.python else made
+    variables = dict(job.environment)
+    return {**variables, PYTHON: options.python} if options.python else variables
 
 
 def found_first(body: Mapping[str, object]) -> dict[str, object]:
@@ -121,19 +121,19 @@ def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, 
 
 def _filled(job: JobSpec) -> tuple[str, ...]:
     """The training's command with the container's folders filled in; a ModelTrainer's own command stays unchanged."""
-    fill = {} if job.trainer else {"{job}": locations.FOLDER, "{out}": locations.OUT}
-    return tuple(
-        re.sub(r"\{(job|out)\}", lambda found: fill.get(found[0], found[0]), word) for word in job.behind
-    )
+    if job.trainer:
+        return job.training
+    fill = {"{job}": locations.FOLDER, "{out}": locations.OUT}
+    return tuple(re.sub(r"\{(job|out)\}", lambda match: fill[match[0]], text) for text in job.training)
 
 
 def _observe(job: JobSpec) -> tuple[str, ...]:
     return ("--observe",) if job.observe else ()
 
 
-def _fits(told: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    short = all(len(word) <= MOST_CHARACTERS and not LINE_ENDS.search(word) for word in words)
-    return short and len(told) + 1 + len(words) <= MOST_ITEMS
+def _fits(arguments: tuple[str, ...], command: tuple[str, ...]) -> bool:
+    short = all(len(argument) <= MOST_CHARACTERS and not LINE_ENDS.search(argument) for argument in command)
+    return short and len(arguments) + 1 + len(command) <= MOST_ITEMS
 
 
 def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
@@ -152,9 +152,9 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
 def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
     """Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed."""
     require_end(job)
-    for wrong, said in _contradictions(job, options):
+    for wrong, problem in _contradictions(job, options):
         if wrong:
-            raise LaunchRejected(f"{job.name}: {said}")
+            raise LaunchRejected(f"{job.name}: {problem}")
 
 
 def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool, str], ...]:
@@ -162,7 +162,7 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
     return (
         (not job.instance_type, "no instance type is declared. Set [cluster.declared] instance_type."),
         (
-            job.work.trains and not (job.behind or job.trainer),
+            job.work.trains and not (job.training or job.trainer),
             "there is no training command. Set [training] command or model_trainer.",
         ),
         (
@@ -244,21 +244,21 @@ def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
     from tasks.launchers.sagemaker.model_trainer.overlay import overlay
     from tasks.launchers.sagemaker.model_trainer.request import request_of, words_of
 
-    taken = request_of(job.trainer, where, options)
-    behind = words_of(taken.body)
-    own = dataclasses.replace(job, behind=behind, image=image.image_of(taken.body))
+    trainer = request_of(job.trainer, where, options)
+    command = words_of(trainer.body)
+    own = dataclasses.replace(job, training=command, image=image.image_of(trainer.body))
     entry = entry_of(own, options, where)
     ours = _body(own, options, where, entry)
-    body = overlay(taken.body, ours, job.work)
-    return _plan(job, options, body, {**taken.uploads, **_uploads(where, entry)})
+    body = overlay(trainer.body, ours, job.work)
+    return _plan(job, options, body, {**trainer.uploads, **_uploads(where, entry)})
 
 
 def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[str, bytes]) -> Plan:
     body = found_first(body)
     require_agents_own(body, {PYTHON: options.python} if options.python else {})
     require_own_folders(body)
-    if said := objections(body):
-        raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(said)}")
+    if problems := objections(body):
+        raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(problems)}")
     checked = image.checked_in(job, image.image_of(body))
     unverified = tuple(map(image.unknown_tools, checked))
     return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unverified)
@@ -270,22 +270,22 @@ def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
     So does the training, for as short as makes sense: the pool's cache folder, with the token that proves the machine, is
     there for jobs that keep one. When the training ends while the gate waits, its machines are released at once.
     """
-    made: dict[str, object] = {
+    config: dict[str, object] = {
         "InstanceType": f"{TYPE_PREFIX}{job.instance_type}",
         "InstanceCount": job.nodes,
         "VolumeSizeInGB": options.volume_gb,
     }
     if options.volume_kms_key:
-        made["VolumeKmsKeyId"] = options.volume_kms_key
+        config["VolumeKmsKeyId"] = options.volume_kms_key
     if keeps(job, options):
-        made["KeepAlivePeriodInSeconds"] = options.keep_alive_s
+        config["KeepAlivePeriodInSeconds"] = options.keep_alive_s
     elif job.work is Work.CONFIRM and options.placement is Placement.POOLED:
-        made["KeepAlivePeriodInSeconds"] = AFTER_TRAINING_S
+        config["KeepAlivePeriodInSeconds"] = AFTER_TRAINING_S
     if options.training_plan_arn:
-        made["TrainingPlanArn"] = options.training_plan_arn
+        config["TrainingPlanArn"] = options.training_plan_arn
     if options.ultraservers:
-        made["InstancePlacementConfig"] = {"PlacementSpecifications": ultraservers(job, options)}
-    return made
+        config["InstancePlacementConfig"] = {"PlacementSpecifications": ultraservers(job, options)}
+    return config
 
 
 def keeps(job: JobSpec, options: SageMakerOptions) -> bool:
@@ -295,17 +295,17 @@ def keeps(job: JobSpec, options: SageMakerOptions) -> bool:
 
 def network(options: SageMakerOptions) -> dict[str, object]:
     """VpcConfig, isolation and encryption; {} where AWS' own defaults are meant."""
-    made: dict[str, object] = {}
+    config: dict[str, object] = {}
     if options.subnets:
-        made["VpcConfig"] = {
+        config["VpcConfig"] = {
             "SecurityGroupIds": list(options.security_group_ids),
             "Subnets": list(options.subnets),
         }
     if options.network_isolation:
-        made["EnableNetworkIsolation"] = True
+        config["EnableNetworkIsolation"] = True
     if options.encrypt_traffic:
-        made["EnableInterContainerTrafficEncryption"] = True
-    return made
+        config["EnableInterContainerTrafficEncryption"] = True
+    return config
 
 
 def times(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
@@ -322,9 +322,9 @@ def times(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
 
 def ultraservers(job: JobSpec, options: SageMakerOptions) -> list[dict[str, object]]:
     """The placement on UltraServers ("id=instances"). Raises LaunchRejected if the instances do not add up."""
-    named = [re.fullmatch(ULTRASERVER, text) for text in options.ultraservers]
-    placed = [(found["id"], int(found["instances"])) for found in named if found]
-    if len(placed) != len(named) or sum(count for _, count in placed) != job.nodes:
+    matches = [re.fullmatch(ULTRASERVER, text) for text in options.ultraservers]
+    placed = [(match["id"], int(match["instances"])) for match in matches if match]
+    if len(placed) != len(matches) or sum(count for _, count in placed) != job.nodes:
         raise LaunchRejected(
             f"ultraservers: {job.nodes} nodes cannot be spread over {', '.join(options.ultraservers)}. "
             'Write "id=instances" for each, so that they add up to [cluster.declared] nodes.'

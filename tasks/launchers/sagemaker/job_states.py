@@ -82,16 +82,16 @@ def pair(described: Mapping[str, Any]) -> tuple[str, str]:
 def detail_of(described: Mapping[str, Any]) -> str:
     """What SageMaker reports about the job now, for people."""
     status, secondary = pair(described)
-    said = [status if status == secondary else f"{status}/{secondary}"]
-    said += [STOPPED[secondary]] if secondary in STOPPED else []
+    phrases = [status if status == secondary else f"{status}/{secondary}"]
+    phrases += [STOPPED[secondary]] if secondary in STOPPED else []
     reason = str(described.get("FailureReason") or "")
     steps = described.get("SecondaryStatusTransitions") or [{}]
     message = str(steps[-1].get("StatusMessage") or "")
     if message and message not in (secondary, reason):
-        said.append(one_line(message))
+        phrases.append(one_line(message))
     if reason:
-        said.append(one_line(reason, SAID_CHARACTERS))
-    return ": ".join(said)
+        phrases.append(one_line(reason, SAID_CHARACTERS))
+    return ": ".join(phrases)
 
 
 def history_of(described: Mapping[str, Any]) -> tuple[str, ...]:

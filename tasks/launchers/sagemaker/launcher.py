@@ -86,8 +86,8 @@ class SageMakerLauncher:
         try:
             described = describe(self.clients, name, ANSWER_S)
             if described is None:
-                said = f"SageMaker in {self.options.region} knows no training job {name!r:.80}"
-                return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+                detail = f"SageMaker in {self.options.region} knows no training job {name!r:.80}"
+                return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
             return self._status(name, described)
         except LaunchError as error:
             return JobStatus(JobState.UNKNOWN, str(error), "", {})
@@ -137,20 +137,20 @@ class SageMakerLauncher:
     def hand_out(self, name: str, report: bytes) -> str:
         if not JOB_NAME.fullmatch(name):
             return ""
-        place = places_of(self.options, name).seed
-        self._put(place, report)
-        return place
+        url = places_of(self.options, name).seed
+        self._put(url, report)
+        return url
 
     def _status(self, name: str, described: Described) -> JobStatus:
         state, detail = job_states.state_of(described), job_states.detail_of(described)
-        seen, output = SeenOutput(), self._output(name)
+        latest, output = SeenOutput(), self._output(name)
         if job_states.trained(described):
             try:
-                seen = output.look(described)
+                latest = output.look(described)
             except LaunchError as error:
                 if state.final and isinstance(error, EngineUnavailable):
                     raise  # whether there are reports is not known: ask again
-                seen = output.last  # a job that runs is not given up because S3 is silent
+                latest = output.last  # a job that runs is not given up because S3 is silent
                 detail = f"{detail}: its reports cannot be read: {error}"
         trouble = trouble_of(
             *job_states.pair(described),
@@ -158,7 +158,7 @@ class SageMakerLauncher:
             job_states.trained(described),
         )
         history = job_states.history_of(described)
-        status = JobStatus(state, detail, seen.attempt, seen.exit_codes, trouble, seen.earlier, history)
+        status = JobStatus(state, detail, latest.attempt, latest.exit_codes, trouble, latest.earlier, history)
         if not state.final:
             return status
         self._remove_key(name)

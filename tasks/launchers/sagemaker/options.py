@@ -68,7 +68,7 @@ class SageMakerOptions:
         """The placements that these options allow, with the seconds for which a pool is kept: none for Spot ("Considerations"
         of "Train using SageMaker-managed warm pools"), and no UltraServer without its name.
         """
-        kept = {} if self.spot or self.ultraservers else {Placement.POOLED: float(self.keep_alive_s)}
+        pooled = {} if self.spot or self.ultraservers else {Placement.POOLED: float(self.keep_alive_s)}
         pinned = {Placement.PINNED: 0.0} if self.ultraservers else {}
         anywhere = {} if self.ultraservers else {Placement.NONE: 0.0}
-        return {Placement.IN_JOB: 0.0, **kept, **pinned, **anywhere}
+        return {Placement.IN_JOB: 0.0, **pooled, **pinned, **anywhere}

@@ -46,35 +46,35 @@ def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
     `unseen` has afterwards each job that may have been created and is not described yet; True: SageMaker says that it exists.
     """
     (call,) = plan.calls
-    found = describe(clients, call.name)
-    if found is None:
+    described = describe(clients, call.name)
+    if described is None:
         for url, data in sorted(plan.uploads.items()):
-            found = _upload(clients, call.name, url, data)
-            if found is not None:
+            described = _upload(clients, call.name, url, data)
+            if described is not None:
                 break
         else:
             _leave_key(clients, call)
-    if found is not None:
-        handle = adopted(found, call)
+    if described is not None:
+        handle = adopted(described, call)
     else:
-        handle, found = _create(clients, call, unseen)
-    _require_as_sent(clients, call, found)
+        handle, described = _create(clients, call, unseen)
+    _require_as_sent(clients, call, described)
     return handle
 
 
-def _shown(clients: Clients, name: str, unseen: dict[str, bool], said: str) -> Described:
+def _shown(clients: Clients, name: str, unseen: dict[str, bool], problem: str) -> Described:
     """A job that SageMaker says it has: for a moment it may not describe it. Raises LaunchError."""
-    found = describe_new(clients, name)
-    if found is None:
+    described = describe_new(clients, name)
+    if described is None:
         unseen[name] = True
-        error = UnseenJob(f"{said}, and does not describe it, so that it may run unattended.")
+        error = UnseenJob(f"{problem}, and does not describe it, so that it may run unattended.")
         raise warm_pool.with_command(error, clients, name, warm_pool.STOP)
-    return found
+    return described
 
 
-def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
+def _require_as_sent(clients: Clients, call: ApiCall, job: Described) -> None:
     """Stop a job that AWS has otherwise than it was sent, and raise LaunchRejected. Once its containers ran that saves nothing."""
-    wrong = differences(call.body, found) if not trained(found) and not state_of(found).final else ()
+    wrong = differences(call.body, job) if not trained(job) and not state_of(job).final else ()
     if not wrong:
         return
     try:
@@ -87,10 +87,10 @@ def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
     )
 
 
-def adopted(found: Described, call: ApiCall) -> JobHandle:
+def adopted(described: Described, call: ApiCall) -> JobHandle:
     """The job that has the name already. Raises LaunchRejected if it is a different job."""
-    wrong = [one for one in differences(call.body, found) if one.field.startswith(SAME)]
-    sent, has = _orders(call.body), _orders(found)
+    wrong = [each for each in differences(call.body, described) if each.field.startswith(SAME)]
+    sent, has = _orders(call.body), _orders(described)
     if sent != has:
         wrong.append(Difference("the environment for the agent", sent, has))
     if wrong:
@@ -112,30 +112,30 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
         return None
 
     try:
-        found = clients.tried("sagemaker:CreateTrainingJob", create, created)
+        described = clients.tried("sagemaker:CreateTrainingJob", create, created)
     except EngineUnavailable:
         unseen.setdefault(call.name, False)
         raise
     except Refused as refusal:
         if refusal.code != "ResourceInUse":
             raise explained(refusal) from refusal
-        found = _shown(clients, call.name, unseen, str(refusal))
-        return adopted(found, call), found
-    if found:  # the answer was lost: somebody else's job may bear the name as well
-        adopted(found, call)
+        described = _shown(clients, call.name, unseen, str(refusal))
+        return adopted(described, call), described
+    if described:  # the answer was lost: somebody else's job may bear the name as well
+        adopted(described, call)
     else:
-        found = _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
-    return JobHandle(call.name, adopted=False), found
+        described = _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
+    return JobHandle(call.name, adopted=False), described
 
 
 def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | None:
     """Write one input; the job, where it exists by now and has other bytes there: those are never overwritten."""
     if _put(clients, url, data, IfNoneMatch="*") or _get(clients, url) == data:
         return None
-    found = describe(clients, name)
-    if found is None:  # left by a submit that died before its job began
+    described = describe(clients, name)
+    if described is None:  # left by a submit that died before its job began
         _put(clients, url, data)
-    return found
+    return described
 
 
 def _leave_key(clients: Clients, call: ApiCall) -> None:
@@ -163,20 +163,20 @@ def _put(clients: Clients, url: str, data: bytes, **condition: Any) -> bool:
 
 
 def _get(clients: Clients, url: str) -> bytes | None:
-    found = clients.answer("s3:GetObject", lambda: clients.read(bucket_of(url), key_of(url)))
-    return found and found[0]
+    answer = clients.answer("s3:GetObject", lambda: clients.read(bucket_of(url), key_of(url)))
+    return answer and answer[0]
 
 
 def _channel(body: Mapping[str, Any]) -> list[object]:
     """Where the job's bundle and pass lie."""
-    rows = [row for row in body.get("InputDataConfig") or () if row.get("ChannelName") == CHANNEL]
-    return [at(row, "DataSource.S3DataSource.S3Uri") for row in rows]
+    inputs = [each for each in body.get("InputDataConfig") or () if each.get("ChannelName") == CHANNEL]
+    return [at(channel, "DataSource.S3DataSource.S3Uri") for channel in inputs]
 
 
 def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
     """The agent's environment variables, such as the order to start whatever the checks found."""
     places = (body.get("Environment") or {}, body.get("HyperParameters") or {})
-    return {key: value for place in places for key, value in place.items() if key.upper().startswith(AGENT)}
+    return {key: value for table in places for key, value in table.items() if key.upper().startswith(AGENT)}
 
 
 def cancel(

@@ -41,11 +41,11 @@ def hold_of(described: Described) -> Hold:
     if not status and state_of(described).final and not trained(described):
         return Hold(Keeping.GONE, "the job never had machines")
     retained = pool.get("ResourceRetainedBillableTimeInSeconds")
-    said = f"WarmPoolStatus {status or 'is not there yet'}"
-    said += f", {retained} s retained" if retained is not None else ""
+    detail = f"WarmPoolStatus {status or 'is not there yet'}"
+    detail += f", {retained} s retained" if retained is not None else ""
     keeping = TABLE.get(status, Keeping.COMING)
     by = str(pool.get("ReusedByJob") or "") if keeping is Keeping.TAKEN else ""
-    return Hold(keeping, said + (f" by {by}" if by else ""), by, COMING_S if status else NO_STATUS_S)
+    return Hold(keeping, detail + (f" by {by}" if by else ""), by, COMING_S if status else NO_STATUS_S)
 
 
 def hold(clients: Clients, name: str) -> Hold:
@@ -71,30 +71,30 @@ def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEAS
 def with_command(error: LaunchError, clients: Clients, name: str, *commands: str) -> LaunchError:
     """The same error, ending with the command to type: the machines are billed until then."""
     typed = " && ".join(command.format(name=name, region=clients.region) for command in commands)
-    kind = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
-    said = str(error)
-    return kind(said if typed in said else f"{said} By hand: {typed}")
+    error_type = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
+    text = str(error)
+    return error_type(text if typed in text else f"{text} By hand: {typed}")
 
 
 def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> str:
-    end, asked, said = time.monotonic() + within_s, False, ""
+    end, is_asked, problem = time.monotonic() + within_s, False, ""
     while True:
         described = describe(clients, name)
         if described is None:
             return ""
-        found = hold_of(described)
-        if found.keeping in (Keeping.NOTHING, Keeping.GONE, Keeping.TAKEN):
-            done = asked and found.keeping is Keeping.GONE
-            return f"the warm pool of {name} was released ({found.said})" if done else ""
+        held = hold_of(described)
+        if held.keeping in (Keeping.NOTHING, Keeping.GONE, Keeping.TAKEN):
+            done = is_asked and held.keeping is Keeping.GONE
+            return f"the warm pool of {name} was released ({held.detail})" if done else ""
         if not state_of(described).final:
             running = LaunchError(f"{name} still runs: its machines cannot be released. End it first.")
             raise with_command(running, clients, name, STOP, UPDATE)
-        if not asked:
-            said = _let_go(clients, name)
-            asked = not said
+        if not is_asked:
+            problem = _let_go(clients, name)
+            is_asked = not problem
         if time.monotonic() >= end:
             raise LaunchError(
-                f"the warm pool of {name} may still be kept, and billed: {found.said}, after {within_s:g} s. {said}".rstrip()
+                f"the warm pool of {name} may still be kept, and billed: {held.detail}, after {within_s:g} s. {problem}".rstrip()
             )
         time.sleep(poll_s)
 

@@ -79,7 +79,7 @@ def make_plan(job: JobSpec, root: Path, options: SlurmOptions, lines: tuple[str,
 
 def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[str, ...] = ()) -> str:
     """The batch script."""
-    head = "\n".join(f"#SBATCH {word}" for word in (*_sbatch(job, folder, options), *lines))
+    head = "\n".join(f"#SBATCH {option}" for option in (*_sbatch(job, folder, options), *lines))
     minutes = {"join_s": options.joins_s, "grace_s": options.grace_s, "max_runtime_s": job.max_runtime_s}
     values = {
         "job": shlex.quote(str(folder)),
@@ -105,24 +105,24 @@ def agent_words(job: JobSpec, folder: Path) -> tuple[str, ...]:
     """The arguments of the agent on each node."""
     bundle = ("--bundle", str(folder / "in" / "bundle.json"))
     observe = ("--observe",) if job.observe else ()
-    told: dict[Work, tuple[str, ...]] = {
+    verbs: dict[Work, tuple[str, ...]] = {
         Work.COMMAND: ("exec",),
         Work.CHECK: ("check", *bundle),
         Work.CONFIRM: ("gate", *bundle, "--confirm", str(folder / "in" / PASSED), *observe),
         Work.GATE: ("gate", *bundle, *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
     }
     if job.work is Work.CHECK:
-        return told[job.work]
-    words = {"{job}": str(folder / "in"), "{out}": str(folder / "out")}
-    command = job.command if job.work is Work.COMMAND else job.behind
-    filled = (re.sub(r"\{(?:job|out)\}", lambda found: words[found[0]], word) for word in command)
-    return (*told[job.work], "--", *filled)
+        return verbs[job.work]
+    values = {"{job}": str(folder / "in"), "{out}": str(folder / "out")}
+    command = job.command if job.work is Work.COMMAND else job.training
+    filled = (re.sub(r"\{(?:job|out)\}", lambda match: values[match[0]], argument) for argument in command)
+    return (*verbs[job.work], "--", *filled)
 
 
 def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
     seconds = job.max_runtime_s + options.grace_s + BACKSTOP_S
     comment = ",".join(COMMENT.sub("-", f"{key}={value}") for key, value in job.tags.items())
-    words = {
+    values = {
         "job-name": job.name,
         "nodes": str(job.nodes),
         "ntasks-per-node": "1",
@@ -145,7 +145,7 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
         "mem": "0" if options.exclusive else "",
         "nodelist": ",".join(_passed(job)) if options.strength is Placement.PINNED else "",
     }
-    yield from (f"--{name}={value}" for name, value in words.items() if value)
+    yield from (f"--{name}={value}" for name, value in values.items() if value)
     # Training on the nodes that passed is of no use on others, and a second start would wait for one that is gone.
     again = job.work in (Work.CHECK, Work.GATE)
     if not _resumes(

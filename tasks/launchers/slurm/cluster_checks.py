@@ -14,7 +14,7 @@ from functools import cache
 
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 
 NAMES = ("srun", "enroot", "pyxis")
 IMAGE = "docker://ubuntu:22.04"
@@ -53,48 +53,48 @@ class ClusterCheck:
         )
 
 
-def look(
-    names: Sequence[str], nodes: int, place: Sequence[str], image: str = IMAGE
+def run_checks(
+    names: Sequence[str], nodes: int, where: Sequence[str], image: str = IMAGE
 ) -> Iterator[ClusterCheck]:
     """Run the named checks on so many nodes; `place` are options of srun, such as a partition. Raises MissingCommand.
 
     The nodes are asked once for all of them.
     """
-    plain = cache(lambda: _asked(nodes, place))
-    made: Mapping[str, Callable[[], ClusterCheck]] = {
+    plain = cache(lambda: _ask_nodes(nodes, where))
+    checks: Mapping[str, Callable[[], ClusterCheck]] = {
         "srun": lambda: _srun(nodes, *plain()),
         "enroot": lambda: _enroot(nodes, *plain()),
-        "pyxis": lambda: _pyxis(nodes, place, image, plain),
+        "pyxis": lambda: _pyxis(nodes, where, image, plain),
     }
     for name in names:
         try:
-            yield made[name]()
+            yield checks[name]()
         except commands.MissingCommand:
             raise
         except EngineUnavailable as error:
             yield ClusterCheck(name, Outcome.UNSEEN, str(error).rstrip("."))
 
 
-def _srun(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
+def _srun(nodes: int, done: Reply, answers: Mapping[str, str]) -> ClusterCheck:
     if len(answers) == nodes:
-        return ClusterCheck("srun", Outcome.WORKS, f"{_named(answers)} answered")
-    return _without_answer("srun", said, answers, nodes)
+        return ClusterCheck("srun", Outcome.WORKS, f"{_listed(answers)} answered")
+    return _without_answer("srun", done, answers, nodes)
 
 
-def _enroot(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
+def _enroot(nodes: int, done: Reply, answers: Mapping[str, str]) -> ClusterCheck:
     without = [node for node, version in answers.items() if not version]
     if without:
         # slurmd may have another PATH, on which pyxis finds it.
-        message = f"it is not on the PATH of {_named(without)}"
+        message = f"it is not on the PATH of {_listed(without)}"
         return ClusterCheck("enroot", Outcome.MISSING, message, "pyxis needs it on every node.")
     if len(answers) == nodes:
         versions = "/".join(sorted(set(answers.values())))
-        return ClusterCheck("enroot", Outcome.WORKS, f"version {versions} on {_named(answers)}")
-    return _without_answer("enroot", said, answers, nodes)
+        return ClusterCheck("enroot", Outcome.WORKS, f"version {versions} on {_listed(answers)}")
+    return _without_answer("enroot", done, answers, nodes)
 
 
 def _pyxis(
-    nodes: int, place: Sequence[str], image: str, plain: Callable[[], tuple[Said, dict[str, str]]]
+    nodes: int, where: Sequence[str], image: str, plain: Callable[[], tuple[Reply, dict[str, str]]]
 ) -> ClusterCheck:
     if "--container-image" not in commands.run("srun", "--help").out:
         remedy = "Install pyxis, and name it in plugstack.conf, on this machine and on every node."
@@ -103,39 +103,39 @@ def _pyxis(
     if len(free) < nodes:
         return _without_answer("pyxis", before, free, nodes)
     same = (f"--nodelist={','.join(free)}", f"--container-image={image}")
-    said, answers = _asked(nodes, (*place, *same), DOWNLOAD_S)
+    done, answers = _ask_nodes(nodes, (*where, *same), DOWNLOAD_S)
     if len(answers) == nodes:
-        return ClusterCheck("pyxis", Outcome.WORKS, f"{image} started on {_named(answers)}")
-    silent = _named([node for node in free if node not in answers])
-    return ClusterCheck("pyxis", Outcome.FAILS, f"{image} did not start on {silent}: {said.words}", REMEDY)
+        return ClusterCheck("pyxis", Outcome.WORKS, f"{image} started on {_listed(answers)}")
+    silent = _listed([node for node in free if node not in answers])
+    return ClusterCheck("pyxis", Outcome.FAILS, f"{image} did not start on {silent}: {done.text}", REMEDY)
 
 
-def _asked(nodes: int, place: Sequence[str], seconds: float = ANSWER_S) -> tuple[Said, dict[str, str]]:
+def _ask_nodes(nodes: int, where: Sequence[str], seconds: float = ANSWER_S) -> tuple[Reply, dict[str, str]]:
     """What srun said, and what each node answered. Raises EngineUnavailable."""
     size = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--immediate={FREE_S}")
-    said = commands.run(
+    done = commands.run(
         "srun",
         *size,
         "--chdir=/",
         "--job-name=prelaunch-look",
-        *place,
+        *where,
         "/bin/sh",
         "-c",
         ASK,
         timeout_s=seconds,
     )
-    words = (line.split(" ", 2) for line in said.out.splitlines() if line.startswith("prelaunch-node "))
-    return said, {word[1]: "".join(word[2:]).strip() for word in words}
+    fields = (line.split(" ", 2) for line in done.out.splitlines() if line.startswith("prelaunch-node "))
+    return done, {field[1]: "".join(field[2:]).strip() for field in fields}
 
 
-def _without_answer(name: str, said: Said, answers: Mapping[str, str], nodes: int) -> ClusterCheck:
+def _without_answer(name: str, done: Reply, answers: Mapping[str, str], nodes: int) -> ClusterCheck:
     """If no node answered, they were not free, or Slurm refused the step; if some did, the others are broken."""
     if not answers:
-        return ClusterCheck(name, Outcome.UNSEEN, f"no node could be asked: {said.words}")
+        return ClusterCheck(name, Outcome.UNSEEN, f"no node could be asked: {done.text}")
     return ClusterCheck(
-        name, Outcome.FAILS, f"only {_named(answers)} of {nodes} nodes answered: {said.words}", REMEDY
+        name, Outcome.FAILS, f"only {_listed(answers)} of {nodes} nodes answered: {done.text}", REMEDY
     )
 
 
-def _named(nodes: Iterable[str]) -> str:
+def _listed(nodes: Iterable[str]) -> str:
     return ", ".join(sorted(nodes))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm.job_states import SACCT_FORMAT, SQUEUE_FORMAT, Row, UnreadableRow, rows_of
+from tasks.launchers.slurm.job_states import SACCT_FORMAT, SQUEUE_FORMAT, Job, UnreadableRow, rows_of
 from tasks.text.inert import one_line
 
 # slurmctld is waited for by the commands themselves for MessageTimeout (10 s by default) and a few repetitions of it.
@@ -38,7 +38,7 @@ class MissingCommand(EngineUnavailable):
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """How a command ended, and what it printed."""
 
     code: int
@@ -46,15 +46,15 @@ class Said:
     err: str
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The end of what it said, its lines with "; " between them; of a command that gave up, its first error and the last."""
-        said = (self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:]
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        output = (self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         gave_up = len(lines) > 1 and FATAL.match(lines[-1])
         return one_line("; ".join([lines[0], lines[-1]] if gave_up else lines), 500)
 
 
-def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
+def run(*argv: str, timeout_s: float = ANSWER_S) -> Reply:
     """Run a command to its end. Raises MissingCommand, and EngineUnavailable if it does not answer."""
     try:
         done = subprocess.run(
@@ -70,13 +70,13 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
             f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
         ) from error
     except subprocess.TimeoutExpired as error:
-        said = one_line((error.stderr or b"").decode(errors="replace").strip(), 500)
+        text = one_line((error.stderr or b"").decode(errors="replace").strip(), 500)
         raise EngineUnavailable(
-            f"{argv[0]} did not answer within {timeout_s:g} s{f': {said}' if said else ''}."
+            f"{argv[0]} did not answer within {timeout_s:g} s{f': {text}' if text else ''}."
         ) from error
     except OSError as error:
         raise EngineUnavailable(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
-    return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    return Reply(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 def environment_of(own: Mapping[str, str]) -> dict[str, str]:
@@ -84,52 +84,52 @@ def environment_of(own: Mapping[str, str]) -> dict[str, str]:
     return {name: own[name] for name in PASSED if name in own}
 
 
-def jobs_named(name: str) -> tuple[Row, ...]:
+def jobs_named(name: str) -> tuple[Job, ...]:
     """Every job of that name and of our own user that slurmctld knows, ended ones included (slurm.conf, MinJobAge).
 
     Raises EngineUnavailable.
     """
-    words = ("--noheader", "--states=all", f"--name={name}", own_user(), f"--format={SQUEUE_FORMAT}")
-    return _rows(run("squeue", *words))
+    arguments = ("--noheader", "--states=all", f"--name={name}", own_user(), f"--format={SQUEUE_FORMAT}")
+    return _parsed(run("squeue", *arguments))
 
 
-def accounted(job_id: int) -> tuple[Row, ...]:
+def accounted(job_id: int) -> tuple[Job, ...]:
     """What the accounting says of a job that slurmctld has forgotten; () where there is no accounting, or it has no such job.
 
     Raises EngineUnavailable, also where slurmdbd does not answer: it will know how the job ended.
     """
-    words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", f"--format={SACCT_FORMAT}")
-    said = run("sacct", *words, own_user())
-    if said.code and NO_ACCOUNTING not in said.err:
-        raise EngineUnavailable(f"the accounting does not answer: {said.words}")
-    return () if said.code else _rows(said)
+    arguments = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", f"--format={SACCT_FORMAT}")
+    done = run("sacct", *arguments, own_user())
+    if done.code and NO_ACCOUNTING not in done.err:
+        raise EngineUnavailable(f"the accounting does not answer: {done.text}")
+    return () if done.code else _parsed(done)
 
 
 def node_reasons(nodes: str) -> tuple[str, ...]:
     """Why the nodes of a list are drained or down, in Slurm's words; () where none is. Raises EngineUnavailable."""
-    said = run("sinfo", "--noheader", f"--nodes={nodes}", "--format=%E")
-    if said.code:
-        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
-    return tuple(line.strip() for line in said.out.splitlines() if line.strip() not in ("", "none"))
+    done = run("sinfo", "--noheader", f"--nodes={nodes}", "--format=%E")
+    if done.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
+    return tuple(line.strip() for line in done.out.splitlines() if line.strip() not in ("", "none"))
 
 
 def lost_nodes(nodes: str) -> tuple[tuple[str, str], ...]:
     """Those nodes of a list that are down or do not answer, each with Slurm's state and reason. Raises EngineUnavailable."""
-    said = run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E")
-    if said.code:
-        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
-    rows = {
-        tuple(map(str.strip, line.split("|", 2))) for line in said.out.splitlines() if line.count("|") >= 2
+    done = run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E")
+    if done.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
+    records = {
+        tuple(map(str.strip, line.split("|", 2))) for line in done.out.splitlines() if line.count("|") >= 2
     }
-    found = ((node, state, "" if reason == "none" else reason) for node, state, reason in sorted(rows))
+    lost = ((node, state, "" if reason == "none" else reason) for node, state, reason in sorted(records))
     return tuple(
         (node, one_line(": ".join(filter(None, (state, reason))), 100))
-        for node, state, reason in found
+        for node, state, reason in lost
         if LOST.match(state)
     )
 
 
-def end_jobs(job_ids: Iterable[int]) -> Said:
+def end_jobs(job_ids: Iterable[int]) -> Reply:
     """Ask slurmctld to end these jobs of our own user. Raises EngineUnavailable."""
     return run("scancel", own_user(), *map(str, job_ids))
 
@@ -139,10 +139,10 @@ def own_user() -> str:
     return f"--user={os.geteuid()}"
 
 
-def _rows(said: Said) -> tuple[Row, ...]:
-    if said.code:
-        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
+def _parsed(done: Reply) -> tuple[Job, ...]:
+    if done.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
     try:
-        return rows_of(said.out)
+        return rows_of(done.out)
     except UnreadableRow as error:
         raise EngineUnavailable(str(error)) from error

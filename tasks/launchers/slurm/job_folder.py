@@ -54,25 +54,25 @@ class SharedJobFolder:
 
     def stage(self, plan: Plan) -> bool:
         """Let the folder appear complete, with a new key. Returns False if it is there already: somebody else was first."""
-        beside = self._staging / f"{self.path.name}.{uuid.uuid4().hex}"
+        staged = self._staging / f"{self.path.name}.{uuid.uuid4().hex}"
         try:
             for folder in ("out", "logs", "nodes", "in"):
-                (beside / folder).mkdir(parents=True, mode=0o700)
-            beside.chmod(0o700)
-            for place, data in plan.uploads.items():
-                target = beside / Path(place).relative_to(self.path)
+                (staged / folder).mkdir(parents=True, mode=0o700)
+            staged.chmod(0o700)
+            for address, data in plan.uploads.items():
+                target = staged / Path(address).relative_to(self.path)
                 target.write_bytes(data)
                 target.chmod(0o600)
-            secret_key.write(beside / "in" / secret_key.FILE, secret_key.make())
+            secret_key.write(staged / "in" / secret_key.FILE, secret_key.make())
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # A folder is never renamed over one that holds files (rename(2), ENOTEMPTY).
-            os.rename(beside, self.path)
+            os.rename(staged, self.path)
         except OSError:
             if self.exists():
                 return False
             raise
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(staged, ignore_errors=True)
         return True
 
     def remove(self) -> None:
@@ -131,10 +131,10 @@ class SharedJobFolder:
     def failed_grace_s(self) -> int:
         """How long the script lets the other nodes run once the training has failed on one; 0: for as long as they like."""
         try:
-            found = GRACE.search((self.path / SCRIPT).read_text(errors="replace"))
+            match = GRACE.search((self.path / SCRIPT).read_text(errors="replace"))
         except OSError:
             return 0
-        return int(found[1]) if found else 0
+        return int(match[1]) if match else 0
 
     def attempts(self) -> Attempts:
         """The starts of the job, from what the agents of its nodes wrote."""

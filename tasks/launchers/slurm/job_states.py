@@ -62,7 +62,7 @@ TROUBLES: Mapping[str, Trouble] = {
     "REVOKED": Trouble.STOPPED,
 }
 # What the words themselves do not say.
-WORDS: Mapping[str, str] = {
+EXPLANATIONS: Mapping[str, str] = {
     "TIMEOUT": "it reached its max runtime",
     "DEADLINE": "it reached its deadline",
     "OUT_OF_MEMORY": "it used more memory than it had asked for",
@@ -112,18 +112,18 @@ class UnreadableRow(Exception):
 
 
 @dataclass(frozen=True)
-class Row:
+class Job:
     """One job as squeue shows it: its number, its state, its nodes as Slurm's list, and why it waits."""
 
     job_id: int
     state: str
     nodes: str = ""
-    why: str = ""
+    reason: str = ""
 
     @property
     def held(self) -> bool:
         """Whether Slurm holds it because it could not be started."""
-        return self.why in HELD and STATES.get(self.state) is JobState.PENDING
+        return self.reason in HELD and STATES.get(self.state) is JobState.PENDING
 
     @property
     def job_state(self) -> JobState:
@@ -134,7 +134,7 @@ class Row:
     def trouble(self) -> Trouble:
         """What went wrong; NONE for a job that ended well or still runs. One that waits for a limit has QUOTA."""
         if STATES.get(self.state) is JobState.PENDING:
-            return self.never_runs or (Trouble.QUOTA if GROUP_LIMIT.fullmatch(self._reason) else Trouble.NONE)
+            return self.never_runs or (Trouble.QUOTA if GROUP_LIMIT.fullmatch(self._code) else Trouble.NONE)
         return TROUBLES.get(self.state, Trouble.NONE)
 
     @property
@@ -142,12 +142,12 @@ class Row:
         """Why it will wait for ever, None if it may start."""
         if STATES.get(self.state) is not JobState.PENDING:
             return None
-        quota = Trouble.QUOTA if PER_JOB_LIMIT.fullmatch(self._reason) else None
-        return NEVER_RUNS.get(self._reason, quota)
+        quota = Trouble.QUOTA if PER_JOB_LIMIT.fullmatch(self._code) else None
+        return NEVER_RUNS.get(self._code, quota)
 
     @property
-    def _reason(self) -> str:
-        return self.why.partition(",")[0].replace(" ", "")
+    def _code(self) -> str:
+        return self.reason.partition(",")[0].replace(" ", "")
 
     @property
     def was_cancelled_with_nodes(self) -> bool:
@@ -157,16 +157,16 @@ class Row:
     @property
     def detail(self) -> str:
         """The row for people."""
-        said = [f"job {self.job_id} is {self.state}", WORDS.get(self.state, "")]
-        said += [self.why] if self.why not in NO_REASON else []
-        return ": ".join(filter(None, said))
+        phrases = [f"job {self.job_id} is {self.state}", EXPLANATIONS.get(self.state, "")]
+        phrases += [self.reason] if self.reason not in NO_REASON else []
+        return ": ".join(filter(None, phrases))
 
 
 @dataclass(frozen=True)
 class TaskEnd:
     """How the task of a node ended, in srun's words. `launched`: it was started. `code` is None where it is not known."""
 
-    said: str
+    message: str
     launched: bool
     code: int | None = None
 
@@ -176,32 +176,32 @@ def task_ends(log: str, nodes: str) -> dict[str, TaskEnd]:
     own = log.rpartition(START_MARK)[2]
     try:
         names = expand(nodes)
-        found = {
-            names[int(number)]: TaskEnd(f"its task was not started ({said.strip()})", launched=False)
-            for numbers, said in NOT_LAUNCHED.findall(own)
+        ends = {
+            names[int(number)]: TaskEnd(f"its task was not started ({message.strip()})", launched=False)
+            for numbers, message in NOT_LAUNCHED.findall(own)
             for number in expand(f"[{numbers}]")
             if int(number) < len(names)
         }
-        for hosts, said, code in TASK_ENDED.findall(own):
-            end = TaskEnd(one_line(said, 100), True, int(code) if code else SIGNAL_WORDS.get(said))
-            found |= {name: end for name in expand(hosts) if name in names and name not in found}
+        for hosts, message, code in TASK_ENDED.findall(own):
+            end = TaskEnd(one_line(message, 100), True, int(code) if code else SIGNAL_WORDS.get(message))
+            ends |= {name: end for name in expand(hosts) if name in names and name not in ends}
     except (HostListError, ValueError):
         return {}
-    return found
+    return ends
 
 
-def rows_of(text: str) -> tuple[Row, ...]:
+def rows_of(text: str) -> tuple[Job, ...]:
     """The rows of `squeue -o SQUEUE_FORMAT` or `sacct -P -o SACCT_FORMAT`. Raises UnreadableRow."""
-    return tuple(_row(line) for line in text.splitlines() if line.strip())
+    return tuple(_parsed(line) for line in text.splitlines() if line.strip())
 
 
-def row_for(rows: Iterable[Row], job_id: int | None) -> Row | None:
+def row_for(rows: Iterable[Job], job_id: int | None) -> Job | None:
     """The row of that job; without a number that of the first job that bears the name."""
-    found = sorted((row for row in rows if job_id in (None, row.job_id)), key=lambda row: row.job_id)
-    return found[0] if found else None
+    matches = sorted((row for row in rows if job_id in (None, row.job_id)), key=lambda row: row.job_id)
+    return matches[0] if matches else None
 
 
-def submitted_row(rows: Iterable[Row], job_id: int | None) -> Row | None:
+def submitted_row(rows: Iterable[Job], job_id: int | None) -> Job | None:
     """The row of that job; without a number that of a job that may be ours, first of one that has not ended.
 
     A job of ours writes its number down when it starts, so one that ended well is an older one of the same name.
@@ -212,9 +212,9 @@ def submitted_row(rows: Iterable[Row], job_id: int | None) -> Row | None:
     return row_for((row for row in possible if not row.job_state.final), None) or row_for(possible, None)
 
 
-def _row(line: str) -> Row:
-    parts = line.split("|", 3)
-    if len(parts) != 4 or not parts[0].isdecimal() or not parts[1].strip():
+def _parsed(line: str) -> Job:
+    fields = line.split("|", 3)
+    if len(fields) != 4 or not fields[0].isdecimal() or not fields[1].strip():
         raise UnreadableRow(f"this is no row of the jobs that were asked for: {line!r:.200}")
     # sacct writes "CANCELLED by 1000".
-    return Row(int(parts[0]), parts[1].split()[0], parts[2].strip(), parts[3].strip().replace("_", " "))
+    return Job(int(fields[0]), fields[1].split()[0], fields[2].strip(), fields[3].strip().replace("_", " "))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from checks.documents.hostlist import expand
 from checks.model import KernelLog
-from tasks.launchers.attempt_folder import Attempts
+from tasks.launchers.attempt_folder import Attempts, has_started
 from tasks.launchers.base import (
     Delays,
     JobHandle,
@@ -31,7 +31,7 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, ScriptEnd, SharedJobFolder
-from tasks.launchers.slurm.job_states import PROLOG, Row, TaskEnd, row_for, submitted_row, task_ends
+from tasks.launchers.slurm.job_states import PROLOG, Job, TaskEnd, row_for, submitted_row, task_ends
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
@@ -90,14 +90,14 @@ class SlurmLauncher(FolderLauncher):
         if not re.fullmatch(JOB_NAME, name):
             return JobStatus(JobState.UNKNOWN, f"no job is named {name!r:.80}", "", {}, absent=True)
         folder = self._folder(name)
-        seen = folder.attempts()
+        agents = folder.attempts()
         final = folder.final()
         if final is not None:
-            return _status(final, seen)
+            return _status(final, agents)
         try:
-            return self._ask(name, folder, seen)
+            return self._ask(name, folder, agents)
         except LaunchError as error:
-            return seen.status(JobState.UNKNOWN, str(error))
+            return agents.status(JobState.UNKNOWN, str(error))
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         if not re.fullmatch(JOB_NAME, name) or not re.fullmatch(NODE, node):
@@ -117,7 +117,7 @@ class SlurmLauncher(FolderLauncher):
                 folder.write_final(folder.attempts().status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return preflight.look(plans, self.options, self.root)
+        return preflight.check(plans, self.options, self.root)
 
     def _out(self, name: str) -> Path | None:
         return self._folder(name).out if re.fullmatch(JOB_NAME, name) else None
@@ -130,57 +130,57 @@ class SlurmLauncher(FolderLauncher):
     def _folder(self, name: str) -> SharedJobFolder:
         return SharedJobFolder(self.root, name)
 
-    def _ask(self, name: str, folder: SharedJobFolder, seen: Attempts) -> JobStatus:
+    def _ask(self, name: str, folder: SharedJobFolder, agents: Attempts) -> JobStatus:
         """What slurmctld says, and where it has forgotten the job what the script and the accounting say. Raises LaunchError."""
-        rows = commands.jobs_named(name)
+        jobs = commands.jobs_named(name)
         job_id = folder.job_id()  # after squeue: a job that ends in between has written its number
-        row = submitted_row(rows, job_id)
-        if row is None and job_id is None:
+        job = submitted_row(jobs, job_id)
+        if job is None and job_id is None:
             return _unsubmitted(name, folder)
-        if row is None and folder.ended() is None:
-            row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, FORGOTTEN)
-        if row is not None and row.held:
+        if job is None and folder.ended() is None:
+            job = row_for(commands.accounted(job_id or 0), job_id) or Job(job_id or 0, FORGOTTEN)
+        if job is not None and job.held:
             # Released by somebody, it would start long after the gate was over.
             self._end(name, folder, HELD_S)
-            return self._final(name, folder, seen, _not_started(row, seen))
-        if row is not None and (never := row.never_runs):
+            return self._final(name, folder, agents, _not_started(job, agents))
+        if job is not None and (never := job.never_runs):
             self._end(name, folder, HELD_S)
-            final = seen.status(JobState.FAILED, f"{row.detail}, for which it would wait for ever", never)
-            return self._final(name, folder, seen, final)
-        if row is not None and row.state == "RUNNING" and (lost := self._unstarted(name, row, folder, seen)):
+            final = agents.status(JobState.FAILED, f"{job.detail}, for which it would wait for ever", never)
+            return self._final(name, folder, agents, final)
+        if job is not None and job.state == "RUNNING" and (lost := self._absent(name, job, folder, agents)):
             # Nothing else would end it: the other nodes wait for these.
             self._end(name, folder)
-            return self._final(name, folder, seen, _without(lost, row, folder.attempts()))
-        if row is not None and row.was_cancelled_with_nodes and not folder.claim():
-            reasons = commands.node_reasons(row.nodes)
+            return self._final(name, folder, agents, _without(lost, job, folder.attempts()))
+        if job is not None and job.was_cancelled_with_nodes and not folder.claim():
+            reasons = commands.node_reasons(job.nodes)
             if any(reason.startswith(PROLOG) for reason in reasons):
-                return self._final(name, folder, seen, _not_started(row, seen, f" ({PROLOG})"))
+                return self._final(name, folder, agents, _not_started(job, agents, f" ({PROLOG})"))
             now = time.monotonic()
             if now - self._over_since.setdefault(name, now) < DRAINED_S:
-                said = f"{row.detail}, and its script has not run"
-                return seen.status(JobState.RUNNING, said)
-        if row is not None and not row.job_state.final and row.state != FORGOTTEN:
+                text = f"{job.detail}, and its script has not run"
+                return agents.status(JobState.RUNNING, text)
+        if job is not None and not job.job_state.final and job.state != FORGOTTEN:
             self._over_since.pop(name, None)
-            said = "; ".join((row.detail, *_waits(folder, seen)))
-            return seen.status(row.job_state, said, row.trouble)
+            text = "; ".join((job.detail, *_waits(folder, agents)))
+            return agents.status(job.job_state, text, job.trouble)
         ended = folder.ended()
-        if self._settling(name, row, ended, folder, seen):
-            said = "the job has ended, and not everything that its nodes wrote is here yet"
-            if row is not None and row.state == FORGOTTEN:
-                said = "slurmctld does not list the job, and its script has recorded no end yet"
-            return seen.status(JobState.RUNNING, said)
-        return self._final(name, folder, seen, with_lost(_end_of(row, ended, seen, folder), row))
+        if self._settling(name, job, ended, folder, agents):
+            text = "the job has ended, and not everything that its nodes wrote is here yet"
+            if job is not None and job.state == FORGOTTEN:
+                text = "slurmctld does not list the job, and its script has recorded no end yet"
+            return agents.status(JobState.RUNNING, text)
+        return self._final(name, folder, agents, with_lost(_end_of(job, ended, agents, folder), job))
 
-    def _unstarted(self, name: str, row: Row, folder: SharedJobFolder, seen: Attempts) -> dict[str, TaskEnd]:
+    def _absent(self, name: str, job: Job, folder: SharedJobFolder, agents: Attempts) -> dict[str, TaskEnd]:
         """The nodes on which nothing of the gate runs: srun could not start their task, or it has ended and no agent left a record.
 
         A record may be on its way here; one that is still missing after SETTLE_S was never written. Of a job that has begun to train
         srun's words are those of the training.
         """
-        if _has_trained(folder, seen):
+        if has_started(folder.out, agents.current):
             return {}
-        ends = task_ends(folder.script_words(), row.nodes)
-        lost = {node: end for node, end in ends.items() if node not in seen.hosts}
+        ends = task_ends(folder.script_words(), job.nodes)
+        lost = {node: end for node, end in ends.items() if node not in agents.hosts}
         if lost and all(end.launched for end in lost.values()):
             since = self._ended_since.setdefault(name, time.monotonic())
             return lost if time.monotonic() - since >= SETTLE_S else {}
@@ -188,27 +188,27 @@ class SlurmLauncher(FolderLauncher):
         return lost
 
     def _settling(
-        self, name: str, row: Row | None, ended: ScriptEnd | None, folder: SharedJobFolder, seen: Attempts
+        self, name: str, job: Job | None, ended: ScriptEnd | None, folder: SharedJobFolder, agents: Attempts
     ) -> bool:
         """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here. A training may also be
         listed again, by a slurmctld that gets its state back.
         """
-        by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
-        whole = seen.hosts and len(seen.exit_codes) == len(seen.hosts)
+        by_itself = job is None or job.job_state is JobState.SUCCEEDED or job.state in BY_ITSELF
+        whole = agents.hosts and len(agents.exit_codes) == len(agents.hosts)
         if ended is not None and (whole or ended.overdue):
             return False
         since = self._over_since.setdefault(name, time.monotonic())
-        forgotten = row is not None and row.state == FORGOTTEN and _has_trained(folder, seen)
+        forgotten = job is not None and job.state == FORGOTTEN and has_started(folder.out, agents.current)
         return by_itself and time.monotonic() - since < (self.silence_s if forgotten else SETTLE_S)
 
-    def _final(self, name: str, folder: SharedJobFolder, seen: Attempts, final: JobStatus) -> JobStatus:
+    def _final(self, name: str, folder: SharedJobFolder, agents: Attempts, final: JobStatus) -> JobStatus:
         try:
             folder.write_final(final)
         except OSError as error:
-            said = f"{final.detail}; {file_remedy(error, folder.path)}"
-            final = replace(final, detail=said)
+            text = f"{final.detail}; {file_remedy(error, folder.path)}"
+            final = replace(final, detail=text)
         self._over_since.pop(name, None)
-        return _status(final, seen)
+        return _status(final, agents)
 
 
 def sbatch_lines(path: str) -> tuple[str, ...]:
@@ -231,73 +231,68 @@ def sbatch_lines(path: str) -> tuple[str, ...]:
 
 def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
     if not folder.exists():
-        said = f"there is no job {name} in Slurm, and no folder {folder.path}"
-        return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+        text = f"there is no job {name} in Slurm, and no folder {folder.path}"
+        return JobStatus(JobState.UNKNOWN, text, "", {}, absent=True)
     if folder.claim() == NOBODY:
         return JobStatus(JobState.CANCELLED, "cancelled before it was submitted", "", {}, Trouble.STOPPED)
-    said = f"{name} was prepared and never submitted. Submit it again."
-    return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+    text = f"{name} was prepared and never submitted. Submit it again."
+    return JobStatus(JobState.UNKNOWN, text, "", {}, absent=True)
 
 
-def _not_started(row: Row, seen: Attempts, why: str = "") -> JobStatus:
-    said = f"{row.detail}{why}. Look at the prolog, and at the reason of its nodes: sinfo -R"
-    return seen.status(JobState.FAILED, said, Trouble.SERVICE)
+def _not_started(job: Job, agents: Attempts, cause: str = "") -> JobStatus:
+    text = f"{job.detail}{cause}. Look at the prolog, and at the reason of its nodes: sinfo -R"
+    return agents.status(JobState.FAILED, text, Trouble.SERVICE)
 
 
-def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> JobStatus:
+def _end_of(job: Job | None, ended: ScriptEnd | None, agents: Attempts, folder: SharedJobFolder) -> JobStatus:
     """The last state: Slurm's, but where the script ended by itself, the script's."""
-    by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
+    by_itself = job is None or job.job_state is JobState.SUCCEEDED or job.state in BY_ITSELF
     if ended is None or not by_itself:
-        if row is None or row.state == FORGOTTEN:
-            said = "Slurm no longer knows the job, and its script recorded no end"
-            return seen.status(JobState.FAILED, said, Trouble.ENDED)
-        return seen.status(row.job_state, _with_words(row.detail, seen, folder), row.trouble)
+        if job is None or job.state == FORGOTTEN:
+            text = "Slurm no longer knows the job, and its script recorded no end"
+            return agents.status(JobState.FAILED, text, Trouble.ENDED)
+        return agents.status(job.job_state, _with_words(job.detail, agents, folder), job.trouble)
     if ended.overdue:
-        return seen.status(JobState.FAILED, "it reached its max runtime", Trouble.MAX_RUNTIME)
+        return agents.status(JobState.FAILED, "it reached its max runtime", Trouble.MAX_RUNTIME)
     if ended.exit_code == 0:
-        return seen.status(JobState.SUCCEEDED, f"job {ended.job_id} ended well")
+        return agents.status(JobState.SUCCEEDED, f"job {ended.job_id} ended well")
     if ended.failed:
-        codes = dict(seen.exit_codes)
-        said = "; ".join(f"{node} ended with {codes.get(node, 'an error')}" for node in ended.failed[:8])
-        others = tuple(sorted(seen.hosts - {*ended.failed}))
+        codes = dict(agents.exit_codes)
+        text = "; ".join(f"{node} ended with {codes.get(node, 'an error')}" for node in ended.failed[:8])
+        others = tuple(sorted(agents.hosts - {*ended.failed}))
         later = f"the other nodes still ran {folder.failed_grace_s()} s later and were ended"
-        return replace(seen.status(JobState.FAILED, f"{said}; {later}", Trouble.ENDED), ended=others)
-    ends = _failed(seen)
-    said = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
-    return seen.status(JobState.FAILED, _with_words(said, seen, folder), Trouble.ENDED)
+        return replace(agents.status(JobState.FAILED, f"{text}; {later}", Trouble.ENDED), ended=others)
+    ends = _failed(agents)
+    text = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
+    return agents.status(JobState.FAILED, _with_words(text, agents, folder), Trouble.ENDED)
 
 
-def with_lost(final: JobStatus, row: Row | None) -> JobStatus:
+def with_lost(final: JobStatus, job: Job | None) -> JobStatus:
     """The end of a job of which Slurm lost a node, with the nodes that are down or do not answer. Raises EngineUnavailable."""
-    if row is None or row.state != NODE_FAIL:
+    if job is None or job.state != NODE_FAIL:
         return final
-    lost = commands.lost_nodes(row.nodes)
+    lost = commands.lost_nodes(job.nodes)
     if not lost:
         return final
-    said = "; ".join(f"{node} is {words}" for node, words in lost[:8])
-    return replace(final, detail=f"{final.detail}: {said}", lost=dict(lost))
+    nodes = "; ".join(f"{node} is {state}" for node, state in lost[:8])
+    return replace(final, detail=f"{final.detail}: {nodes}", lost=dict(lost))
 
 
-def _without(lost: Mapping[str, TaskEnd], row: Row, seen: Attempts) -> JobStatus:
+def _without(lost: Mapping[str, TaskEnd], job: Job, agents: Attempts) -> JobStatus:
     """The end of a job of which some nodes never began; the others are ended because of them."""
-    said = "; ".join(f"{node}: {end.said}" for node, end in sorted(lost.items())[:8])
-    others = tuple(node for node in expand(row.nodes) if node not in lost)
+    nodes = "; ".join(f"{node}: {end.message}" for node, end in sorted(lost.items())[:8])
+    others = tuple(node for node in expand(job.nodes) if node not in lost)
     codes = {node: end.code for node, end in lost.items() if end.code is not None}
     later = "no agent ran there, so the job was ended"
-    words = {node: end.said for node, end in lost.items() if end.code is None}
-    final = seen.status(JobState.FAILED, f"{said}; {later}", Trouble.ENDED)
-    return replace(final, exit_codes={**final.exit_codes, **codes}, ended=others, lost=words)
+    reasons = {node: end.message for node, end in lost.items() if end.code is None}
+    final = agents.status(JobState.FAILED, f"{nodes}; {later}", Trouble.ENDED)
+    return replace(final, exit_codes={**final.exit_codes, **codes}, ended=others, lost=reasons)
 
 
-def _has_trained(folder: SharedJobFolder, seen: Attempts) -> bool:
-    """Whether a node of the job's current start has become the command."""
-    return bool(seen.current) and any((folder.out / seen.current / "started").glob("*"))
-
-
-def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
+def _waits(folder: SharedJobFolder, agents: Attempts) -> list[str]:
     """On which nodes a training has failed, and how long the script waits for the others; nothing of a job that only checks."""
-    failed = _failed(seen)
-    if not failed or not _has_trained(folder, seen):
+    failed = _failed(agents)
+    if not failed or not has_started(folder.out, agents.current):
         return []
     grace_s = folder.failed_grace_s()
     return [
@@ -306,17 +301,17 @@ def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
     ]
 
 
-def _failed(seen: Attempts) -> list[str]:
-    return [f"{node} ended with {code}" for node, code in seen.exit_codes if code][:8]
+def _failed(agents: Attempts) -> list[str]:
+    return [f"{node} ended with {code}" for node, code in agents.exit_codes if code][:8]
 
 
-def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
+def _with_words(text: str, agents: Attempts, folder: SharedJobFolder) -> str:
     """Where no agent has left a record, what the batch script printed last tells why."""
-    words = "" if seen.hosts else one_line(folder.last_words())
-    return f"{said}: {words}" if words else said
+    last = "" if agents.hosts else one_line(folder.last_words())
+    return f"{text}: {last}" if last else text
 
 
-def _status(final: JobStatus, seen: Attempts) -> JobStatus:
+def _status(final: JobStatus, agents: Attempts) -> JobStatus:
     """The end with what the agents of the nodes have recorded by now."""
-    codes = {**dict(seen.exit_codes), **final.exit_codes}
-    return replace(final, attempt=seen.current, exit_codes=codes, earlier=seen.earlier)
+    codes = {**dict(agents.exit_codes), **final.exit_codes}
+    return replace(final, attempt=agents.current, exit_codes=codes, earlier=agents.earlier)

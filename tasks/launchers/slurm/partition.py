@@ -36,47 +36,47 @@ class Partition:
 
 def partitions_of(text: str) -> Mapping[str, Partition]:
     """The lines of `scontrol show partition --oneliner` by name; what cannot be read is left out."""
-    rows = (dict(FIELD.findall(line)) for line in text.splitlines())
+    records = (dict(FIELD.findall(line)) for line in text.splitlines())
     return {
-        row["PartitionName"]: Partition(
-            row["PartitionName"],
-            row["State"],
-            minutes_of(row.get("MaxTime", "")),
-            _most_nodes(row),
-            row.get("Default") == "YES",
+        record["PartitionName"]: Partition(
+            record["PartitionName"],
+            record["State"],
+            minutes_of(record.get("MaxTime", "")),
+            _most_nodes(record),
+            record.get("Default") == "YES",
         )
-        for row in rows
-        if row.get("PartitionName") and row.get("State")
+        for record in records
+        if record.get("PartitionName") and record.get("State")
     }
 
 
-def _most_nodes(row: Mapping[str, str]) -> int | None:
+def _most_nodes(record: Mapping[str, str]) -> int | None:
     """MaxNodes is UNLIMITED where the partition sets no limit of its own below TotalNodes. Dynamic nodes that have not registered are
     in no TotalNodes, so that 0 is no limit.
     """
-    counts = [int(row[key]) for key in ("TotalNodes", "MaxNodes") if row.get(key, "").isdecimal()]
+    counts = [int(record[key]) for key in ("TotalNodes", "MaxNodes") if record.get(key, "").isdecimal()]
     return min(filter(None, counts), default=None)
 
 
 def minutes_of(text: str) -> float | None:
     """A time limit as Slurm writes it; None for UNLIMITED, and for what is none."""
-    found = TIME.fullmatch(text)
-    if found is None:
+    match = TIME.fullmatch(text)
+    if match is None:
         return None
-    days, first, second, third = (int(part or 0) for part in found.groups())
-    if found[1] is not None:
+    days, first, second, third = (int(number or 0) for number in match.groups())
+    if match[1] is not None:
         return days * 1440.0 + first * 60 + second + third / 60
-    if found[4] is not None:
+    if match[4] is not None:
         return first * 60.0 + second + third / 60
     return first + second / 60
 
 
-def shortage(said: str, needed: int) -> str:
+def shortage(lines: str, needed: int) -> str:
     """How few nodes are in service, from the lines of `sinfo -N -o "%N %T"`; "" if enough are, or if the cluster has not so many.
 
     A node that is down or drained comes back; for a job that needs more nodes than there are, it is of no use to wait.
     """
-    states = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    states = dict(line.split(" ", 1) for line in lines.splitlines() if " " in line)
     serving = [state for state in states.values() if not OUT_OF_SERVICE.match(state)]
     if not len(serving) < needed <= len(states):
         return ""
@@ -85,34 +85,34 @@ def shortage(said: str, needed: int) -> str:
 
 def option_of(script: str, long: str, short: str) -> str:
     """The value of an option on the #SBATCH lines of a script, "" if it is on none. The last one counts."""
-    words = rf"^#SBATCH\s+(?:.*\s)?(?:--{long}[=\s]\s*|-{short}\s*)(\S+)"
-    found = re.findall(words, script, re.MULTILINE)
-    return str(found[-1]) if found else ""
+    pattern = rf"^#SBATCH\s+(?:.*\s)?(?:--{long}[=\s]\s*|-{short}\s*)(\S+)"
+    values = re.findall(pattern, script, re.MULTILINE)
+    return str(values[-1]) if values else ""
 
 
 def obstacles(
-    job: str, nodes: int, script: str, said: str, known: Mapping[str, Partition], qos: bool
+    job: str, nodes: int, script: str, answer: str, available: Mapping[str, Partition], qos: bool
 ) -> Iterator[PreflightCheck]:
     """Why the job would wait for ever, although `sbatch --test-only` took its script and `said` where it would run.
 
     Of several partitions one is enough. With `qos` the limits may be others (sacctmgr(1), PartitionTimeLimit, PartitionMaxNodes).
     """
-    chosen = CHOSEN.search(said)
-    default = ",".join(one.name for one in known.values() if one.default)
+    chosen = CHOSEN.search(answer)
+    default = ",".join(entry.name for entry in available.values() if entry.default)
     names = option_of(script, "partition", "p") or (chosen[1] if chosen else default)
-    partitions = [known[name] for name in names.split(",") if name in known]
+    partitions = [available[name] for name in names.split(",") if name in available]
     minutes = minutes_of(option_of(script, "time", "t"))
-    found = [list(_of(job, nodes, minutes, partition, qos)) for partition in partitions]
-    if all(found):
-        yield from (check for checks in found for check in checks)
+    problems = [list(_limits(job, nodes, minutes, partition, qos)) for partition in partitions]
+    if all(problems):
+        yield from (check for checks in problems for check in checks)
 
 
-def _of(
+def _limits(
     job: str, nodes: int, minutes: float | None, partition: Partition, qos: bool
 ) -> Iterator[PreflightCheck]:
     if partition.state != UP:
-        said = f"its state is {partition.state}, and no job starts in it"
-        yield no_capacity(f"partition {partition.name}", said, WAIT)
+        message = f"its state is {partition.state}, and no job starts in it"
+        yield no_capacity(f"partition {partition.name}", message, WAIT)
     unless = ", unless the QOS sets a limit of its own" if qos else ""
     line = unseen if qos else wrong
     most = partition.most_nodes

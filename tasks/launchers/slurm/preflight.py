@@ -23,7 +23,7 @@ from tasks.launchers.preflight import (
     wrong,
 )
 from tasks.launchers.slurm import commands, partition
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.submit import NOT_AVAILABLE
 
@@ -63,17 +63,17 @@ ASK_ELSEWHERE = "Run this where scontrol ping answers, such as on a login node, 
 PYTHONS = ("python3", "python", "/opt/conda/bin/python3")
 
 
-def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[PreflightCheck, ...]:
+def check(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[PreflightCheck, ...]:
     """Everything that can be known now; nothing of it stays. Raises nothing, and ends by a deadline."""
     try:
-        said = commands.run("scontrol", "ping", timeout_s=SEEN_S)
+        done = commands.run("scontrol", "ping", timeout_s=SEEN_S)
     except commands.MissingCommand as error:
         return (wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
     except EngineUnavailable as error:
         return (_silent(str(error)),)
-    if said.code:
-        return (_silent(f"it does not answer: {said.words}"),)
-    lines = [ok("slurmctld", said.words)]
+    if done.code:
+        return (_silent(f"it does not answer: {done.text}"),)
+    lines = [ok("slurmctld", done.text)]
     checks = (
         lambda: _requests(plans, options),
         lambda: _nodes(plans, options) if _can_start(lines) else iter(()),
@@ -98,65 +98,65 @@ def require_supported(plan: Plan, options: SlurmOptions) -> None:
             raise LaunchRejected(f"{plan.job.name}: {check.text}")
 
 
-def _can_start(made: list[PreflightCheck]) -> bool:
+def _can_start(lines: list[PreflightCheck]) -> bool:
     """Whether Slurm takes the job at all: what follows from a refusal is not reported beside it."""
-    return all(check.result in (PreflightResult.OK, PreflightResult.UNSEEN) for check in made)
+    return all(check.result in (PreflightResult.OK, PreflightResult.UNSEEN) for check in lines)
 
 
 def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """Whether slurmctld would take the batch scripts, and would ever start them. Nothing is submitted (sbatch(1), --test-only)."""
-    known = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
+    listed = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
     for plan in plans:
         job, script = plan.job, plan.processes[0].script
         subject = f"request {job.name}"
         with tempfile.NamedTemporaryFile("w", prefix="prelaunch-", suffix=".sbatch") as file:
             file.write(script)
             file.flush()
-            said = _asked(file.name, plan, options)
-        waits = bool(said.code and WAITS.search(said.err))
-        if waits or not said.code:
-            obstacles = partition.obstacles(job.name, job.nodes, script, said.words, known, bool(options.qos))
-            words = f"it waits until nodes are free ({said.words})" if waits else said.words
-            yield from tuple(obstacles) or (ok(subject, words),)
-        elif NOT_AVAILABLE.search(said.err):
-            yield no_capacity("the partition", said.words, partition.WAIT)
+            done = _test_only(file.name, plan, options)
+        waits = bool(done.code and WAITS.search(done.err))
+        if waits or not done.code:
+            obstacles = partition.obstacles(job.name, job.nodes, script, done.text, listed, bool(options.qos))
+            text = f"it waits until nodes are free ({done.text})" if waits else done.text
+            yield from tuple(obstacles) or (ok(subject, text),)
+        elif NOT_AVAILABLE.search(done.err):
+            yield no_capacity("the partition", done.text, partition.WAIT)
         elif short := _shortage(plan, options):
             remedy = (
                 "Wait until more of them are (sinfo -R says why they are not), or name other nodes in [cluster.options]. "
-                f"sbatch refuses the request now: {said.words}"
+                f"sbatch refuses the request now: {done.text}"
             )
             yield no_capacity("nodes in service", short, remedy)
         else:
             remedy = "Correct [cluster.options], or what [cluster.declared] says of the nodes (sinfo shows the partitions)."
-            yield wrong(subject, f"Slurm refuses it: {said.words}", remedy)
+            yield wrong(subject, f"Slurm refuses it: {done.text}", remedy)
 
 
-def _asked(script: str, plan: Plan, options: SlurmOptions) -> Said:
+def _test_only(script: str, plan: Plan, options: SlurmOptions) -> Reply:
     """What slurmctld says of the script."""
-    said = commands.run("sbatch", "--test-only", script)
+    done = commands.run("sbatch", "--test-only", script)
     for _ in range(TRIES - 1):
-        if not said.code or not NO_SUCH_NODES.search(said.err) or _shortage(plan, options):
+        if not done.code or not NO_SUCH_NODES.search(done.err) or _shortage(plan, options):
             break
         sleep(PAUSE_S)
-        said = commands.run("sbatch", "--test-only", script)
-    return said
+        done = commands.run("sbatch", "--test-only", script)
+    return done
 
 
 def _shortage(plan: Plan, options: SlurmOptions) -> str:
     """Why a job that Slurm refuses now would be taken later: nodes that it needs are out of service; "" where they are not."""
     where = ("--partition", options.partition) if options.partition else ()
-    said = commands.run("sinfo", "--noheader", "--Node", "--format=%N %T", *where)
-    return "" if said.code else partition.shortage(said.out, plan.job.nodes)
+    done = commands.run("sinfo", "--noheader", "--Node", "--format=%N %T", *where)
+    return "" if done.code else partition.shortage(done.out, plan.job.nodes)
 
 
 def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """How many nodes are free; the job waits for the others."""
     where = ("--partition", options.partition) if options.partition else ()
-    said = commands.run("sinfo", "--noheader", "--states=idle", "--format=%n", *where)
-    if said.code:
-        yield unseen("free nodes", said.words)
+    done = commands.run("sinfo", "--noheader", "--states=idle", "--format=%n", *where)
+    if done.code:
+        yield unseen("free nodes", done.text)
         return
-    needed, free = max(plan.job.nodes for plan in plans), len(set(said.out.split()))
+    needed, free = max(plan.job.nodes for plan in plans), len(set(done.out.split()))
     waits = "" if free >= needed else ": the job waits until more are"
     yield ok("free nodes", f"{free} are idle, {needed} are needed{waits}")
 
@@ -164,41 +164,41 @@ def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflight
 def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
     """Whether a node sees a file that is written here, and has a Python for the checks."""
     names = ("partition", "account", "qos", "reservation", "constraint", "exclude")
-    place = (f"--{name}={value}" for name in names if (value := getattr(options, name)))
-    words = ("srun", f"--immediate={FREE_S}", "--nodes=1", "--ntasks=1", "--time=1", "--chdir=/", *place)
+    filters = (f"--{name}={value}" for name in names if (value := getattr(options, name)))
+    srun = ("srun", f"--immediate={FREE_S}", "--nodes=1", "--ntasks=1", "--time=1", "--chdir=/", *filters)
     pythons = (options.python,) if options.python else PYTHONS
     script = _script(plans, options)
     try:
         # What is not there yet is made below the folder that is, on the same file system.
-        there = next(folder for folder in (root, *root.parents) if folder.is_dir())
-        with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=there) as mark:
+        base = next(folder for folder in (root, *root.parents) if folder.is_dir())
+        with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=base) as mark:
             asks = ("look", mark.name, script, options.interface, *pythons)
             as_a_job = ("--job-name=prelaunch-preflight", *AS_A_JOB, "/bin/bash", "-c", ON_A_NODE)
-            said = commands.run(*words, *as_a_job, *asks, timeout_s=SEEN_S)
+            done = commands.run(*srun, *as_a_job, *asks, timeout_s=SEEN_S)
     except OSError as error:
         yield wrong(
             "the shared folder", f"{root} cannot be written: {error.strerror}", "Name another folder."
         )
         return
-    told = dict(line.split(" ", 1) for line in said.out.splitlines() if " " in line)
-    if "seen" not in told:
+    answers = dict(line.split(" ", 1) for line in done.out.splitlines() if " " in line)
+    if "seen" not in answers:
         busy = "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
-        asked = f"no node could be asked: {said.words}"
-        yield unseen("the shared folder", busy if WAITS.search(said.err) else asked)
+        unasked = f"no node could be asked: {done.text}"
+        yield unseen("the shared folder", busy if WAITS.search(done.err) else unasked)
         return
-    later = "" if there == root else f"; {root} is not there yet, and will be made"
-    yield from _seen(told, root, script, options, f"sees {there}{later}")
+    later = "" if base == root else f"; {root} is not there yet, and will be made"
+    yield from _node_lines(answers, root, script, options, f"sees {base}{later}")
     if not options.container_image:  # the container has its own
-        yield _python(plans, options, told, said)
+        yield _python(plans, options, answers, done)
 
 
-def _seen(
-    told: Mapping[str, str], root: Path, script: str, options: SlurmOptions, sees: str
+def _node_lines(
+    answers: Mapping[str, str], root: Path, script: str, options: SlurmOptions, sees: str
 ) -> Iterator[PreflightCheck]:
     """What a node said of the shared folder, the training's script and the network interface."""
-    node = told.get("node", "a node")
-    lacks = "does not see" if told["seen"] != "True" else "cannot write to"
-    if told["seen"] == told.get("writes") == "True":
+    node = answers.get("node", "a node")
+    lacks = "does not see" if answers["seen"] != "True" else "cannot write to"
+    if answers["seen"] == answers.get("writes") == "True":
         yield ok("the shared folder", f"node {node} {sees}")
     else:
         yield wrong(
@@ -206,9 +206,9 @@ def _seen(
             f"node {node} {lacks} {root}",
             "Set folder in [cluster.options] to a path on a file system that the nodes share and may write to.",
         )
-    if told.get("script") == "False":
+    if answers.get("script") == "False":
         yield missing_script(script, f"node {node} has no such file")
-    if told.get("interface") == "False":
+    if answers.get("interface") == "False":
         yield wrong(
             "interface",
             f"node {node} has no network interface {options.interface}",
@@ -219,15 +219,15 @@ def _seen(
 def _script(plans: tuple[Plan, ...], options: SlurmOptions) -> str:
     """The path of the training's script, where it is one of the nodes themselves; "" in a container, and for a relative path."""
     scripts = [plan.job.script for plan in plans if plan.job.work.trains and not plan.job.image]
-    found = "" if options.container_image else next(iter(scripts), "")
-    return found if found.startswith("/") and "{" not in found else ""
+    script = "" if options.container_image else next(iter(scripts), "")
+    return script if script.startswith("/") and "{" not in script else ""
 
 
 def _python(
-    plans: tuple[Plan, ...], options: SlurmOptions, told: Mapping[str, str], said: Said
+    plans: tuple[Plan, ...], options: SlurmOptions, answers: Mapping[str, str], done: Reply
 ) -> PreflightCheck:
     """Whether the node's interpreter is there, is new enough, and has PyTorch where that is needed."""
-    python, node = told.get("python", ""), told.get("node", "a node")
+    python, node = answers.get("python", ""), answers.get("node", "a node")
     if not python:
         missing = f"the interpreter {options.python}" if options.python else "no Python"
         return wrong(
@@ -236,22 +236,22 @@ def _python(
             "Set python in [cluster.options] to an interpreter that the nodes have.",
         )
     try:
-        version = tuple(int(part) for part in told["version"].split())
+        version = tuple(int(number) for number in answers["version"].split())
     except (KeyError, ValueError):
-        return unseen("Python", f"{python} on node {node} did not answer: {said.words}")
-    words = f"{python} on node {node} is Python {'.'.join(map(str, version))}"
+        return unseen("Python", f"{python} on node {node} did not answer: {done.text}")
+    description = f"{python} on node {node} is Python {'.'.join(map(str, version))}"
     if version < (3, 10):
-        return wrong("Python", f"{words}, and the checks need 3.10", "Set python in [cluster.options].")
-    if told.get("torch") == "True":
-        return ok("Python", f"{words}, with torch")
+        return wrong("Python", f"{description}, and the checks need 3.10", "Set python in [cluster.options].")
+    if answers.get("torch") == "True":
+        return ok("Python", f"{description}, with torch")
     for subject, needed in ((FOR_CHECKS, has_rank_checks), (FOR_TRAINING, starts_torchrun)):
         if any(needed(plan.job) and not plan.job.image for plan in plans):
             return wrong(
                 subject,
-                f"{words} without the module torch",
+                f"{description} without the module torch",
                 f"Install it there: {python} -m pip install torch; or set python in [cluster.options] to an interpreter that has it.",
             )
-    return ok("Python", words)
+    return ok("Python", description)
 
 
 def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
@@ -273,7 +273,7 @@ def _image(plans: tuple[Plan, ...], options: SlurmOptions) -> bool:
 
 
 def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
-    said = commands.run("srun", "--help")
-    if option in said.out:
+    help_text = commands.run("srun", "--help")
+    if option in help_text.out:
         return ok(subject, f"srun has {option}")
     return wrong(subject, f"it is not installed: srun has no {option} here", remedy)

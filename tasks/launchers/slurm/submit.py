@@ -64,25 +64,25 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
     """End every job of that name; returns when slurmctld says that none is left. Raises LaunchError, OSError."""
     if folder.exists():
         folder.close()
-    deadline, asked = time.monotonic() + within_s, 0.0
+    deadline, last_request = time.monotonic() + within_s, 0.0
     while True:
         try:
-            rows = [row for row in commands.jobs_named(name) if not row.job_state.final]
-            if not rows:
+            jobs = [job for job in commands.jobs_named(name) if not job.job_state.final]
+            if not jobs:
                 return
-            said = "; ".join(row.detail for row in rows)
-            if time.monotonic() - asked > AGAIN_S:
-                asked = time.monotonic()
-                commands.end_jobs(row.job_id for row in rows)
+            remaining = "; ".join(job.detail for job in jobs)
+            if time.monotonic() - last_request > AGAIN_S:
+                last_request = time.monotonic()
+                commands.end_jobs(job.job_id for job in jobs)
         except MissingCommand:
             raise
         except (
             EngineUnavailable
         ) as error:  # it may come back, and a job that is left would run to its time limit
-            said = str(error)
+            remaining = str(error)
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"{name} is not ended after {within_s:.0f} s: {said}. Look at squeue, and at the nodes' slurmd."
+                f"{name} is not ended after {within_s:.0f} s: {remaining}. Look at squeue, and at the nodes' slurmd."
             )
         time.sleep(poll_s)
 
@@ -91,7 +91,7 @@ def _await_controller(name: str) -> None:
     """Return once slurmctld answers. Raises NotSubmitted, MissingCommand."""
 
     try:
-        _answered(lambda: commands.jobs_named(name))
+        _patiently(lambda: commands.jobs_named(name))
     except MissingCommand:
         raise
     except EngineUnavailable as error:
@@ -103,10 +103,10 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
     if folder.job_id() is not None or folder.claim() or folder.final() is not None:
         return
 
-    def found() -> bool:
-        return _answered(lambda: _recorded(plan.job.name, folder)) or folder.job_id() is not None
+    def is_recorded() -> bool:
+        return _patiently(lambda: _recorded(plan.job.name, folder)) or folder.job_id() is not None
 
-    if not _within(ADOPT_S, found):
+    if not _within(ADOPT_S, is_recorded):
         if is_interrupted():
             raise EngineUnavailable(f"whether slurmctld has {plan.job.name} is not known")
         _sbatch(plan, folder)
@@ -115,23 +115,23 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
 def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
     """Submit, and record the number. Raises LaunchRejected, QuotaExceeded, NoCapacity; EngineUnavailable if a job may be there."""
     name = plan.job.name
-    said = commands.run(*plan.processes[0].argv)
-    number = NUMBER.search(said.out)
-    if said.code == 0 and number is not None:
+    done = commands.run(*plan.processes[0].argv)
+    number = NUMBER.search(done.out)
+    if done.code == 0 and number is not None:
         folder.write_submitted(int(number[1]))
         return
-    refused = said.code > 0 and not UNANSWERED.search(said.err)
-    if _answered(lambda: _recorded(name, folder, refused)):
+    refused = done.code > 0 and not UNANSWERED.search(done.err)
+    if _patiently(lambda: _recorded(name, folder, refused)):
         return
-    if said.code == 0:
-        raise EngineUnavailable(f"sbatch took {name} and returned no number: {said.words}")
+    if done.code == 0:
+        raise EngineUnavailable(f"sbatch took {name} and returned no number: {done.text}")
     if not refused:
-        raise EngineUnavailable(f"whether slurmctld took {name} is not known: {said.words}")
+        raise EngineUnavailable(f"whether slurmctld took {name} is not known: {done.text}")
     folder.remove()
-    if NOT_AVAILABLE.search(said.err):
-        raise NoCapacity(f"{name}: Slurm refused it: {said.words}. Try later, or name another partition.")
-    kind = QuotaExceeded if LIMITS.search(said.err) else LaunchRejected
-    raise kind(f"{name}: Slurm refused it: {said.words}. Correct [cluster.options].")
+    if NOT_AVAILABLE.search(done.err):
+        raise NoCapacity(f"{name}: Slurm refused it: {done.text}. Try later, or name another partition.")
+    error_type = QuotaExceeded if LIMITS.search(done.err) else LaunchRejected
+    raise error_type(f"{name}: Slurm refused it: {done.text}. Correct [cluster.options].")
 
 
 def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool:
@@ -139,23 +139,23 @@ def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool
 
     After a refusal that can only be another gate's, so a job that had ended before it started here is an older one.
     """
-    rows, job_id = commands.jobs_named(name), folder.job_id()
+    jobs, job_id = commands.jobs_named(name), folder.job_id()
     if refused and job_id is None:
-        rows = tuple(row for row in rows if not row.job_state.final)
-    row = submitted_row(rows, job_id)
-    if row is not None:
-        folder.write_submitted(row.job_id)
-    return row is not None
+        jobs = tuple(job for job in jobs if not job.job_state.final)
+    job = submitted_row(jobs, job_id)
+    if job is not None:
+        folder.write_submitted(job.job_id)
+    return job is not None
 
 
-def _answered(ask: Callable[[], T]) -> T:
+def _patiently(ask: Callable[[], T]) -> T:
     """What slurmctld answers, asked again while it is silent. Raises EngineUnavailable."""
     return patiently(ask, "slurmctld", SILENT_S, AGAIN_S, hopeless=(MissingCommand,))
 
 
-def _within(seconds: float, so: Callable[[], bool]) -> bool:
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + seconds
-    while not so():
+    while not condition():
         if time.monotonic() > deadline or not pause(LOOK_S):
             return False
     return True

@@ -43,7 +43,7 @@ def test_a_machine_without_slurm_is_refused(
 ) -> None:
     """With the remedy."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> commands.Said:
+    def run(*argv: str, timeout_s: float = 0.0) -> commands.Reply:
         raise commands.MissingCommand("there is no srun on this machine. Run the gate where it is.")
 
     monkeypatch.setattr(commands, "run", run)

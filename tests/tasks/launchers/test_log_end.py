@@ -154,12 +154,12 @@ def test_the_cause_is_said_without_the_other_ranks() -> None:
     table_of = table(entry(1, "7 (pid: 2)"), root=entry(0, "7 (pid: 1)"))
     found = cause_of([node_log("a", table_of)])
 
-    assert (found.said, found.ends) == (
+    assert (found.cause, found.ends) == (
         "a: rank 0 ended first, with exit code 7",
         ("rank 1 ended with exit code 7",),
     )
     error = cause_of([node_log("a", raised("KeyError: 'x'", 0) + table_of)])
-    assert (error.said, len(error.ends)) == ("a, rank 0: KeyError: 'x'", 2)
+    assert (error.cause, len(error.ends)) == ("a, rank 0: KeyError: 'x'", 2)
 
 
 @pytest.mark.parametrize(

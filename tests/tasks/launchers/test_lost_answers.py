@@ -19,15 +19,15 @@ from tasks.launchers.kubernetes.api import EXISTS, KINDS, Kind, Refused
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm import submit as slurm
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.kubernetes.planned import JOB as POD_JOB
 from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
-LOST = Said(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
-KILLED = Said(-15, "", "")
+LOST = Reply(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+KILLED = Reply(-15, "", "")
 
 
 @dataclass
@@ -39,16 +39,16 @@ class Slurm:
     jobs: int = 0
     lost: bool = False
 
-    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Reply:
         """In the place of commands.run."""
         if argv[0] == "sbatch":
             first, self.lost = not self.lost, True
             self.jobs += self.takes or not first
-            return (KILLED if self.late else LOST) if first else Said(0, f"{4 + self.jobs}\n", "")
+            return (KILLED if self.late else LOST) if first else Reply(0, f"{4 + self.jobs}\n", "")
         if self.jobs and self.late:
             self.late -= 1
-            return Said(0, "", "")
-        return Said(0, "".join(f"{5 + index}|PENDING||None\n" for index in range(self.jobs)), "")
+            return Reply(0, "", "")
+        return Reply(0, "".join(f"{5 + index}|PENDING||None\n" for index in range(self.jobs)), "")
 
 
 @dataclass

@@ -16,7 +16,7 @@ from tasks.launchers.kubernetes import job_record
 from tasks.launchers.kubernetes.api import Refused
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.launchers.slurm.commands import MissingCommand, Reply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.sagemaker.stubbed import JOB, stubbed
@@ -43,10 +43,10 @@ def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> J
         return made.launcher.state(JOB)
 
 
-def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | Said) -> JobStatus:
+def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | Reply) -> JobStatus:
     """What is said where squeue and sacct answer this."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -76,9 +76,9 @@ def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> 
         (of_sagemaker, aws("UnrecognizedClientException", 400)),
         (of_sagemaker, aws("AccessDeniedException", 400)),
         (of_sagemaker, NoCredentialsError()),
-        (of_slurm, Said(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
-        (of_slurm, Said(1, "", "slurm_load_jobs error: Invalid authentication credential")),
-        (of_slurm, Said(0, "no row", "")),
+        (of_slurm, Reply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
+        (of_slurm, Reply(1, "", "slurm_load_jobs error: Invalid authentication credential")),
+        (of_slurm, Reply(0, "no row", "")),
         (of_slurm, EngineUnavailable("squeue did not answer within 60 s.")),
         (of_slurm, MissingCommand("there is no squeue on this machine")),
         (of_kubernetes, EngineUnavailable("the API server does not answer")),
@@ -87,7 +87,7 @@ def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> 
     ],
 )  # fmt: skip
 def test_no_answer_is_no_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | Said
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | Reply
 ) -> None:
     """It is neither final nor absent, so that a training goes on and the next look asks again."""
     status = ask(tmp_path, monkeypatch, answer)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.launchers.slurm.commands import MissingCommand, Reply
 from tasks.machines.base import (
     ActAmbiguous,
     ActRefused,
@@ -34,9 +34,9 @@ CREATE = (
 DELETE = ("scontrol", "delete", f"ReservationName={NAME}")
 REBOOT = ("scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=prelaunch: gate-7f3a gpu.ecc", "n1")
 CLEAR = ("scontrol", "update", "nodename=n1", "reason=none")
-TIMED_OUT = Said(1, "", "slurm_update error: Socket timed out on send/recv operation")
-NOT_REACHED = Said(1, "", "slurm_update error: Unable to contact slurm controller (connect failure)")
-REFUSED = Said(1, "", "slurm_update error: Invalid user id")
+TIMED_OUT = Reply(1, "", "slurm_update error: Socket timed out on send/recv operation")
+NOT_REACHED = Reply(1, "", "slurm_update error: Unable to contact slurm controller (connect failure)")
+REFUSED = Reply(1, "", "slurm_update error: Invalid user id")
 
 
 def test_a_fence_is_one_command_and_a_second_one_is_none() -> None:
@@ -247,14 +247,14 @@ def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
     ("answer", "error"),
     [
         (TIMED_OUT, ActAmbiguous),
-        (Said(-9, "", ""), ActAmbiguous),
+        (Reply(-9, "", ""), ActAmbiguous),
         (EngineUnavailable("scontrol did not answer within 60 s."), ActAmbiguous),
         (NOT_REACHED, EngineSilent),
         (MissingCommand("there is no scontrol on this machine."), EngineSilent),
         (REFUSED, ActRefused),
     ],
 )
-def test_what_came_of_a_command_that_failed(answer: Said | Exception, error: type[MachineError]) -> None:
+def test_what_came_of_a_command_that_failed(answer: Reply | Exception, error: type[MachineError]) -> None:
     """Whatever may have reached slurmctld is ambiguous; in each case the command was sent once."""
     answers = SlurmAnswers(refuse={("scontrol", "update"): answer})
 
@@ -264,13 +264,13 @@ def test_what_came_of_a_command_that_failed(answer: Said | Exception, error: typ
 
 
 @pytest.mark.parametrize(
-    "answer", [TIMED_OUT, Said(0, "NodeName=n1", ""), EngineUnavailable("no answer"), MissingCommand("none")]
+    "answer", [TIMED_OUT, Reply(0, "NodeName=n1", ""), EngineUnavailable("no answer"), MissingCommand("none")]
 )
 @pytest.mark.parametrize(
     "question", [("scontrol", "show", "node"), ("scontrol", "show", "reservation"), ("squeue",)]
 )
 def test_a_question_without_an_answer_changes_nothing(
-    answer: Said | Exception, question: tuple[str, ...]
+    answer: Reply | Exception, question: tuple[str, ...]
 ) -> None:
     """It is silence, whatever the reason."""
     answers = fenced(refuse={question: answer})
@@ -328,7 +328,7 @@ def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
     """Slurm refuses to delete the reservation before; the node is drained at once."""
     answers = fenced()
     name = machines(answers).open_retest("n1", (), MARK).options["reservation"]
-    busy = Said(1, "", f"delete_reservation ReservationName={name}: Requested reservation is in use")
+    busy = Reply(1, "", f"delete_reservation ReservationName={name}: Requested reservation is in use")
     answers.refuse[("scontrol", "delete")] = busy
     pauses: list[float] = []
 
@@ -346,7 +346,7 @@ def test_a_job_that_does_not_end_keeps_the_reservation() -> None:
     """The message names it, and the node stays drained."""
     answers = fenced()
     machines(answers).open_retest("n1", (), MARK)
-    answers.refuse[("scontrol", "delete")] = Said(1, "", "Requested reservation is in use")
+    answers.refuse[("scontrol", "delete")] = Reply(1, "", "Requested reservation is in use")
 
     with pytest.raises(ActRefused, match="in use"):
         machines(answers).close_retest("n1", MARK)

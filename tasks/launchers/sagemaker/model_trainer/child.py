@@ -32,15 +32,15 @@ OFFLINE = (
 def main(folder: str) -> int:
     """Leave the request, or the reason why there is none. Never raises: an error becomes the answer."""
     work = Path(folder)
-    asked = json.loads((work / "asked.json").read_text())
-    signal.alarm(asked["seconds"])
+    question = json.loads((work / "asked.json").read_text())
+    signal.alarm(question["seconds"])
     sys.addaudithook(_offline)
     try:
-        answer: dict[str, object] = _build(asked, work)
+        answer: dict[str, object] = _build(question, work)
     except Refused as error:
         answer = {"refused": str(error)}
     except BaseException as error:  # noqa: BLE001 - a module that is a script may even exit
-        answer = {"refused": _because(error, asked["reference"])}
+        answer = {"refused": _because(error, question["reference"])}
     (work / "answer.json").write_text(json.dumps(answer))
     return 0
 
@@ -55,30 +55,30 @@ def _offline(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _because(error: BaseException, reference: str) -> str:
     """An error of other code as a sentence; an error of ours that was wrapped keeps its own message."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, Refused):
-            return str(seen)
-        seen = seen.__cause__ or seen.__context__
-    said = " ".join(str(error).split())
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Refused):
+            return str(cause)
+        cause = cause.__cause__ or cause.__context__
+    text = " ".join(str(error).split())
     module = reference.partition(":")[0]
-    return f"{type(error).__name__}: {said:.500}. Fix its module; `python -c 'import {module}'` shows where."
+    return f"{type(error).__name__}: {text:.500}. Fix its module; `python -c 'import {module}'` shows where."
 
 
-def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
+def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
-    kept = StagedUploads(f"{asked['root']}/{asked['job']}/code", work)
-    kind = answered(asked, kept)
+    uploads = StagedUploads(f"{question['root']}/{question['job']}/code", work)
+    trainer_type = answered(question, uploads)
     _restore_search_order()
-    trainer = _trainer(asked["reference"], kind)
-    _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, asked["region"])
+    trainer = _trainer(question["reference"], trainer_type)
+    _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, question["region"])
     body = trainer._create_training_job_args(boto3=True)
     if "ContainerEntrypoint" not in body["AlgorithmSpecification"]:
         raise Refused(
             "it has no source_code, so that its image's own ENTRYPOINT runs and the gate cannot stand in front of it. Give it"
             " SourceCode(command=...), or say command and image in [training] instead."
         )
-    return {"body": _plain(body), "files": kept.files}
+    return {"body": _plain(body), "files": uploads.files}
 
 
 def _restore_search_order() -> None:
@@ -89,27 +89,27 @@ def _restore_search_order() -> None:
     for name in [key for key in sys.modules if key.partition(".")[0] in own_packages.PACKAGES]:
         del sys.modules[name]
     ours, library = str(Path(__file__).parents[4]), os.path.dirname(os.__file__)
-    behind = sys.path.index(library) if library in sys.path else len(sys.path)
-    named = [path for path in sys.path[:behind] if path != ours]
-    sys.path[:] = [*named, os.getcwd(), *sys.path[behind:], ours]
+    position = sys.path.index(library) if library in sys.path else len(sys.path)
+    first = [path for path in sys.path[:position] if path != ours]
+    sys.path[:] = [*first, os.getcwd(), *sys.path[position:], ours]
 
 
-def _trainer(reference: str, kind: type) -> Any:
+def _trainer(reference: str, trainer_type: type) -> Any:
     """The object that "package.module:object" names, or what the function of that name returns."""
     module, _, name = reference.partition(":")
-    found = getattr(importlib.import_module(module), name, None)
-    if not isinstance(found, kind) and callable(found):
-        found = found()
-    if not isinstance(found, kind):
+    trainer = getattr(importlib.import_module(module), name, None)
+    if not isinstance(trainer, trainer_type) and callable(trainer):
+        trainer = trainer()
+    if not isinstance(trainer, trainer_type):
         raise Refused(
-            f"{name} is {_what(found)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
+            f"{name} is {_what(trainer)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
             " arguments that returns one."
         )
-    return found
+    return trainer
 
 
-def _what(found: object) -> str:
-    return "not there" if found is None else f"a {type(found).__module__}.{type(found).__name__}"
+def _what(value: object) -> str:
+    return "not there" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
 
 
 def _require_fit(mode: str, session_region: str, region: str) -> None:
@@ -130,7 +130,7 @@ def _plain(value: Any, path: str = "") -> Any:
             if item is not None
         }
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{place}]") for place, item in enumerate(value)]
+        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (bool, int, float, str)):
         return value
     raise Refused(f"{path} is {_what(value)}. Give it a plain value.")

@@ -50,14 +50,14 @@ class StagedUploads:
     ) -> str:
         """Session.upload_data with an address of ours, which contains the digest of the data."""
         root = Path(path)
-        found = [(name, self._keep(file)) for name, file in _files(root)]
-        if not found:
+        staged = [(name, self._keep(file)) for name, file in _files(root)]
+        if not staged:
             raise Refused(f"{path} is empty, and SageMaker refuses an input channel without files.")
-        names = hashlib.sha256("".join(f"{name}\0{digest}\n" for name, (_, digest) in found).encode())
+        names = hashlib.sha256("".join(f"{name}\0{digest}\n" for name, (_, digest) in staged).encode())
         channel = key_prefix.rstrip("/").rpartition("/")[2]
         # With a slash at its end: an S3Prefix "code" would take "code-2" as well.
         url = f"{self.below}/{channel}-{names.hexdigest()[:DIGITS]}/"
-        self.files.update({url + name: kept for name, (kept, _) in found})
+        self.files.update({url + name: copy for name, (copy, _) in staged})
         return url if root.is_dir() else url + root.name
 
     def _keep(self, file: Path) -> tuple[str, str]:
@@ -68,28 +68,28 @@ class StagedUploads:
                 f"it would upload more than {UPLOAD_BYTES >> 20} MiB from this machine ({file}). Put data into S3 and name its"
                 " s3:// address, or leave it out with SourceCode(ignore_patterns=...)."
             )
-        kept = self.work / f"file-{self.held_files}"
+        copy = self.work / f"file-{self.held_files}"
         self.held_files += 1
-        shutil.copyfile(file, kept)
-        return kept.name, hashlib.sha256(kept.read_bytes()).hexdigest()
+        shutil.copyfile(file, copy)
+        return copy.name, hashlib.sha256(copy.read_bytes()).hexdigest()
 
 
-def answered(asked: Mapping[str, Any], kept: StagedUploads) -> type:
+def answered(question: Mapping[str, Any], uploads: StagedUploads) -> type:
     """Import the SDK, and replace its calls to AWS by our answers; returns its ModelTrainer."""
     model_trainer = importlib.import_module("sagemaker.train.model_trainer")
     defaults = importlib.import_module("sagemaker.train.defaults")
     session = importlib.import_module("sagemaker.core.helper.session_helper").Session
     telemetry = importlib.import_module("sagemaker.core.telemetry.telemetry_logging")
     trainer: type = model_trainer.ModelTrainer
-    role, root, job = asked["role_arn"], asked["root"], asked["job"]
+    role, root, job = question["role_arn"], question["root"], question["job"]
     swap(telemetry, "_send_telemetry_request", lambda *_, **__: None)
     swap(trainer, "train", _train)
     swap(trainer, "_resolve_staging_bucket", lambda _: (bucket_of(root), None))
     swap(model_trainer, "_get_unique_name", lambda *_, **__: job)
     swap(model_trainer, "_default_s3_uri", _by_default(model_trainer._default_s3_uri, f"{root}/{job}"))
-    swap(defaults, "_default_s3_uri", _by_default(defaults._default_s3_uri, asked["output"], whole=True))
+    swap(defaults, "_default_s3_uri", _by_default(defaults._default_s3_uri, question["output"], whole=True))
     swap(defaults, "resolve_and_validate_role", lambda provided_role=None, **_: role_of(provided_role, role))
-    swap(session, "upload_data", lambda *said, **more: kept.upload_data(*said, **more))
+    swap(session, "upload_data", lambda *arguments, **more: uploads.upload_data(*arguments, **more))
     swap(session, "default_bucket", lambda self: self._default_bucket_name_override or bucket_of(root))
     swap(session, "account_id", lambda _: role.split(":")[4])
     swap(session, "get_caller_identity_arn", lambda _: role)
@@ -117,13 +117,13 @@ def _train(*_: object, **__: object) -> NoReturn:
     )
 
 
-def _by_default(asks: Any, place: str, whole: bool = False) -> Any:
+def _by_default(asks: Any, address: str, whole: bool = False) -> Any:
     """The SDK's default address: below the bucket that the trainer's session names, else below an address of ours."""
 
     def uri(session: Any, additional_path: str = "") -> str:
         if session._default_bucket_name_override:
             return str(asks(session, additional_path))
-        return place if whole else f"{place}/{additional_path.strip('/')}"
+        return address if whole else f"{address}/{additional_path.strip('/')}"
 
     return uri
 

@@ -37,9 +37,9 @@ def overlay(theirs: Mapping[str, Any], ours: Mapping[str, Any], work: Work) -> d
     """
     wrong = differences(_machines(theirs), ours)
     if wrong:
-        said = "; ".join(f"{one.field} is {one.sent!r} there and {one.has!r} here" for one in wrong)
+        text = "; ".join(f"{each.field} is {each.sent!r} there and {each.has!r} here" for each in wrong)
         raise LaunchRejected(
-            f"the {WHOSE} asks for other machines than this gate checks: {said}. Let both say the same."
+            f"the {WHOSE} asks for other machines than this gate checks: {text}. Let both say the same."
         )
     rest = {key: value for key, value in theirs.items() if key not in OF_THE_GATE and value not in ({}, [])}
     rest["AlgorithmSpecification"] = _without(theirs.get("AlgorithmSpecification", {}), STARTS)
@@ -47,9 +47,9 @@ def overlay(theirs: Mapping[str, Any], ours: Mapping[str, Any], work: Work) -> d
 
 
 def _machines(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    named = {key: theirs[key] for key in MACHINES if key in theirs}
+    chosen = {key: theirs[key] for key in MACHINES if key in theirs}
     return {
-        **named,
+        **chosen,
         "ResourceConfig": _without(theirs.get("ResourceConfig", {}), ("KeepAlivePeriodInSeconds",)),
     }
 
@@ -60,12 +60,12 @@ def _without(table: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]
 
 def _output(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """The trainer's own output place. With network isolation the reports come by it, and are looked for in the gate's."""
-    said, own = theirs.get("OutputDataConfig", {}), ours["OutputDataConfig"]
-    if said.get("S3OutputPath") in (None, own["S3OutputPath"]):
-        return {**said, **own}
+    wanted, own = theirs.get("OutputDataConfig", {}), ours["OutputDataConfig"]
+    if wanted.get("S3OutputPath") in (None, own["S3OutputPath"]):
+        return {**wanted, **own}
     if ours.get("EnableNetworkIsolation"):
         raise LaunchRejected(
-            f"the {WHOSE}'s output goes to {said['S3OutputPath']}, but with network isolation the reports come by it, and are"
+            f"the {WHOSE}'s output goes to {wanted['S3OutputPath']}, but with network isolation the reports come by it, and are"
             f" looked for in {own['S3OutputPath']}. Leave its OutputDataConfig.s3_output_path out."
         )
-    return dict(said)
+    return dict(wanted)

@@ -61,20 +61,20 @@ def request_of(reference: str, places: Places, options: SageMakerOptions) -> Tra
     _supported(reference)
     with tempfile.TemporaryDirectory(prefix="prelaunch-trainer-") as folder:
         work = Path(folder)
-        asked = {"reference": reference, "job": places.job, "root": places.root, "output": places.output}
-        asked |= {"role_arn": options.role_arn, "region": options.region}
-        (work / "asked.json").write_text(json.dumps({**asked, "seconds": CHILD_S}))
-        said = _run(reference, work, options.region)
-        return _answer(reference, work, said)
+        question = {"reference": reference, "job": places.job, "root": places.root, "output": places.output}
+        question |= {"role_arn": options.role_arn, "region": options.region}
+        (work / "asked.json").write_text(json.dumps({**question, "seconds": CHILD_S}))
+        output = _run(reference, work, options.region)
+        return _answer(reference, work, output)
 
 
 def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
     """What the trainer's container would run, entrypoint and arguments: it comes behind our agent."""
-    words: list[str] = []
+    command: list[str] = []
     for key in ("ContainerEntrypoint", "ContainerArguments"):
-        found = at(body, f"AlgorithmSpecification.{key}")
-        words += map(str, found) if isinstance(found, list | tuple) else ()
-    return tuple(words)
+        value = at(body, f"AlgorithmSpecification.{key}")
+        command += map(str, value) if isinstance(value, list | tuple) else ()
+    return tuple(command)
 
 
 def _supported(reference: str) -> None:
@@ -92,9 +92,9 @@ def _supported(reference: str) -> None:
 
 def _environment(work: Path, region: str) -> dict[str, str]:
     """The child's environment: ours without credentials, with a temporary folder of this call and the SDK's role validation off."""
-    kept = {key: value for key, value in os.environ.items() if not WITHHELD.fullmatch(key)}
+    inherited = {key: value for key, value in os.environ.items() if not WITHHELD.fullmatch(key)}
     return {
-        **kept,
+        **inherited,
         "AWS_ACCESS_KEY_ID": "none",  # so that nobody goes looking for some
         "AWS_SECRET_ACCESS_KEY": "none",
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -111,12 +111,12 @@ def _run(reference: str, work: Path, region: str) -> str:
     """Run the child to its end; returns the end of what it said, for an error message."""
     command = (sys.executable, "-P", *own_packages.module(CHILD, str(work)))
     output = work / "said.txt"
-    with open(output, "wb") as said:
+    with open(output, "wb") as log:
         child = subprocess.Popen(
             command,
             env=_environment(work, region),
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -138,13 +138,13 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _answer(reference: str, work: Path, said: str) -> TrainerRequest:
+def _answer(reference: str, work: Path, output: str) -> TrainerRequest:
     """What the child left; raises LaunchRejected with its reason, or with the end of what it said."""
     try:
         answer = parse_json((work / "answer.json").read_bytes(), ANSWER_BYTES)
     except (OSError, DecodeError):
         raise LaunchRejected(
-            f"model_trainer {reference}: no request came of it. It said: {said!r}."
+            f"model_trainer {reference}: no request came of it. It said: {output!r}."
         ) from None
     if not isinstance(answer, dict) or "refused" in answer:
         refused = answer.get("refused", "") if isinstance(answer, dict) else ""

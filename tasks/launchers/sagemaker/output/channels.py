@@ -45,11 +45,11 @@ def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
 
     Links, devices, absolute names, "..", other folders and what is too large are left out.
     """
-    taken = 0
+    total = 0
     try:
         with tarfile.open(fileobj=file, mode="r|gz") as archive:
             for number, member in enumerate(archive):
-                if number >= MEMBERS or taken > ALL_BYTES:
+                if number >= MEMBERS or total > ALL_BYTES:
                     raise Broken(f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports")
                 path = member.name.removeprefix("./")
                 if not member.isreg() or member.size > FILE_BYTES or not _plain(path):
@@ -58,7 +58,7 @@ def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
                 data = reader.read() if reader else b""
                 if len(data) != member.size:
                     raise Broken(f"{path!r:.80} is cut off")
-                taken += len(data)
+                total += len(data)
                 yield Written(path, datetime.fromtimestamp(max(0.0, member.mtime), UTC)), data
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
         raise Broken(f"it cannot be read to its end: {error}") from error
@@ -82,12 +82,12 @@ class ChannelFiles:
 
 def written(clients: Clients, places: Places) -> Mapping[str, Listed]:
     """What the agents copied so far: <attempt>/... -> the object. Raises LaunchError."""
-    kept = {}
+    objects = {}
     for item in s3_objects.listed(clients, places.reports):
         gate, _, path = item.path.partition("/")
         if gate and plain(path) and item.size <= OBJECT_BYTES:
-            kept[path] = item
-    return kept
+            objects[path] = item
+    return objects
 
 
 def others(
@@ -103,13 +103,13 @@ def others(
         ("output.tar.gz", lambda brought: _archive(clients, prefix, brought)),
         ("log lines", lambda brought: _lines(clients, places.job, hosts_of(described), brought)),
     )
-    for channel, way in ways:
-        in_s3 = way is not ways[-1][1]
+    for channel, read in ways:
+        in_s3 = read is not ways[-1][1]
         brought = ChannelFiles(dated=not in_s3)
         try:
             if silent and in_s3:
                 raise LaunchError(silent)
-            way(brought)
+            read(brought)
         except EngineUnavailable as error:
             silent = str(error)  # the next one in S3 would wait as long for nothing
             brought.problems.append(f"{channel}: {error}")
@@ -119,14 +119,14 @@ def others(
 
 
 def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
-    found = [item for item in s3_objects.listed(clients, prefix) if item.path == "output.tar.gz"]
-    if not found:
+    archives = [item for item in s3_objects.listed(clients, prefix) if item.path == "output.tar.gz"]
+    if not archives:
         return
-    if found[0].size > ARCHIVE_BYTES:
-        raise Broken(f"it has {found[0].size >> 20} MiB and is not looked through")
+    if archives[0].size > ARCHIVE_BYTES:
+        raise Broken(f"it has {archives[0].size >> 20} MiB and is not looked through")
     with tempfile.TemporaryFile() as file:
         clients.answer(
-            "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", found[0].etag, file)
+            "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", archives[0].etag, file)
         )
         file.seek(0)
         for item, data in members(file):

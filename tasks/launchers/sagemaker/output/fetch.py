@@ -79,8 +79,8 @@ class Output:
             lacks = ended is None or self._lacks(into, listing, (), ended)
             if ended is not None and lacks:
                 brought = self._rest(ended, silent)
-                for one in brought:
-                    _keep(into, one)
+                for files in brought:
+                    _keep(into, files)
                 lacks = self._lacks(into, listing, brought, ended)
         if problems and lacks:
             raise LaunchError(problems[0])
@@ -110,14 +110,14 @@ class Output:
         return problems
 
     def _is_new(self, target: Path, item: Listed) -> bool:
-        there = target.is_file() and target.stat().st_size == item.size
-        return not there or self._fetched.get(target) != item.etag
+        is_there = target.is_file() and target.stat().st_size == item.size
+        return not is_there or self._fetched.get(target) != item.etag
 
     def _read(self, listing: Listing) -> Iterable[tuple[str, tuple[Listed, bytes | str]]]:
-        found = s3_objects.read_all(
+        objects = s3_objects.read_all(
             self._clients, self._places.reports, listing.values(), channels.OBJECT_BYTES
         )
-        return zip(listing, found, strict=True)
+        return zip(listing, objects, strict=True)
 
     def _exit_codes(self, listing: Listing, brought: Iterable[ChannelFiles], attempt: str) -> dict[str, int]:
         """The exit codes that the agents of this attempt recorded; an agent that recorded none is absent."""
@@ -128,8 +128,8 @@ class Output:
             if isinstance(data, bytes):
                 self._records[path] = item.etag, data
         files = {path: self._records[path][1] for path in records if path in self._records}
-        for one in brought:
-            files |= {path: data for path, (_, data) in one.files.items() if path.startswith(top)}
+        for channel in brought:
+            files |= {path: data for path, (_, data) in channel.files.items() if path.startswith(top)}
         codes = {path[len(top) :].removesuffix(".json"): exit_code_of(data) for path, data in files.items()}
         return {host: code for host, code in sorted(codes.items()) if code is not None}
 
@@ -137,17 +137,17 @@ class Output:
         """The weaker channels in their order, until one has brought all; an ended job writes nothing more."""
         if self._others is not None:
             return self._others
-        found: list[ChannelFiles] = []
+        fetched: list[ChannelFiles] = []
         for brought in channels.others(self._clients, self._places, ended, silent):
-            found.append(brought)
+            fetched.append(brought)
             for problem in brought.problems:
                 logger.warning("%s: %s", self._places.job, problem)
-            files = {path: data for one in found for path, (_, data) in one.files.items()}
-            if _complete(files, _tokens({}, found), ended):
+            files = {path: data for channel in fetched for path, (_, data) in channel.files.items()}
+            if _complete(files, _tokens({}, fetched), ended):
                 break
-        if not any(brought.problems for brought in found):
-            self._others = tuple(found)
-        return tuple(found)
+        if not any(brought.problems for brought in fetched):
+            self._others = tuple(fetched)
+        return tuple(fetched)
 
     def _silent(self, listing: Listing, brought: Iterable[ChannelFiles], described: Described) -> bool:
         """Whether fewer starts left files than SageMaker made."""
@@ -158,14 +158,14 @@ class Output:
         if not tokens or self._silent(listing, brought, ended):
             return True
         kinds = ("agent/{}.json", "nodes/{}.json", "started/{}")
-        names = [f"{tokens[-1]}/{kind.format(host)}" for host in hosts_of(ended) for kind in kinds]
+        names = [f"{tokens[-1]}/{form.format(host)}" for host in hosts_of(ended) for form in kinds]
         files = {name: (into / name).read_bytes() for name in names if (into / name).is_file()}
         return not _complete(files, tokens, ended)
 
 
 def _starts(listing: Listing, brought: Iterable[ChannelFiles]) -> tuple[tuple[Attempt, ...], ...]:
     files = [Written(path, item.at) for path, item in listing.items()]
-    return starts_of([*files, *(item for one in brought for item, _ in one.files.values())])
+    return starts_of([*files, *(item for channel in brought for item, _ in channel.files.values())])
 
 
 def _tokens(listing: Listing, brought: Iterable[ChannelFiles]) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def _unordered(listing: Listing, brought: Iterable[ChannelFiles], described: Des
     A host with a wrong clock is the very one whose copies S3 refuses ("RequestTimeTooSkewed").
     """
     dated = {path.split("/")[0] for path in listing}
-    dated |= {path.split("/")[0] for one in brought if one.dated for path in one.files}
+    dated |= {path.split("/")[0] for channel in brought if channel.dated for path in channel.files}
     return job_states.starts(described) > 1 and not dated.issuperset(_tokens(listing, brought))
 
 
@@ -192,6 +192,6 @@ def _keep(into: Path, brought: ChannelFiles) -> None:
     """Take files that are missing, and files that were not finished when a better channel brought them."""
     for path, (_, data) in brought.files.items():
         target = into / path
-        there = target.read_bytes() if target.is_file() else None
-        if there is None or (not finished(path, there) and finished(path, data)):
+        present = target.read_bytes() if target.is_file() else None
+        if present is None or (not finished(path, present) and finished(path, data)):
             write_whole(target, data)

@@ -30,13 +30,13 @@ class Stream:
 
 def tail(clients: Clients, job: str, host: str, last_bytes: int) -> str:
     """The last bytes of what the host printed for people; "" if there is nothing. Raises LaunchError."""
-    found = newest(clients, job, host)
-    return text_of(clients, found, last_bytes, without=MARK) if found else ""
+    stream = newest(clients, job, host)
+    return text_of(clients, stream, last_bytes, without=MARK) if stream else ""
 
 
 def newest(clients: Clients, job: str, host: str) -> Stream | None:
     """The stream of the host's last start; None if it never printed anything. Raises LaunchError."""
-    found: dict[int, str] = {}
+    streams: dict[int, str] = {}
     token: dict[str, Any] = {}
     for _ in range(PAGES):
         page = clients.call(
@@ -54,11 +54,11 @@ def newest(clients: Clients, job: str, host: str) -> Stream | None:
             name = str(stream["logStreamName"])
             epoch = re.fullmatch(r"\d+", name[len(f"{job}/{host}-") :])
             if epoch:
-                found[int(epoch[0])] = name
+                streams[int(epoch[0])] = name
         if not page.get("nextToken"):
             break
         token = {"nextToken": page["nextToken"]}
-    return Stream(found[max(found)], _time(max(found))) if found else None
+    return Stream(streams[max(streams)], _time(max(streams))) if streams else None
 
 
 def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = "") -> str:

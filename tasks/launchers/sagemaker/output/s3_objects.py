@@ -29,13 +29,13 @@ class Listed:
 
 def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
     """What lies below the prefix, by ListObjectsV2. Raises LaunchError."""
-    top, found = f"{key_of(prefix).strip('/')}/", []
+    top, objects = f"{key_of(prefix).strip('/')}/", []
     token: dict[str, Any] = {}
     while True:
         page = _page(clients, prefix, top, token)
-        found += [_item(item, top) for item in page.get("Contents", ())]
-        if not page.get("IsTruncated") or len(found) >= OBJECTS:
-            return tuple(found)
+        objects += [_item(item, top) for item in page.get("Contents", ())]
+        if not page.get("IsTruncated") or len(objects) >= OBJECTS:
+            return tuple(objects)
         token = {"ContinuationToken": page["NextContinuationToken"]}
 
 
@@ -59,7 +59,7 @@ def read(clients: Clients, prefix: str, wanted: Listed, most: int) -> tuple[List
             continue
         page = _page(clients, prefix, top + wanted.path, {})
         now = next(
-            (_item(one, top) for one in page.get("Contents", ()) if one["Key"] == top + wanted.path), None
+            (_item(each, top) for each in page.get("Contents", ()) if each["Key"] == top + wanted.path), None
         )
         if now is None or now.size > most:
             break
@@ -77,7 +77,7 @@ def read_all(
 
     silent: list[str] = []
 
-    def one(item: Listed) -> tuple[Listed, bytes | str]:
+    def read_one(item: Listed) -> tuple[Listed, bytes | str]:
         if silent:
             return item, silent[0]
         try:
@@ -89,14 +89,14 @@ def read_all(
             return item, str(error)
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        yield from pool.map(one, wanted)
+        yield from pool.map(read_one, wanted)
 
 
 def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = clients.call(
+    page: Mapping[str, Any] = clients.call(
         "s3", "list_objects_v2", Bucket=bucket_of(prefix), Prefix=start, **token
     )
-    return found
+    return page
 
 
 def _item(item: Mapping[str, Any], top: str) -> Listed:

@@ -32,19 +32,17 @@ ATTACH_INSIDE = (
 )
 
 
-def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def starts_jobs(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may create, watch and end jobs of these names under the role, and let a pool go."""
-    who = _principal(clients)
-    wanted = _wanted(asked)
-    denied = [
-        line for actions, arns, context in wanted for line in _denied(clients, who, actions, arns, context)
-    ]
+    principal = _principal(clients)
+    wanted = _wanted(needs)
+    denied = [line for question in wanted for line in _denied(clients, principal, *question)]
     if not denied:
         names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
-        return (ok(JOBS, f"{who} may {', '.join(names)}"),)
-    files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
+        return (ok(JOBS, f"{principal} may {', '.join(names)}"),)
+    files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if needs.pooled else "")
     attach = (
-        f"Attach deployments/iam/{files}, which name the role and whose INSTANCE_TYPES hold {asked.kind}."
+        f"Attach deployments/iam/{files}, which name the role and whose INSTANCE_TYPES hold {needs.kind}."
     )
     remedy = NO_POLICY if any(decision == DENY for _, decision in denied) else attach
     return (wrong(JOBS, _listed(denied), remedy),)
@@ -67,70 +65,70 @@ SWITCHES = (
 
 def context_of(body: Mapping[str, Any]) -> list[Entry]:
     """What CreateTrainingJob tells IAM of a request, in its condition keys (Service Authorization Reference). Pure."""
-    said = (
+    entries = (
         ("sagemaker:InstanceTypes", "stringList", [at(body, "ResourceConfig.InstanceType")]),
-        *((key, kind, at(body, path)) for key, kind, path in CONDITION_KEYS),
+        *((key, form, at(body, path)) for key, form, path in CONDITION_KEYS),
         *((key, "boolean", bool(body.get(path))) for key, path in SWITCHES),
     )
-    return [_entry(key, kind, value) for key, kind, value in said if value not in (None, [])] + _tags(body)
+    return [_entry(key, form, value) for key, form, value in entries if value not in (None, [])] + _tags(body)
 
 
-def _wanted(asked: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
+def _wanted(needs: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
     """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
-    named = f"{_arn('sagemaker', asked)}:training-job/"
-    arns = [f"{named}{job.lower()}" for job in asked.jobs]
+    start = f"{_arn('sagemaker', needs)}:training-job/"
+    arns = [f"{start}{job.lower()}" for job in needs.jobs]
     tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
     passed_to = _entry("iam:PassedToService", "string", SERVICE)
     wanted = [
-        (["iam:PassRole"], [asked.options.role_arn], [passed_to]),
+        (["iam:PassRole"], [needs.options.role_arn], [passed_to]),
         *(
-            (["sagemaker:CreateTrainingJob"], [f"{named}{body['TrainingJobName'].lower()}"], context_of(body))
-            for body in asked.bodies
+            (["sagemaker:CreateTrainingJob"], [f"{start}{body['TrainingJobName'].lower()}"], context_of(body))
+            for body in needs.bodies
         ),
     ]
-    wanted.append((["sagemaker:AddTags"], arns, [tagging, *_tags(asked.bodies[0])]))
+    wanted.append((["sagemaker:AddTags"], arns, [tagging, *_tags(needs.bodies[0])]))
     wanted.append((["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], arns, []))
-    if asked.pooled:
+    if needs.pooled:
         letting_go = [_entry("sagemaker:KeepAlivePeriod", "numeric", 0)]
         wanted.append((["sagemaker:UpdateTrainingJob"], arns, letting_go))
     return wanted
 
 
 def _tags(body: Mapping[str, Any]) -> list[Entry]:
-    tags = {row["Key"]: row["Value"] for row in body.get("Tags", ())}
+    tags = {tag["Key"]: tag["Value"] for tag in body.get("Tags", ())}
     if not tags:
         return []
     each = [_entry(f"aws:RequestTag/{key}", "string", value) for key, value in tags.items()]
     return [_entry("aws:TagKeys", "stringList", list(tags)), *each]
 
 
-def _entry(key: str, kind: str, value: object) -> Entry:
+def _entry(key: str, form: str, value: object) -> Entry:
     """A ContextEntry; IAM takes every value as text."""
     values = value if isinstance(value, list) else [value]
-    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
-    return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": kind}
+    texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in values]
+    return {"ContextKeyName": key, "ContextKeyValues": texts, "ContextKeyType": form}
 
 
-def inside(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def inside(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the execution role may read the inputs, write reports and pull the images."""
     denied = [
         line
-        for action, arn, context in _needed(asked)
-        for line in _denied(clients, asked.options.role_arn, (action,), (arn,), context)
+        for action, arn, context in _needed(needs)
+        for line in _denied(clients, needs.options.role_arn, (action,), (arn,), context)
     ]
     if not denied:
-        said = f"{asked.role} may read its inputs, write reports and output, and pull the image"
-        return (ok(INSIDE, said),)
+        message = f"{needs.role} may read its inputs, write reports and output, and pull the image"
+        return (ok(INSIDE, message),)
     if any(decision == DENY for _, decision in denied):
-        return (wrong(INSIDE, f"{asked.role}: {_listed(denied)}", NO_POLICY),)
-    said = f"its own policies do not let {asked.role}: {_listed(denied)}"
-    return (unseen(INSIDE, said, ATTACH_INSIDE),)
+        return (wrong(INSIDE, f"{needs.role}: {_listed(denied)}", NO_POLICY),)
+    message = f"its own policies do not let {needs.role}: {_listed(denied)}"
+    return (unseen(INSIDE, message, ATTACH_INSIDE),)
 
 
-def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
+def _needed(needs: Requirements) -> list[tuple[str, str, list[Entry]]]:
     """(action, resource, context) of what a job does by its execution role: its inputs, the training's own, reports, the image."""
-    partition, job = _partition(asked.region), asked.jobs[0]
-    places = [f"{asked.root}/{job}/in/", *dict.fromkeys(sources(asked).values())]
+    partition, job = _partition(needs.region), needs.jobs[0]
+    places = [f"{needs.root}/{job}/in/", *dict.fromkeys(sources(needs).values())]
     needed: list[tuple[str, str, list[Entry]]] = []
     for url in places:
         bucket = f"arn:{partition}:s3:::{bucket_of(url)}"
@@ -138,41 +136,41 @@ def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
         needed.append(
             ("s3:GetObject", f"{bucket}/{key_of(url)}" + ("bundle.json" if url == places[0] else ""), [])
         )
-    objects = f"arn:{partition}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
+    objects = f"arn:{partition}:s3:::{needs.bucket}/{needs.prefix}".rstrip("/")
     needed.append(("s3:PutObject", f"{objects}/output/{job}", []))
-    if not asked.options.network_isolation:
+    if not needs.options.network_isolation:
         needed.append(("s3:PutObject", f"{objects}/{job}/reports/nodes", []))
-    return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
+    return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(needs)]
 
 
-def _repositories(asked: Requirements) -> list[str]:
-    found = (ecr.parse(uri, asked) for uri in asked.images)
-    return [f"{_arn('ecr', asked)}:repository/{one['repositoryName']}" for one in found if one]
+def _repositories(needs: Requirements) -> list[str]:
+    parsed = (ecr.parse(uri, needs) for uri in needs.images)
+    return [f"{_arn('ecr', needs)}:repository/{image['repositoryName']}" for image in parsed if image]
 
 
 def _denied(
-    clients: Clients, who: str, actions: Iterable[str], arns: Iterable[str], context: Sequence[Entry]
+    clients: Clients, principal: str, actions: Iterable[str], arns: Iterable[str], context: Sequence[Entry]
 ) -> list[tuple[str, str]]:
     """(action, decision) of what would be refused. A key that the simulation lacks is no refusal, but not seen."""
     answer = clients.request(
         "iam",
         "simulate_principal_policy",
-        PolicySourceArn=who,
+        PolicySourceArn=principal,
         ActionNames=list(actions),
         ResourceArns=list(arns),
         ContextEntries=list(context),
     )
-    refused = [one for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"]
-    missing = sorted({key for one in refused for key in one.get("MissingContextValues", ())})
-    if missing and all(one["EvalDecision"] == "implicitDeny" for one in refused):
-        names = ", ".join(one["EvalActionName"] for one in refused)
+    refused = [result for result in answer["EvaluationResults"] if result["EvalDecision"] != "allowed"]
+    missing = sorted({key for result in refused for key in result.get("MissingContextValues", ())})
+    if missing and all(result["EvalDecision"] == "implicitDeny" for result in refused):
+        names = ", ".join(result["EvalActionName"] for result in refused)
         raise Refused(
             "iam:SimulatePrincipalPolicy",
             "",
             0,
             f"{names} rests on {', '.join(missing)}, which it cannot weigh",
         )
-    return [(one["EvalActionName"], one["EvalDecision"]) for one in refused]
+    return [(result["EvalActionName"], result["EvalDecision"]) for result in refused]
 
 
 def _principal(clients: Clients) -> str:
@@ -188,8 +186,8 @@ def _listed(denied: Iterable[tuple[str, str]]) -> str:
     return ", ".join(dict.fromkeys(f"{action} ({decision})" for action, decision in denied))
 
 
-def _arn(service: str, asked: Requirements) -> str:
-    return f"arn:{_partition(asked.region)}:{service}:{asked.region}:{asked.account}"
+def _arn(service: str, needs: Requirements) -> str:
+    return f"arn:{_partition(needs.region)}:{service}:{needs.region}:{needs.account}"
 
 
 def _partition(region: str) -> str:

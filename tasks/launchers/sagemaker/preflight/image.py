@@ -11,7 +11,7 @@ from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight.probe import line_of
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 
-WHAT = "image"
+SUBJECT = "image"
 # ECR, "Amazon ECR private registry": registry, repository, and a tag or a digest.
 ECR = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/"
@@ -20,28 +20,28 @@ ECR = re.compile(
 GB = 10**9
 
 
-def parse(uri: str, asked: Requirements) -> dict[str, Any] | None:
+def parse(uri: str, needs: Requirements) -> dict[str, Any] | None:
     """What ECR is asked for: a digest, which says more than a tag, or a tag, "latest" if neither is named. None for what the gate's
     credentials cannot see: another account's, another region's, or not in ECR.
     """
-    found = ECR.fullmatch(uri)
-    if not found or (found["account"], found["region"]) != (asked.account, asked.region):
+    match = ECR.fullmatch(uri)
+    if not match or (match["account"], match["region"]) != (needs.account, needs.region):
         return None
-    which = {"imageDigest": found["digest"]} if found["digest"] else {"imageTag": found["tag"] or "latest"}
-    return {"registryId": found["account"], "repositoryName": found["repository"], "imageIds": [which]}
+    which = {"imageDigest": match["digest"]} if match["digest"] else {"imageTag": match["tag"] or "latest"}
+    return {"registryId": match["account"], "repositoryName": match["repository"], "imageIds": [which]}
 
 
-def images(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def images(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image."""
-    return tuple(line_of(WHAT, uri, lambda uri: _image(uri, asked, clients)) for uri in asked.images)
+    return tuple(line_of(SUBJECT, uri, lambda uri: _image(uri, needs, clients)) for uri in needs.images)
 
 
-def _image(uri: str, asked: Requirements, clients: Clients) -> PreflightCheck:
-    image = parse(uri, asked)
+def _image(uri: str, needs: Requirements, clients: Clients) -> PreflightCheck:
+    image = parse(uri, needs)
     if image is None:
-        where = f"ECR of {asked.account} in {asked.region}"
-        return unseen(WHAT, f"{uri} is not in {where}, so that it is unknown whether it exists")
+        where = f"ECR of {needs.account} in {needs.region}"
+        return unseen(SUBJECT, f"{uri} is not in {where}, so that it is unknown whether it exists")
     answer = clients.request("ecr", "describe_images", **image)
-    found = answer["imageDetails"][0]
-    size = found.get("imageSizeInBytes") or 0
-    return ok(WHAT, f"{uri}: {size / GB:.1f} GB to pull, {found.get('imageDigest', '')[:19]}")
+    details = answer["imageDetails"][0]
+    size = details.get("imageSizeInBytes") or 0
+    return ok(SUBJECT, f"{uri}: {size / GB:.1f} GB to pull, {details.get('imageDigest', '')[:19]}")

@@ -51,58 +51,58 @@ class Probe:
     within_s: float = DEADLINE_S
 
 
-def unanswered(what: str, error: Refused | LaunchError, name: str = "") -> PreflightCheck:
+def unanswered(subject: str, error: Refused | LaunchError, name: str = "") -> PreflightCheck:
     """The line of something that AWS refused or did not answer. `name` is what was asked about, where AWS does not name it."""
     if not isinstance(error, Refused):
-        return unseen(what, str(error), REMEDY)
+        return unseen(subject, str(error), REMEDY)
     if error.code in CORRECTIONS:
-        return wrong(what, f"{name}: {error.message}" if name else error.message, CORRECTIONS[error.code])
+        return wrong(subject, f"{name}: {error.message}" if name else error.message, CORRECTIONS[error.code])
     if error.is_denied:
         return unseen(
-            what, f"permission is missing: {error.action}", f"Attach {POLICY} to who runs the gate."
+            subject, f"permission is missing: {error.action}", f"Attach {POLICY} to who runs the gate."
         )
-    if error.is_login and what == CREDENTIALS:
+    if error.is_login and subject == CREDENTIALS:
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
-        return wrong(what, f"there are none that AWS accepts: {error.message}", remedy)
+        return wrong(subject, f"there are none that AWS accepts: {error.message}", remedy)
     if error.is_login:
-        return unseen(what, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
-    return unseen(what, f"{error.action} has no answer: {error.message[:MESSAGE_CHARACTERS]}", REMEDY)
+        return unseen(subject, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
+    return unseen(subject, f"{error.action} has no answer: {error.message[:MESSAGE_CHARACTERS]}", REMEDY)
 
 
-def line_of(what: str, name: str, ask: Callable[[str], PreflightCheck]) -> PreflightCheck:
+def line_of(subject: str, name: str, ask: Callable[[str], PreflightCheck]) -> PreflightCheck:
     """The line of one thing of several, so that a refusal hides none of the others."""
     try:
         return ask(name)
     except (Refused, LaunchError) as error:
-        return unanswered(what, error, name)
+        return unanswered(subject, error, name)
 
 
-def look_at(probes: tuple[Probe, ...], asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def look_at(probes: tuple[Probe, ...], needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
-    running = [_Running(probe, asked, clients) for probe in probes if probe.applies(asked)]
-    for one in running:
-        one.start()
-    return tuple(line for one in running for line in one.lines())
+    running = [_Running(probe, needs, clients) for probe in probes if probe.applies(needs)]
+    for thread in running:
+        thread.start()
+    return tuple(line for thread in running for line in thread.lines())
 
 
 class _Running(threading.Thread):
     """A daemon, so that an AWS that never answers does not keep the command from ending."""
 
-    def __init__(self, probe: Probe, asked: Requirements, clients: Clients) -> None:
+    def __init__(self, probe: Probe, needs: Requirements, clients: Clients) -> None:
         super().__init__(name=f"preflight {probe.what}", daemon=True)
-        self._probe, self._asked, self._clients = probe, asked, clients
+        self._probe, self._asked, self._clients = probe, needs, clients
         self._found: tuple[PreflightCheck, ...] | None = None
         self._end = time.monotonic() + probe.within_s
 
     def run(self) -> None:
-        what = self._probe.what
+        subject = self._probe.what
         try:
             self._found = self._probe.look(self._asked, self._clients)
         except (Refused, LaunchError) as error:
-            self._found = (unanswered(what, error),)
+            self._found = (unanswered(subject, error),)
         except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
-            said = f"the check itself failed: {type(error).__name__}: {clean(error)}"
-            self._found = (unseen(what, said, "Continue without this check, and report the defect."),)
+            message = f"the check itself failed: {type(error).__name__}: {clean(error)}"
+            self._found = (unseen(subject, message, "Continue without this check, and report the defect."),)
 
     def lines(self) -> tuple[PreflightCheck, ...]:
         self.join(max(0.0, self._end - time.monotonic()))

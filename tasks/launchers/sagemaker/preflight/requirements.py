@@ -71,8 +71,8 @@ class Requirements:
     @property
     def efa(self) -> bool:
         """Whether machines of a type with EFA devices (facts) are to talk to each other."""
-        known = builtin().instances.get(self.kind.removeprefix("ml."))
-        return self.nodes > 1 and bool(known and known.efa_devices)
+        facts = builtin().instances.get(self.kind.removeprefix("ml."))
+        return self.nodes > 1 and bool(facts and facts.efa_devices)
 
 
 def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requirements:

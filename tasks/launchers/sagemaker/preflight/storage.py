@@ -22,65 +22,65 @@ PREFIX, INPUT_CHANNEL = "S3 prefix", "input channel"
 POLICY = "deployments/iam/orchestrator-reports.json"
 
 
-def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def prefix(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Write a small object below the prefix, read it back, list it and remove it."""
-    key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
+    key = f"{needs.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
     data = secrets.token_bytes(16)
     left: tuple[PreflightCheck, ...] = ()
     try:
-        clients.request("s3", "put_object", Bucket=asked.bucket, Key=key, Body=data)
+        clients.request("s3", "put_object", Bucket=needs.bucket, Key=key, Body=data)
     except Refused as error:
-        return (_unusable(asked, error),)
+        return (_unusable(needs, error),)
     try:
-        line = _read_back(asked, clients, key, data)
+        line = _read_back(needs, clients, key, data)
     except (Refused, LaunchError) as error:
-        line = _unusable(asked, error)
+        line = _unusable(needs, error)
     try:
-        clients.request("s3", "delete_object", Bucket=asked.bucket, Key=key)
+        clients.request("s3", "delete_object", Bucket=needs.bucket, Key=key)
     except (Refused, LaunchError) as error:
-        said = f"the probe s3://{asked.bucket}/{key} (16 bytes) stays: {error}"
-        left = (unseen(PREFIX, said, f"Attach {POLICY}, or remove it."),)
+        message = f"the probe s3://{needs.bucket}/{key} (16 bytes) stays: {error}"
+        left = (unseen(PREFIX, message, f"Attach {POLICY}, or remove it."),)
     return (line, *left)
 
 
-def _read_back(asked: Requirements, clients: Clients, key: str, data: bytes) -> PreflightCheck:
-    found, _ = clients.tried("s3:GetObject", lambda: clients.read(asked.bucket, key))
-    listed = clients.request("s3", "list_objects_v2", Bucket=asked.bucket, Prefix=key, MaxKeys=1)
-    if found != data or not listed.get("Contents"):
-        said = f"{asked.root}: what was written is not what is read and listed"
-        return wrong(PREFIX, said, "See that nothing between here and S3 changes or caches objects.")
-    return ok(PREFIX, f"{asked.root}: written, read, listed")
+def _read_back(needs: Requirements, clients: Clients, key: str, data: bytes) -> PreflightCheck:
+    stored, _ = clients.tried("s3:GetObject", lambda: clients.read(needs.bucket, key))
+    listed = clients.request("s3", "list_objects_v2", Bucket=needs.bucket, Prefix=key, MaxKeys=1)
+    if stored != data or not listed.get("Contents"):
+        message = f"{needs.root}: what was written is not what is read and listed"
+        return wrong(PREFIX, message, "See that nothing between here and S3 changes or caches objects.")
+    return ok(PREFIX, f"{needs.root}: written, read, listed")
 
 
-def _unusable(asked: Requirements, error: Refused | LaunchError) -> PreflightCheck:
+def _unusable(needs: Requirements, error: Refused | LaunchError) -> PreflightCheck:
     if isinstance(error, Refused) and error.is_denied:
-        said = f"{asked.root}: {error.action} is not allowed, and without it no report comes back"
-        return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
-    return unanswered(PREFIX, error, asked.bucket)
+        text = f"{needs.root}: {error.action} is not allowed, and without it no report comes back"
+        return wrong(PREFIX, text, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
+    return unanswered(PREFIX, error, needs.bucket)
 
 
-def channels(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def channels(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each channel in S3 that is not the gate's to fill."""
-    urls = dict.fromkeys(sources(asked).values())
+    urls = dict.fromkeys(sources(needs).values())
     return tuple(line_of(INPUT_CHANNEL, url, lambda url: _channel(url, clients)) for url in urls)
 
 
-def sources(asked: Requirements) -> dict[str, str]:
+def sources(needs: Requirements) -> dict[str, str]:
     """Channel -> address, without those below the jobs' own prefixes, which are filled on submit. Pure."""
-    ours = tuple(f"{asked.root}/{job}/" for job in asked.jobs)
-    return {name: url for name, url in _named(asked) if not url.startswith(ours)}
+    ours = tuple(f"{needs.root}/{job}/" for job in needs.jobs)
+    return {name: url for name, url in _named(needs) if not url.startswith(ours)}
 
 
-def _named(asked: Requirements) -> Iterator[tuple[str, str]]:
-    for body in asked.bodies:
-        for row in body.get("InputDataConfig", ()):
-            url = at(row, "DataSource.S3DataSource.S3Uri")
+def _named(needs: Requirements) -> Iterator[tuple[str, str]]:
+    for body in needs.bodies:
+        for channel in body.get("InputDataConfig", ()):
+            url = at(channel, "DataSource.S3DataSource.S3Uri")
             if isinstance(url, str):
-                yield str(row.get("ChannelName")), url
+                yield str(channel.get("ChannelName")), url
 
 
 def _channel(url: str, clients: Clients) -> PreflightCheck:
-    found = clients.request("s3", "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
-    if not found.get("KeyCount"):
+    listed = clients.request("s3", "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
+    if not listed.get("KeyCount"):
         return wrong(INPUT_CHANNEL, f"nothing begins with {url}", "Put the data there, or correct its S3Uri.")
     return ok(INPUT_CHANNEL, url)

@@ -19,7 +19,7 @@ COMMANDS = ("ContainerEntrypoint", "ContainerArguments")
 SECRET = ("Environment", "HyperParameters")
 # "The ID of a KMS key ... or its ARN" (API Reference, VolumeKmsKeyId): AWS may answer with the other one.
 KEY = "KmsKeyId"
-SHOWN = 4
+MOST = 4
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Difference:
 
 def differences(sent: Mapping[str, Any], has: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Every field of the request that AWS does not have as it was sent."""
-    named = {key: value for key, value in sent.items() if key not in NEVER_DESCRIBED}
-    return tuple(_different("", named, has))
+    fields = {key: value for key, value in sent.items() if key not in NEVER_DESCRIBED}
+    return tuple(_different("", fields, has))
 
 
-def differences_text(found: Sequence[Difference]) -> str:
+def differences_text(wrong: Sequence[Difference]) -> str:
     """The first of them, for people."""
-    more = f"; and {len(found) - SHOWN} more fields" if len(found) > SHOWN else ""
-    return "; ".join(one.text for one in found[:SHOWN]) + more
+    more = f"; and {len(wrong) - MOST} more fields" if len(wrong) > MOST else ""
+    return "; ".join(difference.text for difference in wrong[:MOST]) + more
 
 
 def _different(field: str, sent: Any, has: Any) -> Iterator[Difference]:
@@ -67,10 +67,10 @@ def _different_rows(field: str, sent: Sequence[Any], has: Sequence[Any]) -> Iter
         if list(sent) != list(has):
             yield Difference(field, sent, has)
         return
-    left = [row for row in sent if all(any(_different("", row, other)) for other in has)]
-    other = [row for row in has if all(any(_different("", one, row)) for one in sent)]
-    for row, there in zip(left, other or has, strict=False):
-        yield from _different(f"{field}[{sent.index(row)}]", row, there)
+    left = [item for item in sent if all(any(_different("", item, other)) for other in has)]
+    other = [item for item in has if all(any(_different("", candidate, item)) for candidate in sent)]
+    for item, answer in zip(left, other or has, strict=False):
+        yield from _different(f"{field}[{sent.index(item)}]", item, answer)
 
 
 def _is_same(field: str, sent: Any, has: Any) -> bool:

@@ -12,7 +12,7 @@ from checks.check import CatalogError
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 
-WHAT = "tools in the image"
+SUBJECT = "tools in the image"
 EXAMPLE = "deployments/examples/training.Dockerfile"
 REMEDY = f"Build it FROM the prelaunch image ({EXAMPLE}), or see to it that it has them: docs/sagemaker.md, An image of your own."
 Tools = Mapping[str, tuple[str, ...]]
@@ -49,28 +49,28 @@ def checked_in(job: JobSpec, image: str) -> tuple[Checked, ...]:
 def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
     """The tools that the bundle's checks need, by those that the policy insists on and by the others. Raises CatalogError."""
     catalogue, planned = bundles.plan_of(bundle)
-    applies = {row.check for row in planned if row.skip is None} - set(bundle.skip)
+    applies = {item.check for item in planned if item.skip is None} - set(bundle.skip)
     lines = bundle.policy.checks
     required: dict[str, tuple[str, ...]] = {}
     optional: dict[str, tuple[str, ...]] = {}
     for check in catalogue:
         if check.name in applies and check.name in lines:
-            found = optional if lines[check.name].may_be_left_out else required
+            tools = optional if lines[check.name].may_be_left_out else required
             for tool in image_requirements.tools(check):
-                found[tool] = (*found.get(tool, ()), check.name)
+                tools[tool] = (*tools.get(tool, ()), check.name)
     return dict(sorted(required.items())), dict(sorted(optional.items()))
 
 
 def unknown_tools(checked: Checked) -> PreflightCheck:
     """The line for an image in which checks run: what they need of it, and what follows where it lacks that."""
-    parts, required, optional = [checked.image], checked.required, checked.optional
+    phrases, required, optional = [checked.image], checked.required, checked.optional
     if required:
-        parts.append(
+        phrases.append(
             f"each of these that it lacks is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"
         )
     if optional:
-        parts.append(f"each of these that it lacks skips a check, which is a WARN: {_listed(optional)}")
-    return PreflightCheck(WHAT, PreflightResult.UNSEEN, "; ".join(parts), REMEDY)
+        phrases.append(f"each of these that it lacks skips a check, which is a WARN: {_listed(optional)}")
+    return PreflightCheck(SUBJECT, PreflightResult.UNSEEN, "; ".join(phrases), REMEDY)
 
 
 def _listed(tools: Tools) -> str:

@@ -55,19 +55,19 @@ def laid_over(
     for path, reason in reasons.items():
         if at(request, path) is not None:
             raise LaunchRejected(f"{whose}.{path} is the gate's own: {reason}.")
-    made = _merge(body, request)
+    joined = _merge(body, request)
     for key in ("InputDataConfig", "Tags"):
         if key in request:
-            made[key] = _joined(request[key], body.get(key), f"{whose}.{key}")
+            joined[key] = _joined(request[key], body.get(key), f"{whose}.{key}")
     if "Environment" in request:
         _require_once(request["Environment"], body.get("Environment"), whose)
-    return made
+    return joined
 
 
 def require_agents_own(body: Mapping[str, object], ours: Mapping[str, str]) -> None:
     """Raise LaunchRejected if the environment would tell the agent what to do (container.agent.settings)."""
-    said = body.get("Environment")
-    for key, value in (said if isinstance(said, Mapping) else {}).items():
+    variables = body.get("Environment")
+    for key, value in (variables if isinstance(variables, Mapping) else {}).items():
         name = str(key).upper()
         if name.startswith(AGENT) and name not in KNOBS and ours.get(str(key)) != value:
             raise LaunchRejected(
@@ -81,32 +81,32 @@ def require_own_folders(body: Mapping[str, object]) -> None:
     What CheckpointConfig.S3Uri holds is restored below LocalPath on every host before the container starts.
     """
     for path in LOCAL_PATHS:
-        said = at(body, path)
-        place = f"{posixpath.normpath(said)}/" if isinstance(said, str) and said else ""
+        value = at(body, path)
+        folder = f"{posixpath.normpath(value)}/" if isinstance(value, str) and value else ""
         for own in FOLDERS:
-            if place.startswith(own) or (place and own.startswith(place)):
+            if folder.startswith(own) or (folder and own.startswith(folder)):
                 raise LaunchRejected(
-                    f"{path}: {said!r:.80} is where the gate's own files lie. Use a folder beside {own}, like "
+                    f"{path}: {value!r:.80} is where the gate's own files lie. Use a folder beside {own}, like "
                     "/opt/ml/checkpoints."
                 )
 
 
 def _merge(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Body:
-    made: Body = dict(ours)
+    merged: Body = dict(ours)
     for key, value in theirs.items():
-        mine = made.get(key)
+        mine = merged.get(key)
         both = isinstance(mine, Mapping) and isinstance(value, Mapping)
-        made[key] = _merge(mine, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
-    return made
+        merged[key] = _merge(mine, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
+    return merged
 
 
 def _joined(theirs: object, ours: object, where: str) -> object:
     """Somebody else's list before the gate's; a value that is no list is left for the validation of shapes to refuse."""
     if not isinstance(theirs, list | tuple):
         return theirs
-    for row in theirs:
-        if isinstance(row, Mapping):
-            require_free(row, where)
+    for item in theirs:
+        if isinstance(item, Mapping):
+            require_free(item, where)
     return [*theirs, *(ours if isinstance(ours, list) else ())]
 
 
@@ -122,19 +122,19 @@ def _require_once(theirs: object, ours: object, whose: str) -> None:
 
 def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
     """The gate's own tags, then those of [cluster.options] tags ("key=value"). Raises LaunchRejected."""
-    rows = [{"Key": key, "Value": value} for key, value in ours.items()]
+    tags = [{"Key": key, "Value": value} for key, value in ours.items()]
     for text in options:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise LaunchRejected(f'tags: {text!r:.80} is not of the form "key=value".')
         require_free({"Key": key}, "tags")
-        rows.append({"Key": key, "Value": value})
-    return rows
+        tags.append({"Key": key, "Value": value})
+    return tags
 
 
-def require_free(row: Mapping[str, object], where: str) -> None:
+def require_free(item: Mapping[str, object], where: str) -> None:
     """Raise LaunchRejected for a channel or a tag with a name of the gate's own."""
-    if row.get("ChannelName") == CHANNEL or str(row.get("Key", "")).lower().startswith(OUR_TAGS):
+    if item.get("ChannelName") == CHANNEL or str(item.get("Key", "")).lower().startswith(OUR_TAGS):
         raise LaunchRejected(
             f"{where}: the channel {CHANNEL!r} and tags that begin with {OUR_TAGS} are the gate's own. Name yours otherwise."
         )

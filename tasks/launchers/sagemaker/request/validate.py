@@ -24,13 +24,13 @@ def objections(body: Body) -> list[str]:
     from botocore.validate import ParamValidator
 
     shape = request_shape()
-    found = [*_private_values(body)]
-    if not found:
-        found = ParamValidator().validate(body, shape).generate_report().splitlines()
-    found = found or [
+    problems = [*_private_values(body)]
+    if not problems:
+        problems = ParamValidator().validate(body, shape).generate_report().splitlines()
+    problems = problems or [
         *_beyond_limits(shape, body, "")
     ]  # only a request of the right form can be examined further
-    return [_short(line, LINE_CHARACTERS) for line in found]
+    return [_short(line, LINE_CHARACTERS) for line in problems]
 
 
 @functools.cache
@@ -94,8 +94,8 @@ def _text(shape: Any, value: str, path: str) -> Iterator[str]:
         yield f"{path}: {_short(value)!r} is none of the {len(shape.enum)} choices ({shape.name})"
     pattern = str(shape.metadata.get("pattern", ""))
     if pattern and translated(pattern).fullmatch(value) is None:
-        shown = f"its value of {len(value)} characters" if shape.name in PRIVATE else repr(_short(value))
-        yield f"{path}: {shown} is not of the form {pattern} ({shape.name})"
+        text = f"its value of {len(value)} characters" if shape.name in PRIVATE else repr(_short(value))
+        yield f"{path}: {text} is not of the form {pattern} ({shape.name})"
 
 
 def _short(text: str, most: int = VALUE_CHARACTERS) -> str:

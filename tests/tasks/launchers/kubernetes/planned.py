@@ -30,7 +30,7 @@ JOB = JobSpec(
     files={"bundle.json": b"{}"},
     environment={"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret's"},
     work=Work.GATE,
-    behind=("{python}", "train.py", "--out", "{out}", "a 'b' $(c)"),
+    training=("{python}", "train.py", "--out", "{out}", "a 'b' $(c)"),
     tags={"prelaunch:gate": "gate-1", "prelaunch:cluster": "a cluster"},
 )
 CONFIRM = replace(JOB, work=Work.CONFIRM, files={**JOB.files, "pass.json": bundles.dump(PASSED)})

@@ -178,7 +178,7 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(
         launcher.submit(plan)
     cluster.server.silent.clear()
 
-    assert {("the API server does not answer", 600.0)} == {(one.what, one.most_s) for one in told}
+    assert {("the API server does not answer", 600.0)} == {(one.problem, one.most_s) for one in told}
 
 
 ONE_FAILS = """
@@ -228,8 +228,8 @@ def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Mak
     passed = bundles.dump(Pass(1, "g", "0" * 64, "", nodes))
     launcher = make(placement="pinned")
     spec = job(
-        tmp_path, SAY, work=Work.CONFIRM, behind=("true",), files={"bundle.json": b"{}", "pass.json": passed}
-    )
+        tmp_path, SAY, work=Work.CONFIRM, training=("true",), files={"bundle.json": b"{}", "pass.json": passed}
+    )  # fmt: skip
     launcher.submit(launcher.plan(spec))
     until(launcher, spec.name, SECONDS, lambda one: one.state is not JobState.PENDING)
     pods = [cluster.server.objects["pods"][name] for name in cluster.server.names("pods")]

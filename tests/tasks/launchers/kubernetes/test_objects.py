@@ -323,11 +323,11 @@ def test_torchrun_waits_as_long_as_the_pods_do_where_a_node_may_be_replaced(
 ) -> None:
     """It waits 600 s for its store by default. A training without torchrun gets no such word."""
     behind = (*TORCHRUN, "train.py")
-    for job, given in ((replace(JOB, behind=behind), expected), (JOB, "")):
+    for job, given in ((replace(JOB, training=behind), expected), (JOB, "")):
         (worker,) = specs_with_pods(dict(plan(job, workload="pytorchjob", **changes).calls[-1].body))
         words = worker["template"]["spec"]["containers"][0]["args"]
         own = [word for word in words if word.startswith("--rdzv-conf")]
 
         assert own == ([given] if given else [])
         assert not given or words[: words.index(given)] == ["gate", "--", *TORCHRUN[:3]]
-        assert words[-1] == job.behind[-1].replace("$(", "$$(")
+        assert words[-1] == job.training[-1].replace("$(", "$$(")

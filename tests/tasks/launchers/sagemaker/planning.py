@@ -33,7 +33,7 @@ TRAIN = replace(
     max_runtime_s=86400.0,
     files={"bundle.json": b"{}", "pass.json": b"{}"},
     work=Work.CONFIRM,
-    behind=(
+    training=(
         "{python}",
         "-m",
         "torch.distributed.run",

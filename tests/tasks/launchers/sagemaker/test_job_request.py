@@ -86,7 +86,7 @@ def test_what_a_pool_is_found_by_cannot_be_requested(path: str) -> None:
 
 def test_the_training_confirms_that_it_got_the_pool() -> None:
     """The pass, by set; then the command."""
-    job = replace(TRAIN, observe=True, behind=("train", "{out}", "{job}", "{node_rank}"))
+    job = replace(TRAIN, observe=True, training=("train", "{out}", "{job}", "{node_rank}"))
 
     assert told(body_of(job)) == [
         "gate", "--bundle", BUNDLE, "--upload", f"{ROOT}/{job.name}/reports",
@@ -97,7 +97,7 @@ def test_the_training_confirms_that_it_got_the_pool() -> None:
 
 def test_nodes_in_a_job_hold_for_an_answer() -> None:
     """Where the policy asks, they are told how long, and where the answer will be."""
-    job = replace(GATED, ask_s=1800.0, behind=("train",))
+    job = replace(GATED, ask_s=1800.0, training=("train",))
 
     assert told(body_of(job, in_job()))[-6:] == [
         "--ask-s", "1800", "--answers", f"{ROOT}/{job.name}/answers", "--", "train",
@@ -135,7 +135,7 @@ def test_a_command_runs_on_every_host_as_it_stands() -> None:
 )
 def test_what_no_argument_can_carry_is_a_file(behind: tuple[str, ...]) -> None:
     """SageMaker takes 100 arguments of 256 characters on one line."""
-    plan = make_plan(replace(GATED, behind=behind), in_job())
+    plan = make_plan(replace(GATED, training=behind), in_job())
 
     assert told(dict(plan.calls[0].body))[-2:] == [
         "--command-file",
@@ -206,7 +206,7 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (replace(CHECK, name="../x"), {}, "TrainingJobName"),
         (replace(CHECK, files={"start.sh": b""}), {}, "cannot be named 'start.sh'"),
         (replace(CHECK, files={"../x": b""}), {}, "cannot be named"),
-        (replace(TRAIN, behind=()), {}, "no training command"),
+        (replace(TRAIN, training=()), {}, "no training command"),
         (replace(TRAIN, environment={"PRELAUNCH_OBSERVE": "1"}), {}, "would tell the gate's agent"),
         (replace(TRAIN, environment={"PRELAUNCH_PYTHON": "x"}), {"python": "y"}, None),
         (replace(TRAIN, environment={"A": "x" * 513}), {}, "513, at most 512"),

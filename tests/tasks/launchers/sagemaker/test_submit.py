@@ -141,7 +141,7 @@ def test_no_route_ends_in_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"),
         ):
             aws.launcher.submit(a_plan())
-        assert told and all(one.what.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
+        assert told and all(one.problem.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
         aws.sagemaker._queue.clear()
 
 

@@ -30,7 +30,7 @@ JOB = JobSpec(
     files={"bundle.json": b"{}", "pass.json": bundles.dump(PASSED)},
     environment={"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret's"},
     work=Work.GATE,
-    behind=("{python}", "train.py", "--out", "{out}", "a 'b' $c"),
+    training=("{python}", "train.py", "--out", "{out}", "a 'b' $c"),
     tags={"prelaunch:gate": "gate-1"},
 )
 
@@ -227,7 +227,7 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     if not linter.exists():
         pytest.skip("not installed: shellcheck. Remedy: make setup")
     path = tmp_path / "job.sbatch"
-    job = replace(JOB, behind=("{python}", "train.py"))
+    job = replace(JOB, training=("{python}", "train.py"))
     path.write_text(script(job, SlurmOptions(python="/usr/bin/python3", interface="eth0")))
     done = subprocess.run((str(linter), str(path)), capture_output=True, text=True, check=False)
 

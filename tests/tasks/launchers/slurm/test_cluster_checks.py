@@ -9,23 +9,23 @@ import pytest
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import cluster_checks, commands
 from tasks.launchers.slurm.cluster_checks import ClusterCheck, Outcome
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 
-BUSY = Said(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
-BOTH = Said(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
-ONE = Said(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
-VERSIONS = Said(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
-WITHOUT = Said(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
-HELP, PYXIS = Said(0, "  -N, --nodes=N\n", ""), Said(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", "")
-PULL = Said(1, "", "slurmstepd: error: pyxis: failed to import docker image")
+BUSY = Reply(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
+BOTH = Reply(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
+ONE = Reply(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
+VERSIONS = Reply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
+WITHOUT = Reply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
+HELP, PYXIS = Reply(0, "  -N, --nodes=N\n", ""), Reply(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", "")
+PULL = Reply(1, "", "slurmstepd: error: pyxis: failed to import docker image")
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[tuple[str, ...]], Said]
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[tuple[str, ...]], Reply]
 ) -> ClusterCheck:
     """The line of one check, where srun answers so."""
     monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: answer(argv))
-    (line,) = cluster_checks.look((name,), 2, ("--partition=gpu",))
+    (line,) = cluster_checks.run_checks((name,), 2, ("--partition=gpu",))
     return line
 
 
@@ -41,7 +41,7 @@ def found(
     ],
 )
 def test_what_nodes_answer(
-    monkeypatch: pytest.MonkeyPatch, name: str, answer: Said, outcome: Outcome, says: str
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Reply, outcome: Outcome, says: str
 ) -> None:
     """What is not there is not broken, and a node that is busy says nothing."""
     line = found(monkeypatch, name, lambda argv: answer)
@@ -60,11 +60,11 @@ def test_what_nodes_answer(
     ],
 )  # fmt: skip
 def test_a_container_is_started_where_srun_has_pyxis(
-    monkeypatch: pytest.MonkeyPatch, told: Said, plain: Said, contained: Said, outcome: Outcome, says: str
+    monkeypatch: pytest.MonkeyPatch, told: Reply, plain: Reply, contained: Reply, outcome: Outcome, says: str
 ) -> None:
     """A container that does not start on nodes that answer is a fault of pyxis, enroot or the registry."""
 
-    def answer(argv: tuple[str, ...]) -> Said:
+    def answer(argv: tuple[str, ...]) -> Reply:
         if argv == ("srun", "--help"):
             return told
         assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
@@ -81,7 +81,7 @@ def test_a_container_is_started_where_srun_has_pyxis(
 def test_a_silent_slurm_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check says so, and none of them is a fault."""
 
-    def silent(argv: tuple[str, ...]) -> Said:
+    def silent(argv: tuple[str, ...]) -> Reply:
         raise EngineUnavailable("srun did not answer within 60 s.")
 
     line = found(monkeypatch, "srun", silent)

@@ -19,17 +19,17 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.slurm import commands, launcher, submit
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
 NAME = JOB.name
-REFUSED = Said(1, "", "sbatch: error: Batch job submission failed: Invalid account")
-TAKEN = Said(0, "5\n", "")
-DONE = Said(0, "", "")
-NO_ACCOUNTS = Said(1, "", "Slurm accounting storage is disabled")
-SILENT = Said(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+REFUSED = Reply(1, "", "sbatch: error: Batch job submission failed: Invalid account")
+TAKEN = Reply(0, "5\n", "")
+DONE = Reply(0, "", "")
+NO_ACCOUNTS = Reply(1, "", "Slurm accounting storage is disabled")
+SILENT = Reply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
 
 
 @dataclass
@@ -38,20 +38,20 @@ class Answers:
 
     squeue: str = ""
     silent: int = 0
-    sbatch: Said = TAKEN
-    scancel: Said = DONE
-    sinfo: Said = DONE
-    sacct: Said = NO_ACCOUNTS
+    sbatch: Reply = TAKEN
+    scancel: Reply = DONE
+    sinfo: Reply = DONE
+    sacct: Reply = NO_ACCOUNTS
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Reply:
         """In the place of commands.run."""
         self.asked.append(argv)
         if argv[0] == "squeue" and self.silent:
             self.silent -= 1
             return SILENT
         told = {
-            "squeue": Said(0, self.squeue, ""),
+            "squeue": Reply(0, self.squeue, ""),
             "sbatch": self.sbatch,
             "scancel": self.scancel,
             "sinfo": self.sinfo,
@@ -110,7 +110,7 @@ def test_nothing_is_submitted_while_slurmctld_is_silent(
     with silences(told.append):
         slurm.submit(slurm.plan(JOB))
     assert 5 == slurm._folder(NAME).job_id()
-    assert {("slurmctld does not answer", 60.0)} == {(one.what, one.most_s) for one in told} and len(
+    assert {("slurmctld does not answer", 60.0)} == {(one.problem, one.most_s) for one in told} and len(
         told
     ) == 2
 
@@ -136,7 +136,7 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(
 
 def test_a_partition_that_takes_no_jobs_has_no_machines(answers: Answers, slurm: SlurmLauncher) -> None:
     """The gate may wait for it, and nothing is left of the job."""
-    answers.sbatch = Said(
+    answers.sbatch = Reply(
         1, "", "sbatch: error: Batch job submission failed: Required partition not available"
     )
     with pytest.raises(NoCapacity, match="Required partition not available"):
@@ -279,7 +279,7 @@ def test_a_held_job_that_cannot_be_ended_is_not_over(
     monkeypatch.setattr(launcher, "HELD_S", 0.2)
     slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|PENDING|(null)|launch_failed_requeued_held\n"
-    answers.scancel = Said(1, "", "scancel: error: Kill job error: slurmctld busy")
+    answers.scancel = Reply(1, "", "scancel: error: Kill job error: slurmctld busy")
 
     assert slurm.state(NAME).state is JobState.UNKNOWN
     assert slurm._folder(NAME).final() is None
@@ -302,7 +302,7 @@ def test_a_prolog_that_ends_a_job_is_no_operator(
     slurm.submit(slurm.plan(JOB))
     if claim:
         (folder(slurm) / "claim").write_text(claim)
-    answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", Said(0, reasons, "")
+    answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", Reply(0, reasons, "")
     status = slurm.state(NAME)
 
     assert (status.state, status.trouble) == (state, trouble)
@@ -314,6 +314,6 @@ def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, 
     slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|CANCELLED|n[0-1]|None\n"
     first = slurm.state(NAME)
-    answers.sinfo = Said(0, "Prolog error\n", "")
+    answers.sinfo = Reply(0, "Prolog error\n", "")
 
     assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)

@@ -18,7 +18,7 @@ from checks.model import Declared, Profile
 from tasks.gate.jobs import BEHIND
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import minutes_of
 from tests.checks.local_policy import local_policy
@@ -54,23 +54,23 @@ def look(
     """The lines of the preflight by subject; sbatch refuses so many times."""
     left = [refusals]
     answers = {
-        "scontrol": Said(0, PARTITIONS, ""),
-        "sbatch": Said(1, "", refused) if refused else Said(0, "", f"{TAKEN} {chosen}"),
-        "sinfo": Said(0, "n0\nn1\n", ""),
-        "srun": Said(1, "", busy) if busy else Said(0, seen, ""),
+        "scontrol": Reply(0, PARTITIONS, ""),
+        "sbatch": Reply(1, "", refused) if refused else Reply(0, "", f"{TAKEN} {chosen}"),
+        "sinfo": Reply(0, "n0\nn1\n", ""),
+        "srun": Reply(1, "", busy) if busy else Reply(0, seen, ""),
     }
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
         if argv[0] == "sbatch":
             left[0] -= 1
         if argv[0] == "sbatch" and left[0] < 0:
-            return Said(0, "", f"{TAKEN} {chosen}")
-        return Said(0, nodes, "") if "--Node" in argv else answers[argv[0]]
+            return Reply(0, "", f"{TAKEN} {chosen}")
+        return Reply(0, nodes, "") if "--Node" in argv else answers[argv[0]]
 
     monkeypatch.setattr(commands, "run", run)
     monkeypatch.setattr(preflight, "sleep", lambda seconds: None)
     made = options or SlurmOptions()
-    checks = preflight.look((plan(job, made),), made, folder)
+    checks = preflight.check((plan(job, made),), made, folder)
     assert len({check.subject for check in checks}) == len(checks)
     return {check.subject: check for check in checks}
 
@@ -128,9 +128,9 @@ def test_whose_time_limit_counts(
 
 def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """sbatch takes the last one of a script."""
-    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: Said(0, PARTITIONS, f"{TAKEN} gpu"))
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: Reply(0, PARTITIONS, f"{TAKEN} gpu"))
     told = plan(HOUR, None, ("--time=1-00:00:00",))
-    found = {check.subject for check in preflight.look((told,), SlurmOptions(), tmp_path)}
+    found = {check.subject for check in preflight.check((told,), SlurmOptions(), tmp_path)}
 
     assert "time limit of gate-1-train-1" in found
 
@@ -297,7 +297,7 @@ def rank_checks() -> JobSpec:
     [
         (rank_checks(), "PyTorch for the rank checks"),
         (
-            replace(HOUR, behind=(*BEHIND["torchrun"], "train.py")),
+            replace(HOUR, training=(*BEHIND["torchrun"], "train.py")),
             "PyTorch for the training, which torchrun starts",
         ),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, PreflightResult
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.launchers.slurm.commands import MissingCommand, Reply
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
 
@@ -29,7 +29,7 @@ WRONG = PreflightResult.WRONG
             False,
         ),
         (
-            Said(
+            Reply(
                 1,
                 "",
                 "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
@@ -39,32 +39,32 @@ WRONG = PreflightResult.WRONG
             WRONG,
             False,
         ),
-        (Said(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), WRONG, False),
-        (Said(1, "", "scontrol: fatal: Unable to process configuration file"), WRONG, False),
-        (Said(1, "Slurmctld(primary) at vm is DOWN\n", ""), PreflightResult.UNSEEN, True),
+        (Reply(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), WRONG, False),
+        (Reply(1, "", "scontrol: fatal: Unable to process configuration file"), WRONG, False),
+        (Reply(1, "Slurmctld(primary) at vm is DOWN\n", ""), PreflightResult.UNSEEN, True),
         (
-            Said(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n.invalid"'),
+            Reply(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n.invalid"'),
             PreflightResult.UNSEEN,
             True,
         ),
-        (Said(1, "", "slurm_ping: Socket timed out on send/recv operation"), PreflightResult.UNSEEN, True),
+        (Reply(1, "", "slurm_ping: Socket timed out on send/recv operation"), PreflightResult.UNSEEN, True),
     ],
 )  # fmt: skip
 def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    said: Said | Exception,
+    said: Reply | Exception,
     result: PreflightResult,
     unreachable: bool,
 ) -> None:
     """What scontrol ping says, as Slurm 22.05 printed it. A hung slurmctld is no mistake of the gate file."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
         if isinstance(said, Exception):
             raise said
         return said
 
     monkeypatch.setattr(commands, "run", run)
-    (line,) = preflight.look((plan(JOB, SlurmOptions()),), SlurmOptions(), tmp_path)
+    (line,) = preflight.check((plan(JOB, SlurmOptions()),), SlurmOptions(), tmp_path)
 
     assert (result, unreachable) == (line.result, line.unreachable)
