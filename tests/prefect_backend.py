@@ -45,7 +45,11 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
     server.start()
     pid = server.pid or 0
     RUNNING[:] = [(pid, start_ticks(pid))]
-    environment = {**server.client_environment(), **_one_certificate(tmp_path_factory.mktemp("certificate"))}
+    environment = {
+        **server.client_environment(),
+        **_one_certificate(tmp_path_factory.mktemp("certificate")),
+        "PREFECT_LOGGING_COLORS": "false",  # looking for what could be coloured took a twentieth of a gate's time
+    }
     try:
         with _settings(environment), pytest.MonkeyPatch.context() as patch:
             # Prefect never closes the client it asks with here: a ResourceWarning in some later test.

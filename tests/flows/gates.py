@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from checks.catalog import CATALOG
+from checks import catalog
 from checks.check import Check
 
 FAKE = Path(__file__).with_name("fake_python.py")
@@ -79,7 +79,7 @@ path = {json.dumps(str(folder / "store"))}
 
 def _policy(on_warn: str) -> str:
     head = f'name = "test"\ninstance_types = ["cpu"]\non_warn = "{on_warn}"\nmax_unfit_fraction = 0.5\n'
-    return head + "".join(_line(check) for check in CATALOG)
+    return head + "".join(_line(check) for check in catalog.CATALOG)
 
 
 def _line(check: Check) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prefect.exceptions import Pause
 
+from checks.documents.answer import AnswerWord
 from tasks import approve as asking
 from tasks.gate.approval import wait
 from tasks.gate.context import open_gate_context
@@ -184,6 +185,19 @@ def test_a_person_may_have_it_checked_again(tmp_path: Path, engine: Engine) -> N
         job for job in engine.jobs if "-check-" in job
     ]
     assert 2 == len({question.key for question in asked(tmp_path / "store")})
+
+
+def test_a_person_s_word_reaches_the_nodes(tmp_path: Path, engine: Engine) -> None:
+    """They hold at their gate until it comes."""
+    engine.placement, engine.keeps_s, engine.parts = Placement.IN_JOB, None, ["warn"]
+
+    outcome = answered(request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1), "launch-anyway")
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert [("s1", AnswerWord.LAUNCH, "Ada")] == [
+        (said.attempt, said.word, said.by) for said in engine.answers
+    ]
+    assert engine.idle
 
 
 def test_a_run_that_is_cancelled_while_it_waits_ends(tmp_path: Path, engine: Engine) -> None:

@@ -8,6 +8,7 @@ import json
 from html import unescape
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prefect.utilities import collections
@@ -17,12 +18,12 @@ from tasks.gate.outcome import Decision, Outcome
 from tasks.launchers.base import JobState, JobStatus
 from tasks.reports.gate_folder.decision import kept_beside
 from tasks.reports.read import read_input
-from tests.flows.driving import Play, gate_it, logs, play, request_of, run
+from tests.flows.driving import Play, gate_it, logs, play, request_of, run, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
+__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
@@ -134,6 +135,41 @@ def test_missing_evidence_is_cannot_tell(tmp_path: Path, play: Play) -> None:
     assert float(artifacts["gate-progress-test"].data) < 100.0
 
 
+def test_a_run_cancelled_in_prefect_ends(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker watches a run in one's own process: it looks for itself."""
+    from tasks.gate import cancellation
+
+    engine.parts = ["hang"]
+    monkeypatch.setattr(cancellation, "EVERY_S", 0.2)
+    path = fake_gate(tmp_path)
+
+    async def cancel() -> Any:
+        from prefect.client.orchestration import get_client
+        from prefect.states import Cancelling
+
+        from flows.gate import gate
+
+        running = asyncio.ensure_future(gate(request_of(path), return_state=True))
+        while not engine.count("state"):
+            await asyncio.sleep(0.05)
+        async with get_client() as client:
+            lease = json.loads((tmp_path / "store" / "leases" / "test.json").read_bytes())
+            await client.set_flow_run_state(UUID(lease["owner"]["flow_run_id"]), Cancelling(), force=True)
+        return await running
+
+    state = asyncio.run(cancel())
+
+    assert state.is_cancelled() and engine.idle
+    (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
+    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended") == (
+        kept["ending"],
+        kept["reason"],
+    )
+
+
+@pytest.mark.usefixtures("without_prefect")
 def test_a_warning_that_nobody_can_approve_launches_nothing(tmp_path: Path, engine: Engine) -> None:
     """The policy leaves it to a person, whom nobody can reach on an embedded server."""
     engine.parts = ["warn"]
@@ -144,6 +180,7 @@ def test_a_warning_that_nobody_can_approve_launches_nothing(tmp_path: Path, engi
     assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs) and engine.idle
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_failed_training_is_neither_go_nor_no_go(tmp_path: Path, engine: Engine) -> None:
     """Exit code 4, with the failed node's last words; the PASS no longer stands."""
     engine.train_endings = [JobStatus(JobState.FAILED, "exit code 9", "r1", {"node-1": 9})]

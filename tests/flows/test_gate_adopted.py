@@ -25,12 +25,12 @@ from tasks.launchers.base import (
     Placement,
     Trouble,
 )
-from tests.flows.driving import gate_it, open_session, play, request_of
+from tests.flows.driving import gate_it, open_session, play, request_of, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine", "play", "without_prefect"]
+pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 NOBODY = 1 << 22  # above every pid of Linux
 
 

@@ -18,12 +18,12 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Outcome
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tests.flows.driving import gate_it, run
+from tests.flows.driving import gate_it, run, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine"]
+__all__ = ["engine", "without_prefect"]
 
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
@@ -47,7 +47,7 @@ def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
     return replace(made, groups=groups)
 
 
-@pytest.mark.usefixtures("prefect_backend")
+@pytest.mark.usefixtures("without_prefect")
 def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path, engine: Engine) -> None:
     """The same nodes: fit by themselves, refused beside a faster baseline.
 

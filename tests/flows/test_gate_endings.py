@@ -6,8 +6,6 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -21,46 +19,12 @@ from tasks.launchers.base import Hold, JobState, Keeping, LaunchError
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
-from tests.flows.driving import gate_it, open_session, play, request_of, run
+from tests.flows.driving import gate_it, open_session, play, request_of, run, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
-
-
-def test_a_run_cancelled_in_prefect_ends(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No worker watches a run in one's own process: it looks for itself."""
-    from tasks.gate import cancellation
-
-    engine.parts = ["hang"]
-    monkeypatch.setattr(cancellation, "EVERY_S", 0.2)
-    path = fake_gate(tmp_path)
-
-    async def cancel() -> Any:
-        from prefect.client.orchestration import get_client
-        from prefect.states import Cancelling
-
-        from flows.gate import gate
-
-        running = asyncio.ensure_future(gate(request_of(path), return_state=True))
-        while not engine.count("state"):
-            await asyncio.sleep(0.05)
-        async with get_client() as client:
-            lease = json.loads((tmp_path / "store" / "leases" / "test.json").read_bytes())
-            await client.set_flow_run_state(UUID(lease["owner"]["flow_run_id"]), Cancelling(), force=True)
-        return await running
-
-    state = asyncio.run(cancel())
-
-    assert state.is_cancelled() and engine.idle
-    (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
-    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended") == (
-        kept["ending"],
-        kept["reason"],
-    )
+__all__ = ["engine", "play", "without_prefect"]
+pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 
 def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, engine: Engine) -> None:

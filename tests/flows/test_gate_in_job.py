@@ -15,13 +15,12 @@ from checks.model import Answer
 from tasks.gate.outcome import Decision, Outcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
-from tests.flows.answering import answered
-from tests.flows.driving import gate_it, play, request_of, run
+from tests.flows.driving import gate_it, play, request_of, run, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "in_job", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play", "in_job")
+__all__ = ["engine", "in_job", "play", "without_prefect"]
+pytestmark = pytest.mark.usefixtures("without_prefect", "play", "in_job")
 
 
 @pytest.fixture
@@ -132,19 +131,6 @@ def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
     _, outcome = gate_it(fake_gate(tmp_path, policy='mode = "observe"'))
 
     assert (Decision.OBSERVED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
-
-
-def test_a_person_s_word_reaches_the_nodes(tmp_path: Path, engine: Engine) -> None:
-    """They hold at their gate until it comes."""
-    engine.parts = ["warn"]
-
-    outcome = answered(request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1), "launch-anyway")
-
-    assert Decision.LAUNCHED is outcome.decision
-    assert [("s1", AnswerWord.LAUNCH, "Ada")] == [
-        (said.attempt, said.word, said.by) for said in engine.answers
-    ]
-    assert engine.idle
 
 
 def test_nobody_s_answer_is_a_refusal(

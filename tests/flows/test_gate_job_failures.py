@@ -22,11 +22,11 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
-from tests.flows.driving import gate_it, play
+from tests.flows.driving import gate_it, play, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
+__all__ = ["engine", "play", "without_prefect"]
 FAILED = JobStatus(JobState.FAILED, "the engine's words", "", {}, history=("Starting", "Failed: why"))
 RAISED: dict[Trouble, type[LaunchError]] = {
     Trouble.CONFIGURATION: LaunchRejected,
@@ -36,7 +36,7 @@ RAISED: dict[Trouble, type[LaunchError]] = {
 }
 
 
-@pytest.mark.usefixtures("prefect_backend", "play")
+@pytest.mark.usefixtures("without_prefect", "play")
 def test_a_job_that_somebody_stopped_before_it_reported_cannot_tell(tmp_path: Path, engine: Engine) -> None:
     """With the engine's words, and without a word against a machine."""
     engine.endings = [dataclasses.replace(FAILED, trouble=Trouble.STOPPED)]

@@ -9,12 +9,12 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightResult
-from tests.flows.driving import gate_it, kept, page, play, request_of, run
+from tests.flows.driving import gate_it, kept, page, play, request_of, run, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine", "play", "without_prefect"]
+pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 
 def test_the_training_gets_the_pool_and_it_is_proven(tmp_path: Path, engine: Engine) -> None:

@@ -10,12 +10,12 @@ import pytest
 from tasks.gate.outcome import JudgedReport
 from tasks.judge import find_fresh_pass
 from tasks.launchers.base import JobState
-from tests.flows.driving import gate_it, open_session, play, request_of
+from tests.flows.driving import gate_it, open_session, play, request_of, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
-__all__ = ["engine", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine", "play", "without_prefect"]
+pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 
 def found(path: Path, *overrides: str) -> JudgedReport | None:

@@ -16,11 +16,12 @@ from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
 from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
-from tests.flows.driving import gate_it, kept
+from tests.flows.driving import gate_it, kept, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine as engine
 from tests.flows.pools import fake_gate
 
+__all__ = ["without_prefect"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 
@@ -84,6 +85,7 @@ def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
     assert [] == [file for file in (tmp_path / "store").rglob("*.*") if key.encode() in file.read_bytes()]
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
     tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_what_is_missing_is_known_at_the_start(
         assert any(line.startswith(f"{stage}: ended after ") for line in said[begun + 1 :]), said
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_page_that_cannot_be_made_changes_no_end(
     tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
