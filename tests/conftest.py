@@ -91,11 +91,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # These read the whole tree, which one worker parses once.
 READERS = tuple(
-    f"tests/architecture/test_{name}.py" for name in ("cycles", "prose", "rules", "structure", "tables")
+    f"tests/architecture/test_{name}.py"
+    for name in ("cycles", "prose", "rules", "size", "structure", "summary", "tables")
 )
 # Their tests share what a module-wide fixture made, or build on each other: one worker runs the whole file.
 WHOLE_FILES = (
+    "tests/browser/test_fleet_page.py",
     "tests/browser/test_report_page.py",
+    "tests/browser/test_report_tools.py",
     "tests/checks/probes/compute/test_overlap.py",
     "tests/checks/probes/pairs/test_pairs.py",
     "tests/checks/probes/collectives/test_collectives.py",
@@ -110,12 +113,14 @@ WHOLE_FILES = (
     "tests/installation/test_hostile_folder.py",
     "tests/survival/test_checks_that_misbehave.py",
     "tests/tasks/launchers/sagemaker/model_trainer/test_request.py",
+    "tests/tasks/reports/mlflow/test_export.py",
     "tests/tasks/launchers/sagemaker/test_launcher_contract.py",
     "tests/tasks/launchers/sagemaker/output/test_fetch.py",
     "tests/tasks/store/test_store_contract.py",
     "tests/tasks/store/test_index.py",
     "tests/tasks/store/test_s3.py",
     "tests/documents/test_readme.py",
+    "tests/documents/test_site.py",
     "tests/mutants/test_mutations.py",
     "tests/worlds/test_worlds.py",  # the fake host engines of two worlds would listen on one port
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,30 +64,37 @@ def _instance(instance: Instance, facts: Facts) -> Iterator[InstanceFact]:
             )
 
 
+@cache
+def _document(file: str) -> tuple[Any, tuple[tuple[str, Provenance], ...]]:
+    """A file of facts, and where each of its rows comes from."""
+    document = parse_json((FOLDER / f"{file}.json").read_bytes(), 1 << 24)
+    return document, tuple(every_row(document))
+
+
 def _rows(file: str, section: str, name: str, instance: Instance) -> Iterator[InstanceFact]:
     """The rows of a file that apply to the type."""
-    document: Any = parse_json((FOLDER / f"{file}.json").read_bytes(), 1 << 24)
-    for path, provenance in every_row(document):
+    document, origins = _document(file)
+    devices = devices_of(instance, instance.gpus).value
+    for path, provenance in origins:
         table, _, key = path.partition(".")
         rows = document[table]
         is_list = isinstance(rows, list)
         row = rows[int(key)] if is_list else rows[key]
-        models = [one["model"] for one in rows if "model" in one] if is_list else []
-        if _applies(row, name, instance, models):
+        models = [other["model"] for other in rows if "model" in other] if is_list and "model" in row else []
+        if _applies(row, name, instance, devices, models):
             shown = {column: value for column, value in row.items() if column not in (*KEYS, TABLE)}
             label = f"{file}.{table}" if is_list else f"{file}.{table}.{key}"
             text = ", ".join(f"{column} {_short(value)}" for column, value in shown.items())
             yield InstanceFact(section, label, text, "", provenance)
 
 
-def _applies(row: Mapping[str, Any], name: str, instance: Instance, models: list[str]) -> bool:
+def _applies(row: Mapping[str, Any], name: str, instance: Instance, devices: str, models: list[str]) -> bool:
     """Whether a row is about the type; one that names no type, no GPU and no device is about all of them."""
     model = row.get("model")
     # A metric is not available on all variants of a GPU; a rate is that of the model that is named most precisely.
     is_of_gpu = (
         is_of_model(instance.gpu, model or "") if "metric" in row else model == of_model(instance.gpu, models)
     )
-    devices = devices_of(instance, instance.gpus).value
     return (
         (model is None or is_of_gpu)
         and name in row.get("types", [name])

@@ -18,26 +18,28 @@ def machine_bounds(nodes: Iterable[ast.AST]) -> list[int]:
     """The lines of a file's functions in which an assertion bounds an elapsed time from above, a command has a deadline that is
     shorter than pytest's, or seconds since the boot are reduced, unless the file makes the clock of the boot itself.
     """
-    nodes, found = tuple(nodes), set[int]()
+    nodes = tuple(nodes)
+    lines = {node.lineno for node in nodes if isinstance(node, ast.Call) and _has_deadline(node)}
     own_boot = any(isinstance(node, ast.Constant) and node.value == "boot_s" for node in nodes)
+    differences = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)]
+    if not own_boot:
+        lines |= {node.lineno for node in differences if _is_difference(node, {"boot_s"})}
+    if not any(_is_difference(node, CLOCKS) for node in differences):
+        return sorted(lines)
     for function in (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
         inside = tuple(ast.walk(function))
-        found |= {node.lineno for node in inside if isinstance(node, ast.Call) and _has_deadline(node)}
-        if not own_boot:
-            differences = (node for node in inside if isinstance(node, ast.BinOp))
-            found |= {node.lineno for node in differences if _is_difference(node, {"boot_s"})}
         if any(_is_difference(node, CLOCKS) for node in inside):
             names = _elapsed_names(inside)
             asserts = (node for node in inside if isinstance(node, ast.Assert))
-            found |= {node.lineno for node in asserts if _has_bound(node.test, names)}
-    return sorted(found)
+            lines |= {node.lineno for node in asserts if _has_bound(node.test, names)}
+    return sorted(lines)
 
 
 def _has_deadline(call: ast.Call) -> bool:
     """Whether a command is given so many seconds that only a busy machine, or what hangs, exceeds them."""
-    if ast.unparse(call.func).rpartition(".")[2] not in COMMANDS:
-        return False
     values = [word.value for word in call.keywords if word.arg == "timeout"]
+    if not values or ast.unparse(call.func).rpartition(".")[2] not in COMMANDS:
+        return False
     seconds = [
         node.value
         for node in values

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.graph import cycle, folders, graph
+from tests.architecture.graph import Graph, cycle, folders, graph
 from tests.architecture.tree import PACKAGES, ROOT, sources
 
 PLANTED = {
@@ -20,9 +21,15 @@ PLANTED = {
 }
 
 
+@functools.cache
+def product() -> Graph:
+    """The imports of the product."""
+    return graph(ROOT, *PACKAGES, "container")
+
+
 def test_no_file_imports_itself_through_others() -> None:
     """An import in a function, or for types alone, counts like any other."""
-    assert () == cycle(graph(ROOT, *PACKAGES, "container"))
+    assert () == cycle(product())
 
 
 @pytest.mark.parametrize("statement", PLANTED.values(), ids=list(PLANTED))
@@ -41,7 +48,7 @@ def test_a_planted_cycle_is_found(tmp_path: Path, statement: str) -> None:
 
 def test_no_folders_import_each_other() -> None:
     """Each of two folders can be understood without the other, a folder's own subfolders apart."""
-    assert () == cycle(folders(graph(ROOT, *PACKAGES, "container")))
+    assert () == cycle(folders(product()))
 
 
 def test_a_planted_cycle_of_folders_is_found(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -26,9 +26,9 @@ METHODS = frozenset(
 SEARCHES = frozenset({"search", "match", "fullmatch", "findall", "finditer"})
 
 
-def reads(tree: ast.AST) -> Iterator[int]:
+def reads(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """The lines that test the text of a sentence."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method, of = node.func.attr, node.func.value
             searched = method in SEARCHES and any(map(_is_sentence, node.args))
@@ -57,7 +57,7 @@ def _is_empty(node: ast.AST) -> bool:
 def places(*folders: str) -> list[str]:
     """Where such a test stands, as "checks/judge/ledger.py: 82"."""
     files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return [f"{path.relative_to(ROOT)}:{line}" for path in files for line in reads(source(path).tree)]
+    return [f"{path.relative_to(ROOT)}:{line}" for path in files for line in reads(source(path).nodes)]
 
 
 # Texts of other programs (the kernel, dcgmi, torch), and one that decides nothing.
@@ -125,10 +125,10 @@ def test_whoever_shows_findings_searches_no_text() -> None:
 )
 def test_a_planted_test_of_a_sentence_is_found(code: str) -> None:
     """Each way that was in the tree before."""
-    assert [1] == list(reads(ast.parse(code)))
+    assert [1] == list(reads(ast.walk(ast.parse(code))))
 
 
 @pytest.mark.parametrize("code", ['finding.message == ""', "finding.kind in KINDS", "f(finding.message)"])
 def test_what_tests_no_sentence_is_fine(code: str) -> None:
     """Whether there is any is no matter of its words."""
-    assert [] == list(reads(ast.parse(code)))
+    assert [] == list(reads(ast.walk(ast.parse(code))))

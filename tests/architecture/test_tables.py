@@ -105,7 +105,7 @@ def _but(path: str) -> Iterator[Source]:
 
 
 def _keys(source: Source) -> Iterator[str]:
-    for line, text in _texts(source.tree):
+    for line, text in _texts(source):
         if KEY.fullmatch(text):
             yield f"{source.name}:{line}: {text}"
     for node in source.nodes:
@@ -123,12 +123,10 @@ def _is_of_a_store(function: ast.expr) -> bool:
     )
 
 
-def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _texts(source: Source) -> Iterator[tuple[int, str]]:
     """Every text that is no docstring, "{}" for what is put into it."""
-    inside = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
-    }
-    for node in ast.walk(tree):
+    inside = {id(part) for node in source.nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in source.nodes:
         if isinstance(node, ast.JoinedStr):
             yield node.lineno, _joined(node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
@@ -143,10 +141,10 @@ def _words(source: Source) -> Iterator[str]:
     spoken = re.compile(
         rf"({'|'.join(word for word in ANSWER_WORDS.values() if word != 'ASK')})([ :].*)?", re.DOTALL
     )
-    for line, text in _texts(source.tree):
+    for line, text in _texts(source):
         if spoken.fullmatch(text):
             yield f"{source.name}:{line}: {text:.60}"
-    for table in _tables_of_answers(source.tree):
+    for table in _tables_of_answers(source.nodes):
         values = [value.value for value in table.values if isinstance(value, ast.Constant)]
         if {str(value).upper() for value in values} & set(ANSWER_WORDS.values()):
             yield f"{source.name}:{table.lineno}: a table of words"
@@ -165,7 +163,7 @@ def _code_places(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Dict):
         named = (isinstance(key, ast.Constant) and key.value == "exit_code" for key in node.keys)
         yield from (value for is_code, value in zip(named, node.values, strict=True) if is_code)
-        if any(node is table for table in _tables_of_answers(node)):
+        if any(_tables_of_answers([node])):
             own = {f"Answer.{answer.name}": code for answer, code in EXIT_CODES.items() if code > Exit.NO_GO}
             pairs = zip(node.keys, node.values, strict=True)
             yield from (v for k, v in pairs if k and own.get(ast.unparse(k)) == getattr(v, "value", None))
@@ -183,11 +181,12 @@ def _is_code(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _tables_of_answers(tree: ast.AST) -> list[ast.Dict]:
+def _tables_of_answers(nodes: Iterable[ast.AST]) -> Iterator[ast.Dict]:
     """The dictionaries whose keys are answers."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
-    return [
-        d
-        for d in found
-        if d.keys and all(k is not None and ast.unparse(k).startswith("Answer.") for k in d.keys)
-    ]
+    for node in nodes:
+        if isinstance(node, ast.Dict) and node.keys and all(key and _is_answer(key) for key in node.keys):
+            yield node
+
+
+def _is_answer(key: ast.expr) -> bool:
+    return ast.unparse(key).startswith("Answer.")

@@ -15,7 +15,10 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from flows.cli.prefect_server import HEARTBEAT, QUIET
+from tasks.orchestration.foreground import release_signals
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.reports.schema import RESULT_PATH
 from tests.flows.cli.conftest import Run
@@ -70,6 +73,12 @@ def finish(command: subprocess.Popen[str]) -> tuple[int, Any, str]:
     document = json.loads(stdout)
     jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text())).validate(document)
     return command.returncode, document, stderr
+
+
+def rejected(run: Run, path: Path) -> tuple[int, Any, str]:
+    """The same of a gate in this process."""
+    ended = run("gate", path, "--format", "json")
+    return ended.code, ended.document, ended.err
 
 
 def gate(path: Path, *words: str, **more: str) -> tuple[int, Any, str]:
@@ -166,7 +175,7 @@ def test_a_read_only_store_is_rejected(read_only: Path, run: Run) -> None:
 
 
 def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_first(
-    tmp_path: Path, prefect_backend: EmbeddedServer
+    tmp_path: Path, prefect_backend: EmbeddedServer, run: Run
 ) -> None:
     """The second is rejected before any server is started, and takes nothing from the first; then that one ends what it started."""
     path = write_gate(tmp_path)
@@ -174,7 +183,7 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
     until(lambda: runs(tmp_path / "store") == 2, first)
     lease = tmp_path / "store" / "leases" / "test.json"
 
-    code, said, stderr = gate(path)
+    code, said, stderr = rejected(run, path)
     holder = json.loads(lease.read_bytes())["gate_id"]
     alive = first.poll() is None and len(processes_below(tmp_path)) > 2
     first.send_signal(signal.SIGINT)
@@ -225,12 +234,20 @@ def _says_go_and_cancelled(folder: Path, said: dict[str, Any], by: str) -> None:
     assert "-train-1, node-0 <==\nstep 1\n" in (folder / "logs.txt").read_text()
 
 
-def test_a_server_that_does_not_answer_is_a_service_error(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_a_service_error(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 5: nothing was judged, and the lease is given back."""
-    code, said, _ = gate(
-        write_gate(tmp_path), PREFECT_API_URL="http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES="0"
-    )
+    nobody = "http://127.0.0.1:9/api"
+    for key, value in {**QUIET, **HEARTBEAT, "PREFECT_API_URL": nobody}.items():
+        monkeypatch.setenv(key, value)  # the command sets them for good
+    try:
+        with temporary_settings({PREFECT_API_URL: nobody, PREFECT_CLIENT_MAX_RETRIES: 0}):
+            ended = run("gate", write_gate(tmp_path), "--format", "json")
+    finally:
+        release_signals()
+    said: Any = ended.document
 
-    assert (code, said["decision"], said["verdict"]) == (5, None, None)
+    assert (ended.code, said["decision"], said["verdict"]) == (5, None, None)
     assert "Prefect server" in said["reason"]
     assert clean(tmp_path)

@@ -13,8 +13,10 @@ from typing import IO
 import pytest
 
 from flows.cli.main import main
+from flows.cli.slack import SETTINGS
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.fakes.slack.server import Failure
+from tests.flows.cli.conftest import Run
 from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
 COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")
@@ -63,15 +65,17 @@ def test_it_serves_until_it_is_told_to_end(
 
 
 def test_slack_that_cannot_be_reached_is_5(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer, run: Run
 ) -> None:
     """Nothing was decided, and a supervisor may try again."""
+    monkeypatch.setattr("tasks.slackbot.process.log_to_stderr", lambda: None)
+    for key, value in SETTINGS.items():
+        monkeypatch.setenv(key, value)  # the command sets them for good
     with stage(tmp_path, monkeypatch) as world:
         world.slack.fail(Failure.RESET, times=20, method="auth.test")
-        process = started(world, {})
-        out, err = process.communicate()
+        code, out, err = run("slack", world.config)
 
-    assert (5, "") == (process.returncode, out), err
+    assert (5, "") == (code, out), err
     assert "prelaunch: Slack at http://127.0.0.1:" in err and "does not answer auth.test" in err
 
 
