@@ -281,7 +281,7 @@ def check_sense(policy: Policy) -> None:
             said = f"{name} is measured at every gate; only {', '.join(CERTIFIABLE)} can be certified"
             raise DecodeError(said, f"checks.{name}.valid_for")
         if Skip.CERTIFIED in line.accept_skips:
-            said = "no policy accepts it by itself: say with valid_for how old a certificate may be"
+            said = "a policy has to say with valid_for how old a certificate may be"
             raise DecodeError(said, f"checks.{name}.accept_skips")
         for index, rule in enumerate(line.rules):
             _require_sense(rule, f"checks.{name}.rules[{index}]")

@@ -145,7 +145,7 @@ def _proves_nothing(
     those that it is mostly about.
     """
     busy = {node for each, node in loads if each.busy} if finding.subject == CLUSTER else set()
-    message = f"{finding.message}; this proves nothing, because {said}"
+    message = f"{finding.message}; this is no proof, because {said}"
     remedy = REMEDY
     if metric and _is_too_far(finding, load):
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"

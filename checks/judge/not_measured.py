@@ -11,7 +11,7 @@ RAISE = (
     'Raise "{check}" in [checks] timeouts_s of the gate file, or leave it out there, and run the gate again.'
 )
 FOLLOWS = (
-    "This follows from what its reason names: do what the finding about that says, then run the gate again."
+    "The reason names what failed before it. Do what the finding about that says, then run the gate again."
 )
 ASKED_TO_END = (143, -15)  # exit codes of SIGTERM, as a shell and as Python say it
 HINDRANCES = {

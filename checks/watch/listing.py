@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _closed(state: Path, name: str, who: str) -> int:
     if not who:
-        say("checks findings: say with --by who closes the finding, and why.")
+        say("checks findings: name with --by who closes the finding, and the reason.")
         return Exit.REJECTED
     try:
         machine_state.change(state, lambda known: close(known, name, who[:200], time.time()))

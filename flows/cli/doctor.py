@@ -56,7 +56,7 @@ TORCH = "PyTorch"
 ANSWER_S = 20.0
 SIDES = {Audience.ONCALL: "hardware on-call", Audience.OWNER: "owner"}
 NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
-NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
+NOT_THIS_SHELL = "Those runs have the worker's environment, and this looked at the secrets and PRELAUNCH_GATES of this shell"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +135,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield from look()
         except Exception as error:  # noqa: BLE001 - a look that fails in an unforeseen way is no reason to call something healthy
             yield PreflightCheck(
-                name, PreflightResult.UNSEEN, f"looking at it failed: {type(error).__name__}: {error}"
+                name, PreflightResult.UNSEEN, f"the check itself failed: {type(error).__name__}: {error}"
             )
 
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export-mlflow",
         action="store_true",
-        help="accepted, because others need it; this verb does nothing else",
+        help="has no effect: a report is always exported to MLflow",
     )
     parser.add_argument(
         "--mlflow-uri", default="", metavar="URI", help=f"the tracking server (default: {URI_VARIABLE})"

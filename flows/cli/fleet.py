@@ -141,7 +141,7 @@ def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
     """Whether the digest reached anybody. One without a node would use up the digest of the week, and is not sent."""
     if not found.nodes and not found.problems:
         write_stderr(
-            "prelaunch: not told: no gate of this cluster has named a node yet, so there is no digest"
+            "prelaunch: nothing was sent: no gate of this cluster has named a node yet, so there is no digest"
         )
         return True
     from tasks.paging.digest import send_digest

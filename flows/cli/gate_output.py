@@ -164,7 +164,7 @@ def _kept(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     try:
         return limited(KEEP_S, keep)
     except (StoreError, LeaseError, LaunchError, TimeoutError) as error:
-        write_stderr(f"prelaunch: not all of how the gate ended could be stored: {error}")
+        write_stderr(f"prelaunch: how the gate ended could not be stored completely: {error}")
         return outcome
 
 

@@ -45,7 +45,7 @@ def plan_text(
     _, planned = plan_of(context.bundle("plan"))
     region = f" ({made.price_region})" if made.price_region else ""
     sections: dict[str, Iterable[str]] = {
-        "Still an example: the gate fails, or notifies nobody, until it is yours": [
+        "Examples that you have to replace: until then the gate fails, or notifies nobody": [
             one.text for one in examples_of(context.gate, environment)
         ],
         f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),

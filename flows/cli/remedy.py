@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--close-breaker",
         action="store_true",
-        help="close the breaker, and do nothing else: what was judged before is never acted on",
+        help="close the breaker, and do nothing else: nothing is ever done because of an earlier verdict",
     )
     add_format(parser)
 

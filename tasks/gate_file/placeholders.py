@@ -69,7 +69,7 @@ class Example:
     @property
     def message(self) -> str:
         """What is wrong with it."""
-        return f"{self.found} is an example, which nobody owns"
+        return f"{self.found} is an example, and has to be replaced"
 
     @property
     def text(self) -> str:

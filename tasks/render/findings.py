@@ -98,7 +98,7 @@ class Group:
 
 # What a finding with this cause is.
 CONFIGURATION = (
-    "It is about how nodes are set up, or what else ran on them, and proves nothing about their hardware."
+    "It concerns how nodes are set up, or what else ran on them. It says nothing about their hardware."
 )
 # What is said before the remedy for one node.
 ALIKE = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "

@@ -113,7 +113,9 @@ def explanation(verdict: Verdict) -> str:
         return "There are warnings, and the policy leaves the decision to a person."
     if verdict.answer is Answer.CANNOT_TELL:
         lacks = (
-            "evidence is missing" if _lacks(verdict) else "all was observed, and some of it proves nothing"
+            "evidence is missing"
+            if _lacks(verdict)
+            else "everything was measured, but some of the measurements prove nothing"
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:

@@ -107,7 +107,7 @@ def course_text(course: Course) -> str:
     moved += f" ({chance})"
     if course.motion is Motion.WORSE:
         return moved
-    return f"{moved}; with fewer than {LEAST_PEERS} nodes in a gate nobody can tell the machine from its software"
+    return f"{moved}; a gate of fewer than {LEAST_PEERS} nodes does not show whether the machine or its software changed"
 
 
 def is_constant(course: Course) -> bool:

@@ -41,7 +41,7 @@ CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
 )
 GROUPS_REMEDY = (
-    "If the fabric is oversubscribed so, say it in the policy's option oversubscription of this check, and the switches in "
+    "If the fabric is oversubscribed by design, set the policy's option oversubscription of this check, and name the switches in "
     "cluster.topology of the gate file. If it is not, check the switches and the uplinks between them."
 )
 PATHS_REMEDY = (
@@ -246,7 +246,7 @@ def no_majority(matrix: Matrix, slower: float, wanted: float) -> str:
 
 
 def _costs(share: float) -> str:
-    return f"an exchange of all nodes with all takes {100 * share:.3g} % longer because of this"
+    return f"an all-to-all exchange of all nodes takes {100 * share:.3g} % longer because of it"
 
 
 def one_pair(matrix: Matrix, bad: int) -> str:

@@ -257,7 +257,7 @@ def _about_excused(
         return  # the rule's own distance decides
     worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
     if even.expected(values, abs(ratio - 1.0)) < REMARKABLE:
-        doubt = "whether noise explains that is doubtful" if noise.is_known else _unknown(values)
+        doubt = "noise may explain that" if noise.is_known else _unknown(values)
         reason = (
             f"{len(failed)} of {values} values are beyond the FAIL threshold, and {doubt}: {spoken(worst)}"
         )

@@ -55,7 +55,7 @@ def require_names(gate_files: Iterable[str], asked: Advanced | None = None) -> N
         said = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
         raise GateFileError("gate_file", "", said)
     if place is not None:
-        said = "cannot be chosen for a deployment: say it in the gate file ([store] path, [policy] baseline)"
+        said = "cannot be chosen for a deployment: set it in the gate file ([store] path, [policy] baseline)"
         raise GateFileError(place, "", said)
 
 

@@ -291,7 +291,7 @@ def _left(pids: Sequence[int]) -> tuple[str, ...]:
 
 
 def _end_of(node: RunningNode) -> str:
-    return "never said how it ended" if node.exit_code is None else how_it_ended(node.exit_code)
+    return "left no record of how it ended" if node.exit_code is None else how_it_ended(node.exit_code)
 
 
 if __name__ == "__main__":

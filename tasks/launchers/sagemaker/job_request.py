@@ -176,7 +176,7 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
         ),
         (
             options.placement is Placement.PINNED and not options.ultraservers,
-            "placement pinned needs ultraservers: training jobs can be placed on nothing else. Name them, or say in_job.",
+            'placement pinned needs ultraservers: nothing else places a training job. Name them, or set placement = "in_job".',
         ),
         (
             bool(options.ultraservers) and options.placement in (Placement.POOLED, Placement.NONE),
@@ -188,7 +188,7 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
         ),
         (
             bool(options.spot_wait_minutes) and not options.spot,
-            "spot_wait_minutes is for spot = true. Leave it out, or say spot.",
+            "spot_wait_minutes is for spot = true. Leave it out, or set spot = true.",
         ),
         # EnableNetworkIsolation, CreateTrainingJob API reference: no calls but those between the job's own containers.
         (

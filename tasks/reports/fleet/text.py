@@ -307,7 +307,7 @@ def _incomplete(fleet: Fleet) -> str:
     silent = fleet.asked is False
     many = len(fleet.problems) - silent
     parts = ["the scheduler did not answer"] if silent else []
-    parts += [f"{counted(many, 'thing')} could not be read"] if many else []
+    parts += [f"{counted(many, 'record')} could not be read"] if many else []
     return f"; NOT COMPLETE: {' and '.join(parts)}" if parts else ""
 
 

@@ -54,7 +54,7 @@ def test_slow_while_others_took_the_cpu_is_evidence() -> None:
 
     assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
     assert found.is_predicate and found.message == (
-        "copies 0.44 GB/s in memory, threshold 0.5; this proves nothing, because node-0 was busy: load 25 on 2 CPUs, "
+        "copies 0.44 GB/s in memory, threshold 0.5; this is no proof, because node-0 was busy: load 25 on 2 CPUs, "
         "other work used 80% of them"
     )
     assert found.remedy.startswith("Stop other work")

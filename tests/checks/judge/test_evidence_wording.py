@@ -67,7 +67,7 @@ def test_a_limit_of_the_gate_file_comes_first_with_what_to_raise_and_what_follow
 
     assert [CHECK] * len(ranks) + ["compute.gemm"] * len(ranks) == [f.check for f in found]
     assert found[0].remedy.startswith(f'Raise "{CHECK}" in [checks] timeouts_s of the gate file')
-    assert found[-1].remedy.startswith("This follows from what its reason names")
+    assert found[-1].remedy.startswith("The reason names what failed before it")
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.LIMIT_PASSED, ErrorKind.DEADLINE])

@@ -209,5 +209,5 @@ def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
 ) -> None:
     """Nothing is sent, and it is said."""
     assert 3 == main(["fleet", gate_file(tmp_path, store, "new"), "--notify", *LONG])
-    assert "not told: no gate of this cluster has named a node yet" in capsys.readouterr().err
+    assert "nothing was sent: no gate of this cluster has named a node yet" in capsys.readouterr().err
     assert not any("fleet-new-" in key for key in store.list("pages"))

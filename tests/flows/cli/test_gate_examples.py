@@ -38,7 +38,8 @@ def test_a_gate_with_an_example_is_rejected_before_anything_starts(
 
     assert (2, "cluster.options.image", 21) == (code, error["path"], error["line"])
     assert (
-        "line 21: cluster.options.image: 123456789012 is an example, which nobody owns. Write your own" in err
+        "line 21: cluster.options.image: 123456789012 is an example, and has to be replaced. Write your own"
+        in err
     )
     assert "The same holds for cluster.options.role_arn (line 22)" in error["message"]
     assert "REJECTED" in (tmp_path / "summary.md").read_text()
@@ -69,7 +70,7 @@ def kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_run_on_a_server_is_rejected_by_its_preflight(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the key, so that its line is found; nothing is kept of a gate that begins nothing."""
     session = kept(SAGEMAKER, monkeypatch)
-    with pytest.raises(PreflightFailed, match="an example, which nobody owns") as caught:
+    with pytest.raises(PreflightFailed, match="an example, and has to be replaced") as caught:
         run_preflight(session)
 
     assert ("cluster.options.image", True, {}) == (caught.value.key, session.preflight_done, session.put)

@@ -176,9 +176,7 @@ def test_an_example_that_was_not_replaced_is_a_note(plan: Run, tmp_path: Path) -
     path.write_text(f'{text}\n[approval]\napprovers = ["U012AB3CD"]\n')
     people, shell = plan("gate.toml"), plan("gate.toml", "--format", "shell")
     line = len(path.read_text().splitlines())
-    said = (
-        f"approval.approvers[0] (line {line}): U012AB3CD is an example, which nobody owns. Write the ids of"
-    )
+    said = f"approval.approvers[0] (line {line}): U012AB3CD is an example, and has to be replaced. Write the ids of"
 
     assert (0, 0) == (people.code, shell.code), people.err
     assert f"  {said}" in people.out and f"prelaunch: {said}" in shell.err

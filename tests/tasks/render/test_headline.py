@@ -139,7 +139,9 @@ def test_cannot_tell_says_that_evidence_is_missing_only_where_it_is() -> None:
         whole, coverage=replace(whole.coverage, checks=replace(whole.coverage.checks, observed=1))
     )
 
-    assert "all was observed, and some of it proves nothing" in explanation(replace(whole, findings=(busy,)))
+    assert "everything was measured, but some of the measurements prove nothing" in explanation(
+        replace(whole, findings=(busy,))
+    )
     assert "evidence is missing" in explanation(replace(whole, findings=(busy, lost)))
     assert "evidence is missing" in explanation(replace(partly, findings=(busy,)))
     assert "evidence is missing" in explanation(whole)

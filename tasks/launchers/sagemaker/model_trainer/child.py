@@ -24,7 +24,7 @@ REACHING = frozenset(
     ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
 )
 OFFLINE = (
-    "wanted to reach {where} while it was being built, and nobody may be reached then. Write the value into the"
+    "tried to reach {where} while it was being built, which is not allowed. Write the value into the"
     " ModelTrainer instead of asking for it."
 )
 
@@ -76,7 +76,7 @@ def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
     if "ContainerEntrypoint" not in body["AlgorithmSpecification"]:
         raise Refused(
             "it has no source_code, so that its image's own ENTRYPOINT runs and the gate cannot stand in front of it. Give it"
-            " SourceCode(command=...), or say command and image in [training] instead."
+            " SourceCode(command=...), or use command and image of [training] instead."
         )
     return {"body": _plain(body), "files": uploads.files}
 

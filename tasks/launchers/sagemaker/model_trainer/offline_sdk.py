@@ -22,7 +22,7 @@ UPLOAD_BYTES = 256 << 20
 DIGITS = 16
 # They bear times, and would make another digest of the same code.
 LEFT_OUT = frozenset(("__pycache__", ".git", ".ipynb_checkpoints"))
-REMEDY = "Install sagemaker 3.27, or say command, image and request in [training] instead."
+REMEDY = "Install sagemaker 3.27, or use command, image and request of [training] instead."
 
 
 class Refused(Exception):

@@ -86,7 +86,7 @@ def _supported(reference: str) -> None:
     if not OLDEST <= numbers < TOO_NEW:
         raise LaunchRejected(
             f"model_trainer {reference}: the SageMaker Python SDK here is {version}; its request is built by a private function that"
-            f" is known from 3.27 to before 4. {INSTALL} Or say command, image and request in [training] instead."
+            f" is known from 3.27 to before 4. {INSTALL} Or use command, image and request of [training] instead."
         )
 
 

@@ -168,7 +168,7 @@ def _denied(
             "iam:SimulatePrincipalPolicy",
             "",
             0,
-            f"{names} rests on {', '.join(missing)}, which it cannot weigh",
+            f"{names} depends on {', '.join(missing)}, which the simulation of IAM cannot evaluate",
         )
     return [(result["EvalActionName"], result["EvalDecision"]) for result in refused]
 

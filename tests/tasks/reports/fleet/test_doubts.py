@@ -16,7 +16,7 @@ from tasks.store.node_rows import Standing
 from tests.sample_reports import healthy, verdict_of, with_metric, wrong_sums
 from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, GEMM, fleet, gate, node, only
 
-MEANS = "It is about how nodes are set up, or what else ran on them, and proves nothing about their hardware."
+MEANS = "It concerns how nodes are set up, or what else ran on them. It says nothing about their hardware."
 WHY = "doubtful (cause CONFIGURATION): set right what the finding names"
 
 
