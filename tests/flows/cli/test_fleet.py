@@ -80,7 +80,7 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, cap
 
     main(["fleet", str(store.root), *LONG])
     out, err = capsys.readouterr()
-    assert "NOT COMPLETE: 1 thing could not be read" in out.splitlines()[0]
+    assert "NOT COMPLETE: 1 record could not be read" in out.splitlines()[0]
     assert f"nodes/{gate_id(0)}.json" in err
 
 

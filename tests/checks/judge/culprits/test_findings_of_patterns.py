@@ -40,7 +40,7 @@ def test_paths_that_collide_are_a_warning_with_their_cost() -> None:
     (one,) = found(colliding(24, 11))
 
     assert ((CLUSTER, "WARN CONFIGURATION"), True) == (said([one])[0], "are slow in each test" in one.message)
-    assert "an exchange of all nodes with all takes" in one.message
+    assert "an all-to-all exchange of all nodes takes" in one.message
     assert one.remedy.startswith("No machine is at fault")
 
 

@@ -312,7 +312,7 @@ def test_what_could_not_be_read_is_in_the_first_line() -> None:
     """And keeps a fleet from being proven."""
     found = replace(fleet(gate(HOUR_S, node("a"))), problems=("a gate is broken",))
 
-    assert "NOT COMPLETE: 1 thing could not be read" in fleet_text(found).splitlines()[0]
+    assert "NOT COMPLETE: 1 record could not be read" in fleet_text(found).splitlines()[0]
     assert 3 == fleet_code(found)
     silent = replace(found, problems=("it is silent",), asked=False)
     assert 3 == fleet_code(silent)

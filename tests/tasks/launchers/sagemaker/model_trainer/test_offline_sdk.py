@@ -144,7 +144,7 @@ def test_reaching_out_is_refused(event: str) -> None:
     """Every way that Python has."""
     arguments = (None, ("sts", 443)) if event.startswith(("socket.connect", "socket.send")) else ("sts", 443)
 
-    with pytest.raises(Refused, match=r"wanted to reach .*sts"):
+    with pytest.raises(Refused, match=r"tried to reach .*sts"):
         child._offline(event, arguments)
 
 

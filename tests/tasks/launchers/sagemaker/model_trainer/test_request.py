@@ -123,7 +123,7 @@ def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("a = boto3.client('sts').get_caller_identity()", "wanted to reach .*sts.*Write the value"),
+        ("a = boto3.client('sts').get_caller_identity()", "tried to reach .*sts.*Write the value"),
         (
             "a = trainer(source_code=SourceCode(command='true')); a.train()",
             "calls train.. when it is imported",
