@@ -26,7 +26,7 @@ from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, Op, Sess
 from checks.process.whole_file import write_whole
 
 IDLE = 500
-PAUSE_S = 0.02
+PAUSE_S = 0.1
 CAPTURE = "capture"
 ETH_P_ALL, ETHERTYPE_IP = 3, b"\x08\x00"  # linux/if_ether.h
 

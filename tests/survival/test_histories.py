@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse: no mount can be made to hang"),
     pytest.mark.needs("unshare", "nsenter", "ip", "tc", "mount"),
-    pytest.mark.usefixtures("prefect_backend"),
 ]
 BESIDE = 3
 MANY = range(1000, 1200)
@@ -61,7 +60,7 @@ def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
     return {str(one): [*faults, *one.lines[-12:]] for one in found if (faults := list(one.faults()))}
 
 
-@pytest.mark.usefixtures("no_namespace_is_left")
+@pytest.mark.usefixtures("no_namespace_is_left", "prefect_backend")
 @pytest.mark.long  # test_outsider.py, test_network.py and test_disk_full.py have a healthy gate and single faults
 def test_a_gate_to_which_nothing_happens_goes_and_a_history_ends() -> None:
     """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep; of the kinds, each day has another."""
@@ -82,7 +81,7 @@ def todays() -> list[int]:
     return [datetime.now(UTC).toordinal() % len(Kind)]
 
 
-@pytest.mark.usefixtures("no_namespace_is_left")
+@pytest.mark.usefixtures("no_namespace_is_left", "prefect_backend")
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_two_hundred_histories() -> None:

@@ -34,7 +34,7 @@ LOOKING = (
     "pathlib.Path(name + '-files').write_text(' '.join(os.listdir('.')))",
 )
 
-pytestmark = [needs_root, pytest.mark.root]
+pytestmark = [needs_root, pytest.mark.root, pytest.mark.usefixtures("least_checks")]
 
 
 @dataclass

@@ -24,12 +24,6 @@ from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
-# Checks that have no part in most tests of ranks: each costs every rank or node seconds.
-BESIDE = (
-    *("compute.gemm", "compute.sdc", "compute.memory_bandwidth", "compute.overlap"),
-    *("training.smoke", "training.step", "environment.lint", "kernel.hardware", "kernel.xid", "kernel.sxid"),
-    *("network.mtu", "system.clock", "system.resources"),
-)
 EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}
 
 
@@ -114,6 +108,11 @@ class Ended:
         """The FAIL findings, of one cause if asked."""
         found = [f for f in self.verdict.findings if f.level is Level.FAIL]
         return [f for f in found if cause in (None, f.cause)]
+
+
+def all_but(*checks: str) -> tuple[str, ...]:
+    """What a gate file skips that is about these checks: each of the others costs every rank or node seconds."""
+    return tuple(sorted({*LOCAL.checks} - {*checks}))
 
 
 RUN = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
