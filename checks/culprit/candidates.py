@@ -40,7 +40,6 @@ class Candidates:
         self._sending: list[list[int]] = [[] for _ in parts]
         self._receiving: list[list[int]] = [[] for _ in parts]
         self._groups: list[tuple[str, ...]] = [() for _ in parts]
-        self._touching: dict[int, list[int]] = {}
         self.inside = matrix.span is Span.INSIDE
         several = len(parts) > len(self.nodes)
         # With two nodes it is impossible to say which one is faulty: only what is between them can be named.
@@ -134,28 +133,8 @@ class Candidates:
                     counts[candidate] += number
         return counts
 
-    def remember(self, candidates: Iterable[int]) -> None:
-        """Finds the tests of these nodes and ranks in one pass over the matrix."""
-        wanted = {part for one in candidates for part in self._ends(self.whos[one])} - self._touching.keys()
-        if not wanted:
-            return
-        self._touching.update((part, []) for part in wanted)
-        sources, targets = self.matrix.sources, self.matrix.targets
-        for test in [
-            k for k, (a, b) in enumerate(zip(sources, targets, strict=True)) if a in wanted or b in wanted
-        ]:
-            for part in {sources[test], targets[test]} & wanted:
-                self._touching[part].append(test)
-
     def tests(self, candidate: int) -> Sequence[int]:
         """All tests in which a candidate takes part."""
         who = self.whos[candidate]
-        near: Iterable[int] = range(len(self.matrix.sources))
-        if who.kind in (Kind.NODE, Kind.RANK):
-            self.remember([candidate])
-            near = dict.fromkeys(test for part in self._ends(who) for test in self._touching[part])
+        near = self.matrix.tests_of(self._members[who.kind, who.subject])
         return [test for test in near if candidate in self.of(test)]
-
-    def _ends(self, who: Candidate) -> list[int]:
-        """The parts of a node or rank."""
-        return self._members[who.kind, who.subject] if who.kind in (Kind.NODE, Kind.RANK) else []

@@ -60,7 +60,6 @@ class Explanation:
             self._open[at] = True
         for test in self._bad:
             self._visit(test, self.candidates.of(test), 1)
-        self.candidates.remember(self.possible)
 
     def _visit(self, test: int, its: Iterable[int], sign: int) -> None:
         visit = self.links.visit[test]

@@ -7,7 +7,7 @@ gave no value (no answer, or wrong data). A cell that was measured again has sev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -96,6 +96,19 @@ class Matrix:
     def cells(self) -> Mapping[tuple[int, int], int]:
         """The number of tests of each cell (source, target)."""
         return Counter(zip(self.sources, self.targets, strict=True))
+
+    @cached_property
+    def _by_part(self) -> Sequence[Sequence[int]]:
+        """The tests of each part, in order."""
+        tests: list[list[int]] = [[] for _ in self.parts]
+        for column in (self.sources, self.targets):
+            for test, part in enumerate(column):
+                tests[part].append(test)
+        return tests
+
+    def tests_of(self, parts: Iterable[int]) -> list[int]:
+        """All tests from or to one of these parts, in order."""
+        return sorted({test for part in parts for test in self._by_part[part]})
 
 
 @dataclass(frozen=True)

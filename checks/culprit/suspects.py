@@ -21,14 +21,14 @@ Node = TypeVar("Node", int, str)
 def tests_of(matrix: Matrix, one: Suspect) -> list[int]:
     """All tests in which a suspect takes part, in its direction."""
     ends = [_end(part, one) for part in matrix.parts]
-    columns = zip(matrix.sources, matrix.targets, strict=True)
     cells: set[tuple[int | None, int | None]] = {(0, None), (None, 0), (0, 0)}
     if one.kind is Kind.LINK:
         cells = {(0, 1), (1, 0)}
     elif one.kind is Kind.SWITCH:
         cells = {(0, None), (None, 0)}
     wanted = {(a, b) for a, b in cells if _goes(one.way, a == 0, b == 0)}
-    return [test for test, (a, b) in enumerate(columns) if (ends[a], ends[b]) in wanted]
+    near = matrix.tests_of(part for part, end in enumerate(ends) if end is not None)
+    return [test for test in near if (ends[matrix.sources[test]], ends[matrix.targets[test]]) in wanted]
 
 
 def _end(part: Part, one: Suspect) -> int | None:

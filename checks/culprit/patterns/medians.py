@@ -73,6 +73,14 @@ class _Slow(NamedTuple):
         sends = self.level.of[source] == self.at and self.way is not Direction.IN
         return sends or (self.level.of[target] == self.at and self.way is not Direction.OUT)
 
+    def tests(self, sources: Sequence[int], targets: Sequence[int]) -> list[int]:
+        """Which of the tests between these ranks go through the part."""
+        mine = [part == self.at for part in self.level.of]
+        none = [False] * len(mine)
+        sends, receives = (none if self.way is way else mine for way in (Direction.IN, Direction.OUT))
+        ends = enumerate(zip(sources, targets, strict=True))
+        return [test for test, (source, target) in ends if sends[source] or receives[target]]
+
 
 @dataclass(frozen=True)
 class SlowParts:
@@ -95,8 +103,7 @@ class SlowParts:
         bad, least = set(screened.bad), math.log(tolerance.ratio)
         off: dict[int, float] = {}
         for one in self.slow if bad else ():
-            ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
-            mine = [test for test, cell in ends if one.has(*cell)]
+            mine = one.tests(matrix.sources, matrix.targets)
             spoiled = bad.intersection(mine)
             for test in spoiled if len(spoiled) < MANY_BAD * len(mine) else ():
                 off[test] = off.get(test, 0.0) + one.off
@@ -122,9 +129,8 @@ class _Swept:
 
     def take_out(self, one: _Slow) -> None:
         """Takes what a slow part is slower by out of its tests."""
-        for test, ends in enumerate(zip(self.sources, self.targets, strict=True)):
-            if one.has(*ends):
-                self.logs[test] -= one.off
+        for test in one.tests(self.sources, self.targets):
+            self.logs[test] -= one.off
         self.again = {cell: log - one.off if one.has(*cell) else log for cell, log in self.again.items()}
 
 
@@ -293,8 +299,7 @@ def _slower_half(swept: _Swept, level: _Level, columns: Columns) -> float | None
 
 def _suspect(matrix: Matrix, screened: Screened, one: _Slow) -> Suspect:
     subject, nodes = one.level.subjects[one.at], one.level.nodes[one.at]
-    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
-    mine = [test for test, cell in ends if one.has(*cell)]
+    mine = one.tests(matrix.sources, matrix.targets)
     spread = one.limit.spread
     chance = math.erfc(-one.off / spread / math.sqrt(2)) / 2 if spread else 0.0
     who = one.level.kind, subject, nodes, one.way

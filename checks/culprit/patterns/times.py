@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
@@ -155,24 +156,30 @@ class Times:
         """The visits of each node in the order of time, without those of `known` nodes, and without cells that are bad in each test:
         they do not tell one time from another.
         """
-        matrix, node_of = self.matrix, self.node_of
+        matrix, (visit_of, tests) = self.matrix, self._pairs
         always, weight = always_bad(matrix, self.bad), 1 / max(1, len({part.rail for part in matrix.parts}))
-        counts: dict[tuple[int, int, int], list[int]] = {}
-        for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-            is_bad = test in self.bad
-            if (is_bad and not self.first[test]) or cell in always:
-                continue
-            a, b = node_of[cell[0]], node_of[cell[1]]
-            key = (matrix.rounds[test], a, b) if a < b else (matrix.rounds[test], b, a)
-            its = counts.setdefault(key, [0, 0])
-            its[0] += is_bad
-            its[1] += 1
-        found: dict[int, list[Visit]] = {}
-        for (at, a, b), (some, all_) in sorted(counts.items()):
-            if a not in known and b not in known:
-                found.setdefault(a, []).append(Visit(at, b, weight * some, weight * all_))
-                found.setdefault(b, []).append(Visit(at, a, weight * some, weight * all_))
-        return found
+        spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
+        for test in self.bad:
+            is_used = self.first[test] and (matrix.sources[test], matrix.targets[test]) not in always
+            (spoiled if is_used else ignored)[visit_of[test]] += 1
+        visits: dict[int, list[Visit]] = {}
+        for key, every in tests:
+            at, a, b = key
+            used = weight * (every - ignored.get(key, 0))
+            if used and a not in known and b not in known:
+                bad = weight * spoiled.get(key, 0)
+                visits.setdefault(a, []).append(Visit(at, b, bad, used))
+                visits.setdefault(b, []).append(Visit(at, a, bad, used))
+        return visits
+
+    @cached_property
+    def _pairs(self) -> tuple[list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]]]:
+        """The round and the nodes of each test, the lower number first, and how many tests have the same, in the order of time."""
+        matrix, node_of = self.matrix, self.node_of
+        ends = zip(matrix.rounds, matrix.sources, matrix.targets, strict=True)
+        nodes = [(at, node_of[source], node_of[target]) for at, source, target in ends]
+        visit_of = [(at, a, b) if a < b else (at, b, a) for at, a, b in nodes]
+        return visit_of, sorted(Counter(visit_of).items())
 
     def _rounds(self, first: int, last: int) -> int:
         """How many rounds of the sweep lie in this time, but for its uncertain borders."""
@@ -234,8 +241,7 @@ class Times:
 
     def tests_of(self, nodes: Collection[int]) -> list[int]:
         """The tests of these nodes."""
-        ends = enumerate(zip(self.matrix.sources, self.matrix.targets, strict=True))
-        return [test for test, (a, b) in ends if self.node_of[a] in nodes or self.node_of[b] in nodes]
+        return self.matrix.tests_of(part for part, node in enumerate(self.node_of) if node in nodes)
 
     def suspect(self, screened: Screened, one: PartTime) -> Suspect:
         """The suspect for a node that was bad in some spells."""
