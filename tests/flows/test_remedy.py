@@ -19,14 +19,14 @@ from tasks.machines.base import EngineSilent, Machine, Rung
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tests.flows.driving import gate_it
+from tests.flows.driving import gate_it, without_prefect
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, engine_of, fake_gate
 from tests.flows.two_machines import TwoMachines
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
-__all__ = ["engine"]
+__all__ = ["engine", "without_prefect"]
 Refused = Callable[[Path], str]
 
 
@@ -74,9 +74,10 @@ def refuse(path: Path, engine: Engine) -> str:
 @pytest.fixture(scope="module")
 def refused_once(prefect_backend: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The store of such a gate, and the gate."""
-    path = gate_file(tmp_path_factory.mktemp("refused"))
+    folder = tmp_path_factory.mktemp("refused")
     with pytest.MonkeyPatch.context() as patch:
-        return path.parent / "store", refuse(path, engine_of(path.parent, patch))
+        made = engine_of(folder, patch)
+        return folder / "store", refuse(gate_file(folder), made)
 
 
 @pytest.fixture
@@ -120,6 +121,7 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     assert 2 == main(["remedy", str(tmp_path / "nothing.toml")])
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_finding_that_repeats_is_left_to_a_person(
     tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_finding_that_repeats_is_left_to_a_person(
     assert machines.mark is not None
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_back(
     tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
     assert "Repaired" == remedy(path).name
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_mode_plan_prints_the_steps_and_does_nothing(
     tmp_path: Path,
     refused: Refused,
@@ -198,6 +202,7 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     assert () == records(path).journal().cases
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
     tmp_path: Path, engine: Engine, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +227,7 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
     assert 1 == ends.count("launched")
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     tmp_path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
@@ -241,6 +247,7 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     assert [] == machines.calls
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_what_is_not_acted_on_is_rejected_with_its_reason(
     tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +287,7 @@ def test_what_is_not_acted_on_is_rejected_with_its_reason(
     assert (before, [], ()) == (page.read_text(), machines.calls, records(path).journal().cases)
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_one_remediation_of_a_cluster_at_a_time(
     tmp_path: Path, refused: Refused, machines: TwoMachines
 ) -> None:
@@ -301,6 +309,7 @@ def test_one_remediation_of_a_cluster_at_a_time(
     assert [] == machines.calls
 
 
+@pytest.mark.usefixtures("without_prefect")
 def test_a_person_closes_the_breaker_in_the_terminal(
     tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Accoun
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
 
 
+@pytest.mark.long
 @FEW
 def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; one job, whose hosts decide and then become the training."""

@@ -34,6 +34,7 @@ def nothing_left(cloud: Cloud) -> bool:
     return not cloud.running() and set(pools(cloud).values()) <= {"Terminated", "Reused"}
 
 
+@pytest.mark.long
 def test_missing_capacity_throttling_and_a_failing_s3_cost_only_time(
     tmp_path: Path, account: Account
 ) -> None:
@@ -98,9 +99,9 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
         assert [0, 0] == [outcome.code for outcome in outcomes], [outcome.reason for outcome in outcomes]
 
 
-@pytest.mark.parametrize(
-    "phase", ["Training", pytest.param("pool", marks=pytest.mark.long)]
-)  # each phase, with another engine: test_gate_pooled.py
+# Each phase, with another engine: test_gate_pooled.py; a command that is interrupted: tests/flows/cli/test_gate.py.
+@pytest.mark.long
+@pytest.mark.parametrize("phase", ["Training", "pool"])
 def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Account, phase: str) -> None:
     """SIGINT to the command: 130, no container runs, no pool is paid for."""
     part, dials = ("hang", {}) if phase == "Training" else ("healthy", {"pool_s": 4.0})

@@ -63,8 +63,9 @@ def main(arguments: list[str]) -> int:
     die_with_parent(options.parent)
     os.umask(0o077)
     try:
-        app = _application()
+        # Before Prefect is imported: a folder that is full is reported at once.
         prepare_database(options.database, options.template)
+        app = _application()
         asyncio.run(_serve(app, socket.socket(fileno=options.listen_fd), lambda: _say(options, "ready")))
     except Exception as error:  # noqa: BLE001 - the process ends here; whatever it was, the parent is told
         traceback.print_exc()

@@ -247,13 +247,13 @@ def test_a_server_that_cannot_start_says_why(
     """The reason reaches the person, and no process is left."""
     broken = tmp_path / "broken"
     broken.mkdir()
-    (broken / "uvicorn.py").write_text("raise ImportError('uvicorn is broken here')")
+    (broken / "prefect.py").write_text("raise ImportError('prefect is broken here')")
     monkeypatch.setenv("PYTHONPATH", str(broken))
     server = EmbeddedServer(tmp_path, template_dir)
     server.start()
     pid = server.pid
 
-    with pytest.raises(ServerFailed, match=r"uvicorn is broken here.*server\.log.*PREFECT_API_URL"):
+    with pytest.raises(ServerFailed, match=r"prefect is broken here.*server\.log.*PREFECT_API_URL"):
         server.wait_ready()
     assert pid is not None
     assert not _runs(pid)
