@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from checks.facts.instances import Instance, lacks
 from checks.facts.withheld_kernel_log import needless, required
-from checks.model import Declared, Part, Profile, Scope, Skip, Value
+from checks.model import Declared, MachinePart, Profile, Scope, Skip, Value
 from checks.model_details import Contents
 from checks.roster import Roster
 from checks.value_types import MeasurementError
@@ -203,7 +203,7 @@ class Check:
     profiles: tuple[Profile, ...] = tuple(Profile)
     min_nodes: int = 1
     min_ranks: int = 1
-    part: Part = Part.ANY
+    part: MachinePart = MachinePart.ANY
     group: bool = False
     serial: bool = False
     uses: tuple[Resource, ...] = ()

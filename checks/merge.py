@@ -8,7 +8,7 @@ from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.certificates import dump
-from checks.documents.columns import Observations, Rows
+from checks.documents.columns import CheckTable, Observations
 from checks.documents.report import NodeReport, load_node
 from checks.judge.certificates.decision import machine_digest
 from checks.model import Node, Observation, Report, Skip
@@ -67,13 +67,13 @@ def _dated(report: NodeReport) -> Node:
     return replace(report.node, measured_at=report.measured_at)
 
 
-def _by_check(reports: Iterable[NodeReport]) -> Iterator[Rows]:
+def _by_check(reports: Iterable[NodeReport]) -> Iterator[CheckTable]:
     """The observations in the order of the checks, as a merged report is stored."""
     rows: dict[str, list[Observation]] = {}
     for report in reports:
         for row in report.observations:
             rows.setdefault(row.check, []).append(row)
-    return (Rows.of(check, found) for check, found in rows.items())
+    return (CheckTable.collect(check, found) for check, found in rows.items())
 
 
 def _stranger(bundle: Bundle, report: NodeReport) -> str:

@@ -112,7 +112,7 @@ class Skip(str, Enum):
     CERTIFIED = "certified by an earlier gate"
 
 
-class Part(str, Enum):
+class MachinePart(str, Enum):
     """Which part of a machine a check tests: the check applies to declared nodes that have one. If the instance table does not say
     whether a type has the part (None), the check applies and has to measure.
     """

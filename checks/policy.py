@@ -13,7 +13,7 @@ from typing import Annotated
 
 from checks.documents import report as documents
 from checks.documents.decode import decode
-from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
+from checks.model import Action, Cause, Declared, MachinePart, Profile, Scope, Skip
 from checks.value_types import SPARSE, DecodeError, Range, Text, version_of
 
 Number = Annotated[float, Range(-1e18, 1e18)]
@@ -193,7 +193,7 @@ class CheckPolicy:
     required: bool = True
     scope: Scope | None = None
     profiles: tuple[Profile, ...] = tuple(Profile)
-    part: Part = Part.ANY
+    part: MachinePart = MachinePart.ANY
     min_nodes: Annotated[int, Range(1, 100_000)] = 1
     min_ranks: Annotated[int, Range(1, 1_000_000)] = 1
     accept_skips: tuple[Skip, ...] = ()

@@ -16,10 +16,10 @@ from checks.model import (
     Cause,
     Declared,
     Finding,
+    MachinePart,
     Node,
     Observation,
     Outcome,
-    Part,
     Planned,
     Profile,
     Report,
@@ -79,7 +79,9 @@ POLICY = Policy(
                 Rule("synchronised", "judgement", equals=True, level="WARN", cause=Cause.CONFIGURATION),
             ),
         ),
-        "gpu.inventory": CheckPolicy(part=Part.GPU, rules=(Rule("gpus_missing", "declared", equals=0),)),
+        "gpu.inventory": CheckPolicy(
+            part=MachinePart.GPU, rules=(Rule("gpus_missing", "declared", equals=0),)
+        ),
         "network.reachability": CheckPolicy(min_nodes=2),
         "network.pairs": CheckPolicy(min_nodes=2, options={"floor_gbps": 0.05, "slow_ratio": 0.25}),
         "compute.gemm": CheckPolicy(

@@ -54,7 +54,7 @@ SINGULAR = {
 OWN_NAMES = {name: SINGULAR.get(name, name) for name in PLAIN}
 
 
-class Rows(Sequence[Observation]):
+class CheckTable(Sequence[Observation]):
     """The observations of one check. All lists of `columns` must have the same length."""
 
     def __init__(self, check: str, columns: Columns) -> None:
@@ -73,29 +73,29 @@ class Rows(Sequence[Observation]):
         return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.column(metric))))
 
     @staticmethod
-    def of(check: str, rows: Sequence[Observation]) -> Rows:
+    def collect(check: str, rows: Sequence[Observation]) -> CheckTable:
         """The same rows in columns, in their order."""
-        if isinstance(rows, Rows):
+        if isinstance(rows, CheckTable):
             return rows
         names = dict.fromkeys(name for row in rows for name in row.metrics)
         plain: Any = {name: tuple(getattr(row, own) for row in rows) for name, own in OWN_NAMES.items()}
         columns = Columns(
             **plain, metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names}
         )
-        return Rows(check, columns)
+        return CheckTable(check, columns)
 
     def column(self, metric: str) -> Sequence[Value | None]:
         """The metric's value for each subject, None if there is none."""
         return self.columns.metrics.get(metric) or (None,) * len(self)
 
-    def take(self, places: Sequence[int]) -> Rows:
+    def take(self, places: Sequence[int]) -> CheckTable:
         """These rows only, in this order."""
         pick = _picker(places)
         plain: Any = {name: pick(getattr(self.columns, name)) for name in PLAIN}
         metrics = {name: pick(column) for name, column in self.columns.metrics.items()}
-        return Rows(self.check, Columns(**plain, metrics=metrics))
+        return CheckTable(self.check, Columns(**plain, metrics=metrics))
 
-    def by_subject(self) -> Rows:
+    def by_subject(self) -> CheckTable:
         """The rows in the order of their subjects' names."""
         subjects = self.columns.subjects
         if all(map(le, subjects, subjects[1:])):
@@ -109,8 +109,8 @@ class Rows(Sequence[Observation]):
     @overload
     def __getitem__(self, place: int) -> Observation: ...
     @overload
-    def __getitem__(self, place: slice) -> Rows: ...
-    def __getitem__(self, place: int | slice) -> Observation | Rows:
+    def __getitem__(self, place: slice) -> CheckTable: ...
+    def __getitem__(self, place: int | slice) -> Observation | CheckTable:
         if isinstance(place, slice):
             return self.take(range(len(self))[place])
         c = self.columns
@@ -132,7 +132,7 @@ class Rows(Sequence[Observation]):
 class Observations(Sequence[Observation]):
     """The observations of a whole report, check by check."""
 
-    def __init__(self, parts: Iterable[Rows]) -> None:
+    def __init__(self, parts: Iterable[CheckTable]) -> None:
         self.parts = tuple(parts)
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class Observations(Sequence[Observation]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def by_check(observations: Sequence[Observation]) -> dict[str, Rows]:
+def by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
     """Check -> its rows, in the order in which the checks first appear."""
     if isinstance(observations, Observations) and len({part.check for part in observations.parts}) == len(
         observations.parts
@@ -170,7 +170,7 @@ def by_check(observations: Sequence[Observation]) -> dict[str, Rows]:
     found: dict[str, list[Observation]] = {}
     for row in observations:
         found.setdefault(row.check, []).append(row)
-    return {check: Rows.of(check, rows) for check, rows in found.items()}
+    return {check: CheckTable.collect(check, rows) for check, rows in found.items()}
 
 
 def _picker(places: Sequence[int]) -> Any:

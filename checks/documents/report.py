@@ -15,7 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any
 
-from checks.documents.columns import Columns, Observations, Rows, by_check
+from checks.documents.columns import CheckTable, Columns, Observations, by_check
 from checks.documents.decode import decode, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
@@ -106,7 +106,7 @@ def load(data: bytes) -> Report:
     for check, columns in file.checks.items():
         if not columns.even:
             raise DecodeError("the columns differ in length", f"checks.{check}")
-    rows = Observations(Rows(check, columns) for check, columns in file.checks.items())
+    rows = Observations(CheckTable(check, columns) for check, columns in file.checks.items())
     names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
     return Report(observations=rows, **{name: getattr(file, name) for name in names})
 

@@ -13,7 +13,7 @@ from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables
 from checks.facts.provenance import TABLE, Kind, Provenance, entries, resolved, rows_of
-from checks.model import Declared, Part, Skip
+from checks.model import Declared, MachinePart, Skip
 from checks.value_types import DecodeError, Range
 
 Count = Annotated[int, Range(0, 1_000_000)]
@@ -149,24 +149,24 @@ class _Instances:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | None:
+def lacks(part: MachinePart, declared: Declared, instance: Instance | None) -> Skip | None:
     """Why a check of the part does not apply to the declaration; None if it applies, or that is unknown."""
     gpus = declared.gpus_per_node > 0
     efa, neuron, nvlinks = (
         (instance.efa_devices, instance.neuron_devices, instance.nvlinks) if instance else (None, None, None)
     )
-    reasons: dict[Part, Skip | None] = {
-        Part.ANY: None,
-        Part.GPU: None if gpus else Skip.NO_GPU_DECLARED,
-        Part.NO_GPU: Skip.GPU_DECLARED if gpus else None,
-        Part.NVLINK: Skip.NO_NVLINK_ON_TYPE if nvlinks == 0 else None,
-        Part.EFA: Skip.NO_EFA_ON_TYPE if efa == 0 else None,
-        Part.NEURON: Skip.NO_NEURON_ON_TYPE if neuron == 0 else None,
-        Part.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE
+    reasons: dict[MachinePart, Skip | None] = {
+        MachinePart.ANY: None,
+        MachinePart.GPU: None if gpus else Skip.NO_GPU_DECLARED,
+        MachinePart.NO_GPU: Skip.GPU_DECLARED if gpus else None,
+        MachinePart.NVLINK: Skip.NO_NVLINK_ON_TYPE if nvlinks == 0 else None,
+        MachinePart.EFA: Skip.NO_EFA_ON_TYPE if efa == 0 else None,
+        MachinePart.NEURON: Skip.NO_NEURON_ON_TYPE if neuron == 0 else None,
+        MachinePart.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE
         if instance is not None and instance.ib_ports == 0
         else None,
     }
-    if part is Part.NVLINK and not gpus:
+    if part is MachinePart.NVLINK and not gpus:
         return Skip.NO_GPU_DECLARED
     return reasons[part]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from checks.model import Declared, KernelLog, Part, Skip
+from checks.model import Declared, KernelLog, MachinePart, Skip
 
 # The variable that put a file in place of a node's log, and the metric that says whether the log is the machine's own.
 FILE_VARIABLE = "PRELAUNCH_KERNEL_LOG"
@@ -24,35 +24,35 @@ ACCEPTED = (Skip.NOT_PERMITTED, Skip.TOOL_MISSING)
 class StandIn:
     """A check that replaces the log: the part that it tests, and whether it is only planned if the log is withheld."""
 
-    part: Part
+    part: MachinePart
     only: bool = False
 
 
 STAND_INS: Mapping[str, StandIn] = {
-    "gpu.inventory": StandIn(Part.GPU),
-    "gpu.start_and_end": StandIn(Part.GPU, only=True),
-    "gpu.xid_events": StandIn(Part.GPU, only=True),
-    "gpu.recovery_action": StandIn(Part.GPU),
-    "gpu.ecc": StandIn(Part.GPU),
-    "gpu.row_remap": StandIn(Part.GPU),
-    "gpu.nvlink": StandIn(Part.NVLINK),
-    "dcgm.xid_events": StandIn(Part.GPU, only=True),
-    "dcgm.health": StandIn(Part.GPU),
-    "dcgm.policy": StandIn(Part.GPU),
-    "neuron.devices": StandIn(Part.NEURON),
-    "neuron.ecc": StandIn(Part.NEURON),
-    "neuron.runtime": StandIn(Part.NEURON, only=True),
-    "system.error_counters": StandIn(Part.ANY, only=True),
+    "gpu.inventory": StandIn(MachinePart.GPU),
+    "gpu.start_and_end": StandIn(MachinePart.GPU, only=True),
+    "gpu.xid_events": StandIn(MachinePart.GPU, only=True),
+    "gpu.recovery_action": StandIn(MachinePart.GPU),
+    "gpu.ecc": StandIn(MachinePart.GPU),
+    "gpu.row_remap": StandIn(MachinePart.GPU),
+    "gpu.nvlink": StandIn(MachinePart.NVLINK),
+    "dcgm.xid_events": StandIn(MachinePart.GPU, only=True),
+    "dcgm.health": StandIn(MachinePart.GPU),
+    "dcgm.policy": StandIn(MachinePart.GPU),
+    "neuron.devices": StandIn(MachinePart.NEURON),
+    "neuron.ecc": StandIn(MachinePart.NEURON),
+    "neuron.runtime": StandIn(MachinePart.NEURON, only=True),
+    "system.error_counters": StandIn(MachinePart.ANY, only=True),
 }
 
 # What the stand-ins cannot show, and who says so. The maintainers of DCGM: Xid 79, 119 and 120 do not reach it, for a
 # limit of NVML's (issue 162); a user's Xid 62 was in the kernel's log alone (issue 235).
 SOURCE = "NVIDIA/DCGM issues 162 and 235 on GitHub"
-CANNOT_SHOW: Mapping[Part, str] = {
-    Part.GPU: "They cannot show SXids, disk errors or what happened before the job, and NVML and DCGM miss Xid 62, 79, "
+CANNOT_SHOW: Mapping[MachinePart, str] = {
+    MachinePart.GPU: "They cannot show SXids, disk errors or what happened before the job, and NVML and DCGM miss Xid 62, 79, "
     "119 and 120 at times.",
-    Part.NEURON: "They cannot show disk errors, or what happened before the job and left no counter.",
-    Part.ANY: "They cannot show disk errors, machine checks that no counter shows, or what happened before the job.",
+    MachinePart.NEURON: "They cannot show disk errors, or what happened before the job and left no counter.",
+    MachinePart.ANY: "They cannot show disk errors, machine checks that no counter shows, or what happened before the job.",
 }
 
 
@@ -75,7 +75,7 @@ def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
 
 def said(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
     """The note of a verdict on `nodes` whose log could not be read; `measured` are the stand-ins with an observation."""
-    part = Part.GPU if declared.gpus_per_node else Part.NEURON if neuron else Part.ANY
+    part = MachinePart.GPU if declared.gpus_per_node else MachinePart.NEURON if neuron else MachinePart.ANY
     names = ", ".join(measured) or "nothing"
     where = f"{nodes} of {declared.nodes} nodes" if declared.nodes > 1 else "the node"
     return (

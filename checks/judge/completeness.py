@@ -11,7 +11,7 @@ from itertools import chain
 from operator import lt
 from typing import Any
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.facts.plausibility import COUNTED, range_of
 from checks.judge.not_measured import not_measured
 from checks.model import (
@@ -45,7 +45,9 @@ FAMILIES = ("gpu.", "dcgm.")
 LIST_REMEDY = "Run the gate again. If the finding returns, read this node's log."
 
 
-def judge_lists(planned: Planned, rows: Rows, declared: Declared, line: CheckPolicy) -> Iterator[Finding]:
+def judge_lists(
+    planned: Planned, rows: CheckTable, declared: Declared, line: CheckPolicy
+) -> Iterator[Finding]:
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
     level = Level.FAIL if line.required else Level.WARN
     held = planned.holds or _gpus_of(planned, declared, line)
@@ -53,7 +55,7 @@ def judge_lists(planned: Planned, rows: Rows, declared: Declared, line: CheckPol
     return chain(_about_lengths(rows, _labelled(line) | _along(planned.holds, rows), level), short)
 
 
-def _about_lengths(rows: Rows, pairs: Collection[tuple[str, str]], level: Level) -> Iterator[Finding]:
+def _about_lengths(rows: CheckTable, pairs: Collection[tuple[str, str]], level: Level) -> Iterator[Finding]:
     """Arrays that are not as long as the array of their labels, so that something was not measured."""
     for metric, names in sorted(pairs):
         columns = rows.column(metric), rows.column(names)
@@ -66,7 +68,7 @@ def _about_lengths(rows: Rows, pairs: Collection[tuple[str, str]], level: Level)
                 yield _finding(rows, place, fault, level)
 
 
-def _along(held: Sequence[Contents], rows: Rows) -> set[tuple[str, str]]:
+def _along(held: Sequence[Contents], rows: CheckTable) -> set[tuple[str, str]]:
     """Pairs of a list and the one that says what its elements are. A first measurement may have had another length."""
     named = {name for contents in held for name in (contents.metric, *contents.along)}
     metrics = rows.columns.metrics if held else ()
@@ -95,7 +97,7 @@ def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[C
     return (Contents(GPUS, declared.gpus_per_node),)
 
 
-def _about_contents(held: Contents, planned: Planned, rows: Rows, level: Level) -> Iterator[Finding]:
+def _about_contents(held: Contents, planned: Planned, rows: CheckTable, level: Level) -> Iterator[Finding]:
     """Rows whose list, or count of work, is less than the plan says. All lists of a row may be too short alike, so that lengths do
     not show it.
     """
@@ -124,11 +126,11 @@ def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | No
     return Unmeasured("", f"the check {' and '.join(said)}") if said else None
 
 
-def _finding(rows: Rows, place: int, fault: Unmeasured, level: Level) -> Finding:
+def _finding(rows: CheckTable, place: int, fault: Unmeasured, level: Level) -> Finding:
     return not_measured(rows.check, rows.columns.subjects[place], fault, level, remedy=LIST_REMEDY)
 
 
-def coverage(report: Report, sound: Mapping[str, Rows], checks: Count) -> Coverage:
+def coverage(report: Report, sound: Mapping[str, CheckTable], checks: Count) -> Coverage:
     """How many of the required nodes, GPUs, ranks and checks have sound observations."""
     declared = report.declared
     subjects = set().union(*(rows.columns.subjects for rows in sound.values()))
@@ -167,7 +169,7 @@ def is_whole(found: Sequence[str], expected: frozenset[str]) -> bool:
     return len(found) == len(expected) and expected.issuperset(found) and all(map(lt, found, found[1:]))
 
 
-def with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
+def with_holes(rows: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
     """The indices of the rows with a null in an array that no rule reads."""
     odd: set[int] = set()
     for name, column in rows.columns.metrics.items():
@@ -180,7 +182,7 @@ def with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
     return frozenset(odd)
 
 
-def unfit(planned: Planned, rows: Rows) -> frozenset[int]:
+def unfit(planned: Planned, rows: CheckTable) -> frozenset[int]:
     """The indices of the rows for which `defect_of` gives a reason, and of those that were not measured."""
     columns = rows.columns
     odd = other_than(columns.outcomes, Outcome.MEASURED) | other_than(columns.skips, None)

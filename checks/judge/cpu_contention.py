@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.documents.host_load import BUSY, HELD_BACK, Contention
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
 from checks.model_details import Reference, Relation
@@ -157,7 +157,7 @@ def _proves_nothing(
 
 def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:
     """Each subject with its metrics. Columns are left out if they record no host that was busy or throttled: that explains nothing."""
-    if not isinstance(rows, Rows):
+    if not isinstance(rows, CheckTable):
         yield from ((row.subject, row.metrics) for row in rows)
         return
     columns = rows.columns
@@ -200,7 +200,7 @@ def intermittent(
 
 def first_rows(rows: Sequence[Observation], metric: str) -> list[Observation]:
     """The rows in which this metric was measured twice, with the values of the first measurement."""
-    if isinstance(rows, Rows) and f"{FIRST}{metric}" not in rows.columns.metrics:
+    if isinstance(rows, CheckTable) and f"{FIRST}{metric}" not in rows.columns.metrics:
         return []
     again = (row for row in rows if f"{FIRST}{metric}" in row.metrics)
     return [replace(row, metrics=first_of(row.metrics)) for row in again]

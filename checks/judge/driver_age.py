@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.facts.driver_fields import Field, Reader
 from checks.facts.instances import Facts
 from checks.model import Cause, Finding, FindingKind, Level, Report, Value, node_of
@@ -34,7 +34,7 @@ class Gap:
     field: Field
 
 
-def of_nodes(report: Report, rows: Mapping[str, Rows]) -> dict[str, str]:
+def of_nodes(report: Report, rows: Mapping[str, CheckTable]) -> dict[str, str]:
     """Each node's driver, as the newest source prints it. Nodes whose driver is unknown are left out."""
     said: dict[str, list[object]] = {node.name: [node.identity.get(METRIC, "")] for node in report.nodes}
     for check in SOURCES:
@@ -56,7 +56,7 @@ def newest(texts: Iterable[object]) -> str:
 
 
 def gaps(
-    drivers: Mapping[str, str], rows: Mapping[str, Rows], policy: Policy, facts: Facts, kind: str
+    drivers: Mapping[str, str], rows: Mapping[str, CheckTable], policy: Policy, facts: Facts, kind: str
 ) -> tuple[Gap, ...]:
     """The metrics that the policy's rules use and the nodes' drivers are too old to report.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
 from checks.judge import clocks, completeness, machine_identity
@@ -24,10 +24,10 @@ from checks.model import (
     Finding,
     FindingKind,
     Level,
+    MachinePart,
     NodeEnd,
     Observation,
     Outcome,
-    Part,
     Planned,
     Profile,
     Report,
@@ -54,7 +54,7 @@ MEND = {
 class UsableEvidence:
     """The observations that may be judged, by check, and findings about what is missing."""
 
-    rows: dict[str, Rows]
+    rows: dict[str, CheckTable]
     findings: list[Finding]
     coverage: Coverage
 
@@ -73,13 +73,13 @@ def weigh(
     ]
     subjects = {scope: completeness.subjects_of(scope, report) for scope in Scope}
     observed = by_check(report.observations)
-    sound: dict[str, Rows] = {}
+    sound: dict[str, CheckTable] = {}
     required, unread = 0, set[str]()
     complete: dict[
         tuple[tuple[str, ...], Scope], bool
     ] = {}  # most checks have one and the same list of subjects
     for planned in report.plan:
-        rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
+        rows = observed.pop(planned.check, None) or CheckTable.collect(planned.check, ())
         line = _line(planned.check, policy, report.declared)
         if planned.skip is None:
             accepted = _accepted(rows, subjects[planned.scope], report.declared)
@@ -128,7 +128,7 @@ def allowed(
     if withheld_kernel_log.required(check, declared):
         return lacks(withheld_kernel_log.STAND_INS[check].part, declared, instance) is skip
     if line is None:
-        return any(lacks(part, declared, instance) is skip for part in Part)
+        return any(lacks(part, declared, instance) is skip for part in MachinePart)
     if skip is Skip.ONE_NODE_DECLARED:
         return declared.nodes < line.min_nodes
     if skip is Skip.ONE_RANK_DECLARED:
@@ -221,7 +221,7 @@ def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
     )
 
 
-def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> frozenset[str]:
+def _accepted(rows: CheckTable, expected: frozenset[str], declared: Declared) -> frozenset[str]:
     """The subjects whose check is skipped because the engine withholds the kernel log."""
     if rows.check not in withheld_kernel_log.READERS:
         return frozenset()
@@ -235,7 +235,7 @@ def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> froze
 
 
 def _about_withheld(
-    declared: Declared, unread: set[str], sound: Mapping[str, Rows], instance: Instance | None
+    declared: Declared, unread: set[str], sound: Mapping[str, CheckTable], instance: Instance | None
 ) -> Iterator[Finding]:
     """A note on the nodes whose kernel log was not read. It changes no answer."""
     if unread:
@@ -245,7 +245,7 @@ def _about_withheld(
         yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld_kernel_log.SOURCE)
 
 
-def _about_source(rows: Rows) -> Iterator[Finding]:
+def _about_source(rows: CheckTable) -> Iterator[Finding]:
     """A log that an environment variable put in place of the machine's own says nothing about the machine,
     whatever the policy says.
     """
@@ -260,7 +260,7 @@ def _about_source(rows: Rows) -> Iterator[Finding]:
 
 
 def _about_subjects(
-    planned: Planned, rows: Rows, expected: frozenset[str], line: CheckPolicy
+    planned: Planned, rows: CheckTable, expected: frozenset[str], line: CheckPolicy
 ) -> Iterator[Finding]:
     """Subjects without an observation, with two observations, or with one that was not planned."""
     found, twice = frozenset(rows.columns.subjects), _twice(rows)
@@ -275,7 +275,7 @@ def _about_subjects(
         yield not_measured(planned.check, subject, Unmeasured("", _silence(planned.scope)), level, "", AGAIN)
 
 
-def _sound(rows: Rows, left_out: frozenset[int], expected: frozenset[str]) -> Rows:
+def _sound(rows: CheckTable, left_out: frozenset[int], expected: frozenset[str]) -> CheckTable:
     """The rows that may be judged, in the order of their subjects. If a subject has two rows, neither is used."""
     subjects, wanted = rows.columns.subjects, expected - _twice(rows)
     if left_out or not wanted.issuperset(subjects):
@@ -284,7 +284,7 @@ def _sound(rows: Rows, left_out: frozenset[int], expected: frozenset[str]) -> Ro
 
 
 def _about_rows(
-    planned: Planned, rows: Rows, unfit: frozenset[int], expected: frozenset[str], line: CheckPolicy,
+    planned: Planned, rows: CheckTable, unfit: frozenset[int], expected: frozenset[str], line: CheckPolicy,
     absent: frozenset[str], certified: Decisions,
 ) -> Iterator[Finding]:  # fmt: skip
     level = Level.FAIL if line.required else Level.WARN
@@ -306,7 +306,7 @@ def _about_rows(
             yield _unmeasured(row, why, remedy_of(why.hindrance, row.check) or remedy, level)
 
 
-def _twice(rows: Rows) -> frozenset[str]:
+def _twice(rows: CheckTable) -> frozenset[str]:
     subjects = rows.columns.subjects
     if len(set(subjects)) == len(subjects):
         return frozenset()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.culprit import topology
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.documents.report import digest, dump, dump_plain
 from checks.exit_codes import Exit
 from checks.facts.instances import DECLARED, Facts, not_for
@@ -249,11 +249,11 @@ def _silent(report: Report) -> frozenset[str]:
     return frozenset().union(*(ranks - _ranks(rows) for rows in errored))
 
 
-def _ranks(rows: Rows) -> frozenset[str]:
+def _ranks(rows: CheckTable) -> frozenset[str]:
     return frozenset(subject for subject in rows.columns.subjects if "/" in subject)
 
 
-def _errored(rows: Rows) -> frozenset[str]:
+def _errored(rows: CheckTable) -> frozenset[str]:
     if Outcome.ERRORED not in rows.columns.outcomes:
         return frozenset()
     pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)

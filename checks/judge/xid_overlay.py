@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.judge.rules.values import RuleContext
@@ -142,7 +142,7 @@ def judge(
 
 def _is_silent(rows: Sequence[Observation]) -> bool:
     """Whether no row has an incident or counts one, so that no overlay can change anything."""
-    if not isinstance(rows, Rows) or any(name in rows.columns.metrics for name in ARRAYS):
+    if not isinstance(rows, CheckTable) or any(name in rows.columns.metrics for name in ARRAYS):
         return False
     if not _all_zero(rows.column("incidents")):
         return False

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.documents.report import WRAPPED, dump
 from checks.model import (
     CLUSTER,
@@ -40,7 +40,7 @@ class _Of:
 
     report: Report
     verdict: Verdict
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, CheckTable]
 
 
 def with_seed_tables(report: Report, verdict: Verdict) -> bytes:

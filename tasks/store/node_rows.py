@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
@@ -207,7 +207,7 @@ def is_accepted_gap(finding: Finding) -> bool:
     return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE and not finding.metric
 
 
-def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
+def _measured(rows: Mapping[str, CheckTable]) -> dict[str, list[str]]:
     """Node -> the checks of which every observation on it was measured."""
     found: dict[str, list[str]] = {}
     for check, mine in sorted(rows.items()):

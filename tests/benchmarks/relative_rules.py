@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.rules.apply import apply
 from checks.judge.rules.combined import chances
 from checks.judge.rules.values import RuleContext
@@ -164,7 +164,10 @@ def ours(cells: Cells, ranks: int) -> frozenset[str]:
     checks: dict[str, list[str]] = {}
     for check, metric in cells:
         checks.setdefault(check, []).append(metric)
-    rows = {check: Rows.of(check, list(_rows(check, metrics, cells))) for check, metrics in checks.items()}
+    rows = {
+        check: CheckTable.collect(check, list(_rows(check, metrics, cells)))
+        for check, metrics in checks.items()
+    }
     lines = {check: CheckPolicy(rules=tuple(_rules(metrics, ranks))) for check, metrics in checks.items()}
     policy = Policy("relative", ("cpu",), OnWarn.GO, 0.25, lines)
     subjects = len(next(iter(cells.values())))

@@ -12,7 +12,7 @@ from checks.catalog import CATALOG
 from checks.check import GREATEST_INT, CatalogError, fault_of, imported
 from checks.facts.instances import Instance, lacks
 from checks.facts.withheld_kernel_log import STAND_INS
-from checks.model import Declared, KernelLog, Part, Profile, Scope, Skip
+from checks.model import Declared, KernelLog, MachinePart, Profile, Scope, Skip
 from tests.sample_reports import MADE_UP, toy_check
 
 CPU = Declared("cpu", 1, 0, 1)
@@ -25,37 +25,37 @@ UNKNOWN = Instance(8, "H100", MADE_UP)
 @pytest.mark.parametrize(
     ("part", "declared", "instance", "expected"),
     [
-        (Part.ANY, CPU, None, None),
-        (Part.GPU, CPU, NOTHING, Skip.NO_GPU_DECLARED),
-        (Part.GPU, P5, None, None),
-        (Part.NO_GPU, P5, EVERYTHING, Skip.GPU_DECLARED),
-        (Part.NO_GPU, CPU, NOTHING, None),
-        (Part.NVLINK, CPU, NOTHING, Skip.NO_GPU_DECLARED),
-        (Part.NVLINK, P5, replace(EVERYTHING, nvlinks=0), Skip.NO_NVLINK_ON_TYPE),
-        (Part.NVLINK, P5, EVERYTHING, None),
-        (Part.EFA, P5, replace(EVERYTHING, efa_devices=0), Skip.NO_EFA_ON_TYPE),
-        (Part.EFA, P5, EVERYTHING, None),
-        (Part.NEURON, CPU, NOTHING, Skip.NO_NEURON_ON_TYPE),
-        (Part.NEURON, CPU, EVERYTHING, None),
+        (MachinePart.ANY, CPU, None, None),
+        (MachinePart.GPU, CPU, NOTHING, Skip.NO_GPU_DECLARED),
+        (MachinePart.GPU, P5, None, None),
+        (MachinePart.NO_GPU, P5, EVERYTHING, Skip.GPU_DECLARED),
+        (MachinePart.NO_GPU, CPU, NOTHING, None),
+        (MachinePart.NVLINK, CPU, NOTHING, Skip.NO_GPU_DECLARED),
+        (MachinePart.NVLINK, P5, replace(EVERYTHING, nvlinks=0), Skip.NO_NVLINK_ON_TYPE),
+        (MachinePart.NVLINK, P5, EVERYTHING, None),
+        (MachinePart.EFA, P5, replace(EVERYTHING, efa_devices=0), Skip.NO_EFA_ON_TYPE),
+        (MachinePart.EFA, P5, EVERYTHING, None),
+        (MachinePart.NEURON, CPU, NOTHING, Skip.NO_NEURON_ON_TYPE),
+        (MachinePart.NEURON, CPU, EVERYTHING, None),
     ],
 )
 def test_what_is_not_declared_is_not_asked_for(
-    part: Part, declared: Declared, instance: Instance | None, expected: Skip | None
+    part: MachinePart, declared: Declared, instance: Instance | None, expected: Skip | None
 ) -> None:
     """The reason names the part."""
     assert lacks(part, declared, instance) is expected
 
 
-@pytest.mark.parametrize("part", [Part.NVLINK, Part.EFA])
+@pytest.mark.parametrize("part", [MachinePart.NVLINK, MachinePart.EFA])
 @pytest.mark.parametrize("instance", [UNKNOWN, None])
-def test_what_nobody_knows_has_to_be_measured(part: Part, instance: Instance | None) -> None:
+def test_what_nobody_knows_has_to_be_measured(part: MachinePart, instance: Instance | None) -> None:
     """A table that does not say is no excuse."""
     assert lacks(part, P5, instance) is None
 
 
 def test_a_part_that_is_not_there_comes_before_the_profile() -> None:
     """A laptop's policy has no line for a GPU check, in whatever profile."""
-    check = replace(toy_check(), part=Part.GPU, profiles=(Profile.DEEP,))
+    check = replace(toy_check(), part=MachinePart.GPU, profiles=(Profile.DEEP,))
 
     assert check.skip_for(CPU, Profile.QUICK, NOTHING) is Skip.NO_GPU_DECLARED
     assert check.skip_for(P5, Profile.QUICK, EVERYTHING) is Skip.NOT_IN_PROFILE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checks import policy
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge import completeness, reachability
 from checks.judge.culprits import from_report
 from checks.judge.rules.apply import apply
@@ -123,7 +123,9 @@ def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_
         rules=(Rule("lost", "s", equals=0, each="pairs"), Rule("rate_gbps", "s", Over.PEERS, warn_below=0.5))
     )
     metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
-    rows = Rows.of("made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),))
+    rows = CheckTable.collect(
+        "made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),)
+    )
     planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
     found = [*completeness.judge_lists(planned, rows, healthy(1, 2).declared, line)]
 

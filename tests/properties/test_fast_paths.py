@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from checks.documents import decode as decoding
-from checks.documents.columns import Columns, Rows
+from checks.documents.columns import CheckTable, Columns
 from checks.documents.report import NodeReport, ReportFile, dump, dump_plain, load
 from checks.facts.builtin import builtin
 from checks.judge.rules import apply, prefilter
@@ -124,7 +124,7 @@ def test_a_rule_finds_by_columns_what_it_finds_row_by_row(
     known = RuleContext(declared=Declared("cpu", len(rows), 0, 2))
     line = CheckPolicy(rules=(rule,))
     slow = list(apply.apply("c", line, rows, len(rows), known))
-    fast = list(apply.apply("c", line, Rows.of("c", rows), len(rows), known))
+    fast = list(apply.apply("c", line, CheckTable.collect("c", rows), len(rows), known))
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -197,7 +197,7 @@ def test_labelled_arrays_are_judged_by_columns_as_row_by_row(
     known = replace(H100, declared=Declared("p5.48xlarge", len(rows), 8, 8))
     line = CheckPolicy(rules=(rule,))
     slow = apply.apply("nccl.intra_node", line, rows, len(rows), known)
-    fast = apply.apply("nccl.intra_node", line, Rows.of("nccl.intra_node", rows), len(rows), known)
+    fast = apply.apply("nccl.intra_node", line, CheckTable.collect("nccl.intra_node", rows), len(rows), known)
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -216,7 +216,7 @@ def test_quiet_kernels_are_judged_by_columns_as_row_by_row(
     shown = [calm, calm, {**calm, **change}]
     rows = [Observation("kernel.xid", f"node-{i}", Outcome.MEASURED, 1.0, m) for i, m in enumerate(shown)]
     slow = apply.apply("kernel.xid", line, rows, 3, H100)
-    fast = apply.apply("kernel.xid", line, Rows.of("kernel.xid", rows), 3, H100)
+    fast = apply.apply("kernel.xid", line, CheckTable.collect("kernel.xid", rows), 3, H100)
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -229,7 +229,7 @@ def test_a_long_column_is_searched_stretch_by_stretch() -> None:
     rows = tuple(
         Observation("c", f"node-{i:04}", Outcome.MEASURED, 1.0, {"m": v or 0.0}) for i, v in enumerate(column)
     )
-    found = prefilter.suspects(Rule("m", "s", fail_below=0.5), Rows.of("c", rows), RuleContext())
+    found = prefilter.suspects(Rule("m", "s", fail_below=0.5), CheckTable.collect("c", rows), RuleContext())
 
     assert ["node-0000", "node-0255", "node-0256", "node-0999"] == [row.subject for row in found]
 

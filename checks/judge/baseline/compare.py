@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.documents.report import clip
 from checks.judge.baseline.model import Band, Baseline
 from checks.judge.baseline.samples import Group, Key, Series, Side, gather, group_of, label_text
@@ -31,7 +31,7 @@ CHANGED = "Find out what changed since then: image, driver, settings, placement.
 def answered(
     findings: Iterable[Finding],
     report: Report,
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, CheckTable],
     policy: Policy,
     baseline: Baseline,
     report_digest: str = "",
@@ -50,7 +50,9 @@ def answered(
             yield finding
 
 
-def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline) -> Iterator[Finding]:
+def judge(
+    report: Report, rows: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
+) -> Iterator[Finding]:
     """WARNs for each sound value outside its band, for each band without a value, and for each value without a band."""
     bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
     yield from _versions(report, rows, policy, baseline)
@@ -83,7 +85,7 @@ def judge(report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Ba
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, _knows(baseline), AGAIN)
 
 
-def versions_of(nodes: Sequence[Node], rows: Mapping[str, Rows]) -> dict[str, tuple[str, ...]]:
+def versions_of(nodes: Sequence[Node], rows: Mapping[str, CheckTable]) -> dict[str, tuple[str, ...]]:
     """The versions of the software that the numbers depend on: driver, torch and NCCL."""
     found: dict[str, set[object]] = {
         "driver": {node.identity.get("driver") for node in nodes},
@@ -96,11 +98,11 @@ def versions_of(nodes: Sequence[Node], rows: Mapping[str, Rows]) -> dict[str, tu
     }
 
 
-def _of(rows: Mapping[str, Rows], check: str) -> Rows:
-    return rows.get(check) or Rows.of(check, ())
+def _of(rows: Mapping[str, CheckTable], check: str) -> CheckTable:
+    return rows.get(check) or CheckTable.collect(check, ())
 
 
-def _texts(rows: Mapping[str, Rows], check: str, metric: str) -> set[object]:
+def _texts(rows: Mapping[str, CheckTable], check: str, metric: str) -> set[object]:
     return set(_of(rows, check).column(metric))
 
 
@@ -116,7 +118,7 @@ def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict
 
 def _covers(
     check: str,
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, CheckTable],
     policy: Policy,
     bands: Mapping[str, dict[Key, Band]],
 ) -> bool:
@@ -138,7 +140,9 @@ def _tells(band: Band, side: Side) -> bool:
     return below and above
 
 
-def _compared(check: str, found: dict[Key, Series], bands: dict[Key, Band], rows: Rows) -> Iterator[Finding]:
+def _compared(
+    check: str, found: dict[Key, Series], bands: dict[Key, Band], rows: CheckTable
+) -> Iterator[Finding]:
     missing = sorted(key for key in bands if key not in found or not found[key].values)
     if missing:
         said = f"not measured, but the baseline has a band for it: {_named(missing)}"
@@ -156,7 +160,7 @@ def _compared(check: str, found: dict[Key, Series], bands: dict[Key, Band], rows
             yield from _moved(check, outside)
 
 
-def _gaps(check: str, found: dict[Key, Series], rows: Rows) -> Iterator[Finding]:
+def _gaps(check: str, found: dict[Key, Series], rows: CheckTable) -> Iterator[Finding]:
     """The subjects that lack a number that has a band."""
     lacking: dict[str, list[Key]] = {}
     everybody = set(rows.columns.subjects)
@@ -231,7 +235,7 @@ def _far(band: Band, value: float) -> float:
 
 
 def _versions(
-    report: Report, rows: Mapping[str, Rows], policy: Policy, baseline: Baseline
+    report: Report, rows: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
 ) -> Iterator[Finding]:
     """A WARN where a number was learned with another version. It is compared all the same."""
     groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import NormalDist
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.judge.baseline.compare import versions_of
 from checks.judge.baseline.model import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.samples import (
@@ -106,7 +106,7 @@ def _refused(case: ReportCase) -> Iterator[ExcludedInput]:
         yield ExcludedInput(gate, node, "", f"{first[node].check}: {first[node].message}")
 
 
-def _busy(case: ReportCase, rows: Mapping[str, Rows]) -> Iterator[ExcludedInput]:
+def _busy(case: ReportCase, rows: Mapping[str, CheckTable]) -> Iterator[ExcludedInput]:
     """What was measured while other work used the CPUs of a node, also where no threshold was crossed: it is no usual value of the
     machine. Such a node slows everything that it takes part in.
     """
@@ -122,7 +122,7 @@ def _busy(case: ReportCase, rows: Mapping[str, Rows]) -> Iterator[ExcludedInput]
 
 def _take(
     case: ReportCase,
-    measurements: Mapping[str, Rows],
+    measurements: Mapping[str, CheckTable],
     refused: Sequence[ExcludedInput],
     pools: dict[Group, dict[Name, _Pool]],
     versions: dict[Group, dict[str, set[str]]],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.culprits.from_report import CHECKS
 from checks.model import Outcome, Profile, Report, node_of
 from checks.policy import CheckPolicy
@@ -102,7 +102,7 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
     return Side.HIGH if metric.endswith(LATENCIES) and metric not in NO_LATENCIES else None
 
 
-def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
+def gather(rows: CheckTable, line: CheckPolicy | None) -> dict[Key, Series]:
     """(metric, label) of one check -> its values in all rows that were measured.
 
     The pair tests of the ranks have none: a row mixes pairs within a node with pairs between two nodes, and the decoder compares
@@ -119,7 +119,7 @@ def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:
     return found
 
 
-def measured(rows: Rows, but: frozenset[str] | set[str] = frozenset()) -> Rows:
+def measured(rows: CheckTable, but: frozenset[str] | set[str] = frozenset()) -> CheckTable:
     """The rows that were measured, without those of the nodes `but`."""
     c = rows.columns
     if not but and set(c.outcomes) <= {Outcome.MEASURED}:
@@ -168,7 +168,7 @@ def label_turn(label: str) -> tuple[int, str]:
     return (int(label[:24]), "") if label.isdecimal() else (-1, label)
 
 
-def _series(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+def _series(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
     """A metric's series: whole columns at once if all rows have the same labels, else element by element."""
     column, subjects = rows.column(metric), rows.columns.subjects
     kinds = set(map(type, column))
@@ -188,7 +188,7 @@ def _series(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> di
     return _one_by_one(rows, metric, side, line)
 
 
-def _one_by_one(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
     values: dict[Key, list[float]] = {}
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
@@ -220,7 +220,7 @@ def _sane(values: Sequence[object]) -> bool:
     return not values or (-SANE <= min(values) and max(values) <= SANE)  # type: ignore[type-var,operator]
 
 
-def _axes(rows: Rows, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
+def _axes(rows: CheckTable, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
     """The columns that may say what each element of the metric was measured with; the first that fits a row does."""
     named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
     found = rows.columns.metrics

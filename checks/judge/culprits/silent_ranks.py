@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.model import (
     CLUSTER,
     Cause,
@@ -256,7 +256,7 @@ def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors]
     return next((check for check in order if errors[check] and _absent(rank, errors[check])), found.check)
 
 
-def _errors(rows: Rows) -> Errors:
+def _errors(rows: CheckTable) -> Errors:
     columns = rows.columns
     every = zip(columns.subjects, columns.outcomes, columns.error_kinds, columns.reasons, strict=True)
     return {
@@ -275,11 +275,11 @@ def _waiting(said: Errors) -> dict[str, _Error]:
     return {rank: error for rank, error in said.items() if error is not None and error.kind in WAITING}
 
 
-def _odd(rows: Rows | None, ranks: int) -> bool:
+def _odd(rows: CheckTable | None, ranks: int) -> bool:
     return rows is None or len(rows) != ranks or Outcome.ERRORED in rows.columns.outcomes
 
 
-def _lost_nodes(report: Report, parts: Mapping[str, Rows]) -> tuple[str, ...]:
+def _lost_nodes(report: Report, parts: Mapping[str, CheckTable]) -> tuple[str, ...]:
     """Nodes that belong to the job and sent no report: they are declared by name, or others saw them."""
     here = {node.name for node in report.nodes}
     seen = parts[REACHABILITY].column("peers") if REACHABILITY in parts else ()

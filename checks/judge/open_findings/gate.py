@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 from checks.documents import open_findings as documents
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import ANSWERS, Seen, after_gate, keys_of, seen_on
@@ -19,7 +19,7 @@ CHECK = "watch.findings"
 LIST = "`prelaunch node findings` lists them, and closes one that a person has answered."
 
 
-def judge(report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]) -> Iterator[Finding]:
+def judge(report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]) -> Iterator[Finding]:
     """A FAIL for each open FAIL that this gate did not measure. What it measured it has judged itself.
 
     An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none. Nor does one
@@ -31,7 +31,7 @@ def judge(report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding])
 
 
 def _about(
-    node: Node, report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]
+    node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> Iterator[Finding]:
     try:
         known = documents.load(node.open_findings)
@@ -68,7 +68,7 @@ def answered(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str
     return found
 
 
-def seen_by(node: Node, report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]) -> Seen:
+def seen_by(node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]) -> Seen:
     """What the gate saw of this node. `rows` are those that measured."""
     boot_id, at = node.identity.get("boot_id", ""), moment(node.measured_at or report.measured_at)
     return seen_on(node.name, at, report.gate_id, boot_id, findings, rows)

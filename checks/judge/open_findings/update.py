@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.documents.open_findings import (
     MOST_CLOSED,
     MOST_OPEN,
@@ -74,7 +74,7 @@ class Seen:
 
 
 def seen_on(
-    node: str, at: float, by: str, boot_id: str, findings: Iterable[Finding], rows: Mapping[str, Rows]
+    node: str, at: float, by: str, boot_id: str, findings: Iterable[Finding], rows: Mapping[str, CheckTable]
 ) -> Seen:
     """What a report says of one of its nodes: `rows` are its sound observations, `findings` all of its verdict's."""
     own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
@@ -128,7 +128,7 @@ def keys_of(finding: Finding) -> Iterator[FindingKey]:
         yield FindingKey(finding.check, part[:PART_CHARACTERS], finding.metric, finding.cause)
 
 
-def _measured(node: str, at: float, rows: Mapping[str, Rows]) -> Iterator[tuple[str, float]]:
+def _measured(node: str, at: float, rows: Mapping[str, CheckTable]) -> Iterator[tuple[str, float]]:
     for check, found in rows.items():
         for place, subject in enumerate(found.columns.subjects):
             if node_of(subject) == node:

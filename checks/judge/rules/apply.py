@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
@@ -201,7 +201,7 @@ def _reported(rows: Sequence[Observation], metric: str, known: RuleContext) -> S
     too_old = {subject for subject, names in known.unreported.items() if metric in names}
     if not too_old:
         return rows
-    if isinstance(rows, Rows):
+    if isinstance(rows, CheckTable):
         subjects = rows.columns.subjects
         return rows.take([place for place, subject in enumerate(subjects) if subject not in too_old])
     return [row for row in rows if row.subject not in too_old]
@@ -334,7 +334,7 @@ def _same(
     check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: RuleContext
 ) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    table = Rows.of(check, rows)
+    table = CheckTable.collect(check, rows)
     for place, (subject, value) in enumerate(
         zip(table.columns.subjects, table.column(rule.metric), strict=True)
     ):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import (
     LEAST_COMPARED,
@@ -106,7 +106,7 @@ def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]
     return distances
 
 
-def chances(false_names: float, policy: Policy, rows: Mapping[str, Rows]) -> Chances:
+def chances(false_names: float, policy: Policy, rows: Mapping[str, CheckTable]) -> Chances:
     """The budget of false names, shared among all that the rules of the report compare: a third each for single values, the medians
     of subjects and the medians of nodes.
     """
@@ -128,7 +128,7 @@ def chances(false_names: float, policy: Policy, rows: Mapping[str, Rows]) -> Cha
     return Chances(*(part / max(1, kind) for kind in kinds))
 
 
-def _size(rows: Rows, rule: Rule) -> int:
+def _size(rows: CheckTable, rule: Rule) -> int:
     """How many values the rule reads. What is no array counts as one value."""
     column = rows.column(rule.metric)
     if tuple not in rows.kinds(rule.metric):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
@@ -74,7 +74,7 @@ def judge(
     check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level
 ) -> Iterator[Finding]:
     """The findings of a rule over expected values. One finding says that no expected value is known, if that is so."""
-    seen = _by_columns(check, rule, rows, known) if isinstance(rows, Rows) else None
+    seen = _by_columns(check, rule, rows, known) if isinstance(rows, CheckTable) else None
     if seen is None:
         seen = _Seen()
         yield from _one_by_one(check, rule, rows, known, blind, seen)
@@ -82,7 +82,7 @@ def judge(
     yield from _unknown(check, rule, [plan.questions for plan in seen.plans])
 
 
-def _by_columns(check: str, rule: Rule, rows: Rows, known: RuleContext) -> _Seen | None:
+def _by_columns(check: str, rule: Rule, rows: CheckTable, known: RuleContext) -> _Seen | None:
     """The same as `_one_by_one`, computed by columns, if all rows are numbers that were measured in the same way; None if a value
     may have a finding.
     """
@@ -156,7 +156,7 @@ def _marks(
     plan: _Plan,
     there: Sequence[tuple[int, Expected]],
 ) -> Iterator[_Mark]:
-    subject = rows.columns.subjects[place] if isinstance(rows, Rows) else rows[place].subject
+    subject = rows.columns.subjects[place] if isinstance(rows, CheckTable) else rows[place].subject
     for index, expected in there:
         value: float = items[index]  # type: ignore[assignment]
         level, ratio, above = _held(rule, value, expected)

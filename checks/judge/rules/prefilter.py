@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.rules.values import RuleContext, edges
 from checks.model import Observation, node_of
 from checks.policy import Over, Rule
@@ -25,7 +25,7 @@ Fits = Callable[[Sequence[Any]], bool]
 
 def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:
     """The rows about which the rule may have a finding; all rows if the columns cannot tell."""
-    if not isinstance(rows, Rows):
+    if not isinstance(rows, CheckTable):
         return rows
     column = rows.column(rule.metric)
     if (limits := _limits(rule, known)) is not None:
@@ -47,7 +47,7 @@ def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Seq
 
 def complete(rows: Sequence[Observation], metric: str) -> bool:
     """Whether the metric certainly has a value everywhere."""
-    if not isinstance(rows, Rows):
+    if not isinstance(rows, CheckTable):
         return False
     flat = _flat(rows.column(metric))
     return flat is not None and None not in flat
@@ -140,7 +140,7 @@ def _one_value(column: Sequence[Any]) -> bool:
     return set(map(type, _flat(column) or ())) in ({str}, {int}) and len(set(column)) == 1
 
 
-def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
+def _unless_alike(rule: Rule, rows: CheckTable, column: Sequence[Any]) -> Sequence[Observation]:
     """All rows if the values of a node differ, since the noise of all nodes says whether that is much; otherwise none."""
     subjects, nodes = rows.columns.subjects, nodes_of(rows)
     kinds = set(map(type, column))
@@ -161,7 +161,7 @@ def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Obs
     return rows
 
 
-def nodes_of(rows: Rows) -> Sequence[str]:
+def nodes_of(rows: CheckTable) -> Sequence[str]:
     """The node of each subject."""
     return rows.once("nodes", lambda: tuple(map(node_of, rows.columns.subjects)))
 
@@ -176,7 +176,7 @@ def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
     return [list(map(itemgetter(index), column)) for index in range(len(column[0]))] or None
 
 
-def elements_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
+def elements_of(rule: Rule, rows: CheckTable, length: int) -> list[str] | None:
     """The labels of the elements, if all rows have the same ones."""
     if not rule.each:
         return [f"[{index}]" for index in range(length)]

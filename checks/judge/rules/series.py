@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.prefilter import elements_of, parts_of, span
 from checks.judge.rules.values import Cell, cells_of, label_text
@@ -58,7 +58,7 @@ Faults = Sequence[tuple[Observation, Unmeasured]]
 
 def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
     """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
-    if isinstance(rows, Rows):
+    if isinstance(rows, CheckTable):
         found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
         if found is not None:
             return sorted(found, key=lambda one: one.label), ()
@@ -90,7 +90,7 @@ def of_nodes(series: Series) -> Series:
     return Series(series.metric, list(places), values, evidence, series.element)
 
 
-def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
+def _whole(rule: Rule, rows: CheckTable) -> list[Series] | None:
     """The series by columns, if every row has the same elements with the same names; None otherwise."""
     column, columns = rows.column(rule.metric), rows.columns
     parts = parts_of(column)

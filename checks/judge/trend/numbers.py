@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.judge.baseline.samples import (
     Group,
     Runs,
@@ -156,7 +156,7 @@ def seconds(text: str) -> float | None:
         return None
 
 
-def _table(rows: Mapping[str, Rows], report: Report, policy: Policy) -> dict[Number, dict[str, float]]:
+def _table(rows: Mapping[str, CheckTable], report: Report, policy: Policy) -> dict[Number, dict[str, float]]:
     """The worst value of each node, by number. A check between nodes belongs to all of them together, whose name is ""."""
     table: dict[Number, dict[str, float]] = {}
     for check, mine in rows.items():
@@ -175,7 +175,7 @@ def _table(rows: Mapping[str, Rows], report: Report, policy: Policy) -> dict[Num
     return table
 
 
-def _once(rows: Rows) -> Rows:
+def _once(rows: CheckTable) -> CheckTable:
     """The rows without the subjects that occur twice, because neither of their rows can be trusted."""
     times = Counter(rows.columns.subjects)
     if len(times) == len(rows):
@@ -183,11 +183,11 @@ def _once(rows: Rows) -> Rows:
     return rows.take([place for place, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
 
 
-def _sums(rows: Mapping[str, Rows]) -> dict[str, dict[tuple[str, str], list[float]]]:
+def _sums(rows: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], list[float]]]:
     """Node -> counter -> the values of its parts."""
     sums: dict[str, dict[tuple[str, str], list[float]]] = {}
     for check, metric in _COUNTER_NAMES:
-        of_check = rows.get(check) or Rows.of(check, ())
+        of_check = rows.get(check) or CheckTable.collect(check, ())
         for value, subject in zip(of_check.column(metric), of_check.columns.subjects, strict=True):
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, (int, float)) and not isinstance(item, bool):
@@ -195,9 +195,9 @@ def _sums(rows: Mapping[str, Rows]) -> dict[str, dict[tuple[str, str], list[floa
     return sums
 
 
-def _vbios(rows: Mapping[str, Rows]) -> dict[str, str]:
+def _vbios(rows: Mapping[str, CheckTable]) -> dict[str, str]:
     """Node -> the versions of its GPUs' VBIOS, each once."""
-    found = rows.get("gpu.inventory") or Rows.of("gpu.inventory", ())
+    found = rows.get("gpu.inventory") or CheckTable.collect("gpu.inventory", ())
     pairs = zip(found.columns.subjects, found.column("vbios"), strict=True)
     return {
         node_of(subject): ", ".join(sorted({one for one in value if isinstance(one, str)}))

@@ -11,14 +11,14 @@ from datetime import timedelta
 from functools import partial
 
 from checks.check import CheckError, Context, Measurement, Skipped
-from checks.model import Part, Skip
+from checks.model import MachinePart, Skip
 from checks.probes.collectives import operations
 from checks.probes.collectives.operations import World
 from checks.probes.collectives.sweep import measure, measure_in, sweep_check, whole_world
 
 TIMEOUT_S = 120.0
 GROUP_SHARE = 0.6  # so that the time-out of the group ends a lost collective before the check's deadline
-over_gpus = partial(sweep_check, part=Part.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
+over_gpus = partial(sweep_check, part=MachinePart.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
 
 
 @over_gpus("nccl.all_reduce", operations.ALL_REDUCE)
@@ -70,7 +70,7 @@ def sendrecv(context: Context) -> Measurement:
 @over_gpus(
     "nccl.intra_node",
     operations.ALL_REDUCE,
-    part=Part.NVLINK,
+    part=MachinePart.NVLINK,
     ranks=lambda declared: declared.ranks_per_node,
 )
 def intra_node(context: Context) -> Measurement | Skipped:
@@ -127,7 +127,7 @@ def _part_of(context: Context, world: World, members: tuple[int, ...]) -> World:
     return World(members.index(world.rank), len(members), world.device, group, members[0], members)
 
 
-over_gloo = partial(sweep_check, part=Part.NO_GPU, needs="torch", timeout_s=60)
+over_gloo = partial(sweep_check, part=MachinePart.NO_GPU, needs="torch", timeout_s=60)
 
 
 @over_gloo("collective.all_reduce", operations.ALL_REDUCE)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from checks.check import Basis, CheckError, Context, Measurement, Resource, Skipped, check
 from checks.explain.unread_lines import bare
-from checks.model import Part, Profile, Scope, Skip
+from checks.model import MachinePart, Profile, Scope, Skip
 from checks.model_details import Contents
 from checks.probes.collectives import nccl_tests_result
 from checks.probes.collectives.nccl_tests_result import Placement, Plan, Row, Run
@@ -81,7 +81,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     cost="minutes",
     profiles=(Profile.STANDARD, Profile.DEEP),
     min_ranks=2,
-    part=Part.GPU,
+    part=MachinePart.GPU,
     uses=(Resource.GPU,),
     holds=holds,
 )

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from checks.check import Basis, Body, Check, CheckError, Context, Measurement, check
-from checks.model import Declared, Part, Scope
+from checks.model import Declared, MachinePart, Scope
 from checks.model_details import Contents
 from checks.probes.collectives import operations
 from checks.probes.collectives.operations import Kind, World, busbw_gbps
@@ -62,7 +62,7 @@ def sweep_check(
     name: str,
     kind: Kind,
     *,
-    part: Part,
+    part: MachinePart,
     needs: str,
     timeout_s: float,
     more: tuple[str, ...] = (),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from checks.check import CheckError, Context, Measurement, Turn, check
 from checks.facts.instances import Instance
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_log import Channel, Line, Log, read
 
@@ -42,7 +42,7 @@ METRICS = (
     metrics=METRICS,
     needs="torch with NCCL",
     min_ranks=2,
-    part=Part.GPU,
+    part=MachinePart.GPU,
     group=True,
     turn=Turn.LAST,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from checks.check import Basis, CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
@@ -51,7 +51,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     metrics=("wrong_words", "h2d_gbps", "d2h_gbps", "links", "p2p_gbps", "gpus"),
     needs="torch",
     cost="seconds",
-    part=Part.GPU,
+    part=MachinePart.GPU,
     holds=holds,
 )
 def transfer(context: Context) -> Measurement:

@@ -11,7 +11,7 @@ from typing import Any
 
 from checks.check import Basis, Body, Check, CheckError, check
 from checks.documents.decode import Foreign, decode, parse_json
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.model_details import Contents
 from checks.process import tool
 from checks.process.tool import ToolResult
@@ -29,7 +29,9 @@ MAX_BYTES = 8 << 20
 
 def dcgm_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
     """Makes a function a check of a node's GPUs through DCGM."""
-    return check(name, Scope.NODE, metrics=metrics, needs="dcgmi, nv-hostengine", part=Part.GPU, **more)
+    return check(
+        name, Scope.NODE, metrics=metrics, needs="dcgmi, nv-hostengine", part=MachinePart.GPU, **more
+    )
 
 
 def each_gpu_and_node(basis: Basis) -> tuple[Contents, ...]:

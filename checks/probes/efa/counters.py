@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from checks.check import CheckError, Context, Measurement, check, lists_efa_devices
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.probes import growth
 from checks.probes.efa import devices
 
@@ -42,7 +42,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "devices_gone",
     ),
     needs="/sys/class/infiniband",
-    part=Part.EFA,
+    part=MachinePart.EFA,
     before=first_look,
     beside_job=True,
     holds=lists_efa_devices,

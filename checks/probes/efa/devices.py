@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.check import Context, Measurement, check, lists_efa_devices
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.libfabric import provider
 from checks.probes.sysfs import text_of
@@ -88,7 +88,7 @@ def _device(path: Path) -> Device:
         "waited_s",
     ),
     needs="fi_info, /sys/class/infiniband",
-    part=Part.EFA,
+    part=MachinePart.EFA,
     beside_job=True,
     holds=lists_efa_devices,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Resource, check, lists_efa_devices
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.probes.efa import devices, fi_info
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.process.tool import ToolMissing
@@ -34,7 +34,7 @@ OUTLIVES_S = 5.0  # so that a client that waits in vain ends at its own deadline
     ),
     needs="fi_pingpong",
     cost="seconds",
-    part=Part.EFA,
+    part=MachinePart.EFA,
     uses=(Resource.NETWORK,),
     holds=lists_efa_devices,
 )

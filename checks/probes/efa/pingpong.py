@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from checks.check import Basis, CheckError, Context, Measurement, check, lists_efa_devices
 from checks.exchange.exchange import ExchangeError, ask_notes, put_note
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.model_details import Contents
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.roster import Member
@@ -30,7 +30,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     needs="fi_pingpong, the neighbour's responder",
     cost="seconds",
     min_nodes=2,
-    part=Part.EFA,
+    part=MachinePart.EFA,
     serial=True,
     holds=holds,
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check, lists
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.process import tool
 
 INSTALLED = Path("/opt/amazon/efa_installed_packages")
@@ -42,7 +42,7 @@ ABSENT = "absent"
     metrics=("libfabric", "installer", "installer_number", "plugins", "plugin_numbers", "tuner", "nccl"),
     needs="fi_info, the installed files",
     cost="seconds",
-    part=Part.EFA,
+    part=MachinePart.EFA,
     holds=lists("plugins"),
 )
 def plugin(context: Context) -> Measurement:

@@ -16,7 +16,7 @@ from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field, Reader
 from checks.facts.instances import is_of_model, lacks
-from checks.model import Part as Applies
+from checks.model import MachinePart as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, parse

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checks.check import CheckError, Context, Measurement
-from checks.model import Part, Value
+from checks.model import MachinePart, Value
 from checks.probes import growth
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
@@ -53,7 +53,9 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"at_s": _now(), "gpus": {links.key: links.counters for links in found if links.key}}
 
 
-@nvml.nvml_check("gpu.nvlink", METRICS, timeout_s=30, part=Part.NVLINK, before=first_look, beside_job=True)
+@nvml.nvml_check(
+    "gpu.nvlink", METRICS, timeout_s=30, part=MachinePart.NVLINK, before=first_look, beside_job=True
+)
 def nvlink(context: Context) -> Measurement:
     """Counts the NVLinks that are up, and the errors that they had while the gate ran.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from checks import image_requirements
 from checks.check import Body, Check, CheckError, Context, Measurement, Missing, check, lists_gpus
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.gpu import fabric_health, fields
 from checks.probes.gpu.fields import NotPlausible
 from checks.probes.gpu.record import Gpu, Number, account, columns, padded, sound
@@ -39,7 +39,7 @@ Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
 
 def nvml_check(name: str, metrics: Iterable[str], **more: Any) -> Callable[[Body], Check]:
     """Makes a function a check of all GPUs of a node through NVML: a list of each metric, and `gpus`, the labels."""
-    usual: dict[str, Any] = {"timeout_s": 20, "needs": "NVML", "part": Part.GPU, "holds": lists_gpus}
+    usual: dict[str, Any] = {"timeout_s": 20, "needs": "NVML", "part": MachinePart.GPU, "holds": lists_gpus}
     return check(name, Scope.NODE, metrics=(*metrics, "gpus"), **{**usual, **more})
 
 

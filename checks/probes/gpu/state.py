@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.check import Context, Measurement, Resource
-from checks.model import Part, Value
+from checks.model import MachinePart, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvml import measured, nvml_check
@@ -95,7 +95,9 @@ def modes(context: Context) -> Measurement:
     return measured(context, MODES)
 
 
-@nvml_check("gpu.fabric", FABRIC, needs="NVML (driver 535 or later)", part=Part.NVLINK, beside_job=True)
+@nvml_check(
+    "gpu.fabric", FABRIC, needs="NVML (driver 535 or later)", part=MachinePart.NVLINK, beside_job=True
+)
 def fabric(context: Context) -> Measurement:
     """Reads each GPU's fabric state, and its health mask bit by bit.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from checks.check import Body, Check, CheckError, Context, Measurement, check, lists
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import UNSUPPORTED, field_value
 from checks.probes.gpu.record import Gpu, Number, sound
@@ -302,7 +302,7 @@ def load_check(name: str, metrics: tuple[str, ...]) -> Callable[[Body], Check]:
         metrics=metrics,
         needs="NVML, torch",
         cost="seconds",
-        part=Part.GPU,
+        part=MachinePart.GPU,
         holds=lists("gpus"),
     )
 

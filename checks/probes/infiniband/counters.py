@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checks.check import CheckError, Context, Measurement, check
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.model_details import Contents
 from checks.probes import growth
 from checks.probes.infiniband.ports import Port, declared_ports, here
@@ -52,7 +52,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "ports_gone",
     ),
     needs="/sys/class/infiniband",
-    part=Part.INFINIBAND,
+    part=MachinePart.INFINIBAND,
     before=first_look,
     beside_job=True,
     holds=lambda basis: (Contents("ports", basis.instance.ib_ports if basis.instance else 1),),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.check import Basis, CheckError, Context, Measurement, check
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.model_details import Contents
 from checks.probes.efa.devices import ACTIVE, AMAZON, INFINIBAND, parse_state
 from checks.probes.sysfs import text_of
@@ -115,7 +115,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
         "mtu",
     ),
     needs="/sys/class/infiniband",
-    part=Part.INFINIBAND,
+    part=MachinePart.INFINIBAND,
     beside_job=True,
     holds=holds,
 )

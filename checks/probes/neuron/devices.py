@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.check import Body, Check, CheckError, Context, Measurement, check, lists_neuron_devices
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.neuron.neuron_ls import Device, parse
 from checks.process import tool
 
@@ -22,7 +22,7 @@ LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
 
 def neuron_check(name: str, metrics: Iterable[str], **more: Any) -> Callable[[Body], Check]:
     """Makes a function a check of a node's Neuron devices."""
-    usual: dict[str, Any] = {"part": Part.NEURON, "holds": lists_neuron_devices}
+    usual: dict[str, Any] = {"part": MachinePart.NEURON, "holds": lists_neuron_devices}
     return check(name, Scope.NODE, metrics=tuple(metrics), **{**usual, **more})
 
 

@@ -24,7 +24,7 @@ from checks.culprit import test_rows
 from checks.culprit.retest import LOST_SHARE, RATIO, Bounds
 from checks.culprit.rounds import Between, planned, sweeps
 from checks.culprit.test_rows import METRICS, TCP_METRICS
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Buffers, Sizes, whole
 from checks.probes.pairs.pair_wait import PairWait, WaitLimits
@@ -50,7 +50,7 @@ _number = itertools.count()
     needs="torch",
     cost="seconds",
     min_ranks=2,
-    part=Part.NO_GPU,
+    part=MachinePart.NO_GPU,
     group=True,
     turn=Turn.FIRST,
 )
@@ -78,7 +78,7 @@ def collective_pairs(context: Context) -> Measurement:
     needs="torch with NCCL",
     cost="seconds",
     min_ranks=2,
-    part=Part.GPU,
+    part=MachinePart.GPU,
     group=True,
     turn=Turn.FIRST,
 )

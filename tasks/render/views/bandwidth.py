@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.facts.instances import Facts
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
@@ -90,7 +90,7 @@ def _measured(report: Report) -> Mapping[str, Mapping[float, list[float]]]:
     return found
 
 
-def _pairs(rows: Rows) -> Iterator[tuple[float, float]]:
+def _pairs(rows: CheckTable) -> Iterator[tuple[float, float]]:
     """Each size above 0 with a speed that was measured at it."""
     columns = rows.column("sizes_bytes"), rows.column("busbw_gbps")
     if not any(name in rows.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):

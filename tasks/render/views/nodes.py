@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.facts import withheld_kernel_log as withheld
 from checks.model import (
     CLUSTER,
@@ -221,7 +221,7 @@ def _excused(report: Report) -> frozenset[tuple[str, str]]:
     )
 
 
-def _measured_of(rows: Rows) -> Iterator[str]:
+def _measured_of(rows: CheckTable) -> Iterator[str]:
     pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
     return (subject for subject, outcome in pairs if outcome is Outcome.MEASURED)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from checks.documents.columns import Rows, by_check
+from checks.documents.columns import CheckTable, by_check
 from checks.judge.trend.numbers import gate_numbers, seconds
 from checks.model import Level, Outcome, Report, Verdict
 from checks.policy import Policy
@@ -75,7 +75,7 @@ def run_of(report: Report, verdict: Verdict, policy: Policy, gate_id: str) -> Ml
 
 
 def _theirs(
-    tables: Mapping[str, Any], report: Report, rows: Mapping[str, Rows]
+    tables: Mapping[str, Any], report: Report, rows: Mapping[str, CheckTable]
 ) -> Iterator[tuple[str, float]]:
     """As that tool names them: `node_0_gpu_0_temperature_c`."""
     for test, passed in tables["cluster_summary"]["test_results"].items():
@@ -114,7 +114,7 @@ def _ours(report: Report, verdict: Verdict, policy: Policy) -> Iterator[tuple[st
             yield f"{name}/median", middle
 
 
-def _of_node(rows: Mapping[str, Rows], check: str, metric: str, node: str) -> tuple[object, ...]:
+def _of_node(rows: Mapping[str, CheckTable], check: str, metric: str, node: str) -> tuple[object, ...]:
     for row in rows.get(check, ()):
         if row.subject == node and row.outcome is Outcome.MEASURED:
             value = row.metrics.get(metric, ())

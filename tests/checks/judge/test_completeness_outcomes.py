@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.completeness import defect_of, unfit
 from checks.model import Observation, Outcome, Planned, Scope, Value
 
@@ -27,7 +27,7 @@ def defect(one: Observation) -> str:
     """What is said of it, "" if it is fit to be judged."""
     planned = Planned(one.check, Scope.NODE, ("failures",))
     found = defect_of(one, planned)
-    assert bool(found.value) == bool(unfit(planned, Rows.of(one.check, (one,))))
+    assert bool(found.value) == bool(unfit(planned, CheckTable.collect(one.check, (one,))))
     return f"{found.value} {found.reason}".strip()
 
 

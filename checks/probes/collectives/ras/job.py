@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from checks.check import CheckError, Context, Measurement, check
-from checks.model import Part, Scope, Value
+from checks.model import MachinePart, Scope, Value
 from checks.probes.collectives.ras.client import Answer, EndedError, RasError, Reach, address_of, ask
 from checks.probes.collectives.ras.report import (
     MOST_NAMED,
@@ -67,7 +67,7 @@ def look(context: Context) -> Mapping[str, object]:
     metrics=METRICS,
     needs="nothing (a job whose NCCL offers RAS)",
     cost="seconds",
-    part=Part.GPU,
+    part=MachinePart.GPU,
     before=look,
     beside_job=True,
 )

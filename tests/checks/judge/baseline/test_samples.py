@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.baseline import samples
 from checks.judge.baseline.samples import Runs, Side, gather, side_of
 from checks.model import Observation, Outcome, Value, node_of
@@ -22,8 +22,8 @@ VALUES = st.one_of(
 )
 
 
-def _rows(values: Sequence[Value]) -> Rows:
-    return Rows.of(
+def _rows(values: Sequence[Value]) -> CheckTable:
+    return CheckTable.collect(
         "network.pairs",
         tuple(
             Observation(

@@ -7,7 +7,7 @@ import pytest
 from checks.catalog import CATALOG
 from checks.check import Check
 from checks.judge.open_findings.view import IDLE, view, watched
-from checks.model import Part, Scope
+from checks.model import MachinePart, Scope
 from checks.policy import Policy
 from checks.runner.single_node import POLICIES, read_policy
 
@@ -83,7 +83,8 @@ def test_gpu_machines_are_watched_for_what_breaks_between_gates() -> None:
     gpu = {
         check.name
         for check in CATALOG
-        if check.beside_job and check.part in (Part.GPU, Part.NVLINK, Part.EFA, Part.INFINIBAND)
+        if check.beside_job
+        and check.part in (MachinePart.GPU, MachinePart.NVLINK, MachinePart.EFA, MachinePart.INFINIBAND)
     }
 
     assert names >= gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.catalog import CATALOG
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, is_of_model
 from checks.judge.rules.apply import apply
@@ -145,6 +145,6 @@ def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
 )
 def test_arrays_of_equal_numbers_need_no_second_look(value: tuple[float, ...], odd: int) -> None:
     """A row is looked at again unless all its numbers certainly have the same text, as 0.0 and -0.0 have not."""
-    rows = Rows.of("x.y", [Observation("x.y", "node-1", Outcome.MEASURED, 1.0, {"m": value})])
+    rows = CheckTable.collect("x.y", [Observation("x.y", "node-1", Outcome.MEASURED, 1.0, {"m": value})])
 
     assert odd == len(suspects(Rule("m", "one image", uniform=True), rows, RuleContext()))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.documents.columns import Rows
+from checks.documents.columns import CheckTable
 from checks.judge.rules.apply import apply
 from checks.judge.rules.combined import chances, examine
 from checks.judge.rules.values import Chances, RuleContext
@@ -306,7 +306,7 @@ def test_all_that_is_compared_shares_the_budget_of_false_names() -> None:
         0.25,
         {CHECK: CheckPolicy(rules=(*rules, replace(PEERS, over=Over.SUBJECT)))},
     )
-    rows = {CHECK: Rows.of(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
+    rows = {CHECK: CheckTable.collect(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
     one = replace(
         policy, checks={CHECK: CheckPolicy(rules=(replace(PEERS, over=Over.SLOWEST, warn_below=None),))}
     )
@@ -323,7 +323,7 @@ def test_only_peers_are_compared_by_the_medians_of_nodes(over: Over, share: Chan
     """Within a node there is no other node to compare with, and nothing of the budget is kept for it."""
     rules = tuple(Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2])
     policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=rules)})
-    rows = {CHECK: Rows.of(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
+    rows = {CHECK: CheckTable.collect(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
 
     assert share == chances(0.3, policy, rows)
 
@@ -338,7 +338,7 @@ def test_each_value_of_a_list_is_compared() -> None:
     rule = replace(PEERS, over=Over.SLOWEST, warn_below=None)
     policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=(rule,))})
 
-    assert 0.3 / 17 == chances(0.3, policy, {CHECK: Rows.of(CHECK, rows)}).value
+    assert 0.3 / 17 == chances(0.3, policy, {CHECK: CheckTable.collect(CHECK, rows)}).value
 
 
 def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]:
