@@ -47,8 +47,10 @@ def gate_schema() -> str:
     schema = Gate.model_json_schema(ref_template=DEFINED)
     shared, cases = schema["$defs"], list[Json]()
     for name, module in LAUNCHERS.items():
-        options = TypeAdapter(importlib.import_module(module).Options).json_schema(ref_template=DEFINED)
-        shared.update(options.pop("$defs", {}))
+        # Each launcher's own definitions bear its name: those of two launchers may be called alike.
+        own_ref = DEFINED.format(model=f"{name}_{{model}}")
+        options = TypeAdapter(importlib.import_module(module).Options).json_schema(ref_template=own_ref)
+        shared.update({f"{name}_{model}": table for model, table in options.pop("$defs", {}).items()})
         shared[f"Options_{name}"] = options
         launcher: Json = {"properties": {"cluster": {"properties": {"launcher": {"const": name}}}}}
         own: Json = {"options": {"$ref": DEFINED.format(model=f"Options_{name}")}}

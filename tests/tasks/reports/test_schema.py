@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
+import typing
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 
 from checks.documents.report import dump, load
 from checks.value_types import DecodeError
-from tasks.reports.schema import PATH, report_schema
+from tasks.launchers.registry import LAUNCHERS
+from tasks.reports.schema import PATH, SCHEMAS, gate_schema
 from tests.sample_reports import healthy
 from tests.tasks.reports.test_schema_corpus import broken
 
@@ -42,9 +50,10 @@ def reader_takes(document: Any) -> bool:
     return True
 
 
-def test_the_committed_schema_is_current() -> None:
+@pytest.mark.parametrize(("path", "schema"), SCHEMAS.values(), ids=SCHEMAS)
+def test_committed_schema_is_current(path: Path, schema: Callable[[], str]) -> None:
     """`python -m tasks.reports.schema` writes it."""
-    assert PATH.read_text() == report_schema()
+    assert path.read_text() == schema()
 
 
 def test_schema_and_reader_accept_and_refuse_the_same() -> None:
@@ -57,3 +66,25 @@ def test_schema_and_reader_accept_and_refuse_the_same() -> None:
     assert len(KINDS) == len(METRICS)
     assert VALIDATOR.is_valid(GOOD) and reader_takes(GOOD) and len(documents) > 500
     assert unlike == []
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_gate_schema_takes_every_choice_of_the_launchers_options(launcher: str) -> None:
+    """Two launchers have an option `code`, each with values of its own."""
+    options = importlib.import_module(LAUNCHERS[launcher]).Options
+    kinds = typing.get_type_hints(options)
+    choices = [
+        (field.name, value.value)
+        for field in dataclasses.fields(options)
+        if isinstance(kind := kinds[field.name], type) and issubclass(kind, Enum)
+        for value in kind
+    ]
+    validator = jsonschema.Draft202012Validator(json.loads(gate_schema()))
+    refused = [
+        (name, value)
+        for name, value in choices
+        for error in validator.iter_errors({"cluster": {"launcher": launcher, "options": {name: value}}})
+        if name in error.absolute_path
+    ]
+
+    assert ([], True) == (refused, bool(choices))
