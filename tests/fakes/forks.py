@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +37,25 @@ def fork_each(asked: socket.socket, work: Work) -> int:
         asked.send(str(child).encode())
 
 
-def ask(ours: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """The pid of a new child; 0 if the process that would fork it has ended."""
-    socket.send_fds(ours, [json.dumps(request).encode()], list(descriptors))
-    return int(ours.recv(32) or 0)
+class Forking:
+    """The process that children are forks of; it ends with this one. Its command gets the number of a socket as its last word."""
+
+    def __init__(self, *command: str, **options: Any) -> None:
+        self._ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(
+                (*command, str(its.fileno())), stdin=subprocess.DEVNULL, pass_fds=[its.fileno()], **options
+            )
+
+    def fork(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+        """The pid of a new child; 0 if the process that would fork it has ended."""
+        socket.send_fds(self._ours, [json.dumps(request).encode()], list(descriptors))
+        return int(self._ours.recv(32) or 0)
+
+    def end(self) -> None:
+        """End it; its children go on."""
+        self._ours.close()
+        self._process.wait(60)
 
 
 def _do(work: Work, request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:

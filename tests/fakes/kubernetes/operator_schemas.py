@@ -7,10 +7,15 @@ client can be installed beside the packages of this project. What passes here ha
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jsonschema
+from kubernetes_validate import utils
 
+# The package reads two megabytes of definitions for each object that it compares.
+utils.schema_contents = functools.cache(utils.schema_contents)
+utils.all_versions = functools.cache(utils.all_versions)
 Schema = dict[str, Any]
 TEXT, WHOLE, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 ANY: Schema = {

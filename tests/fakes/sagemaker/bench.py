@@ -11,7 +11,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.fakes.forks import ask
+from tests.fakes.forks import Forking
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.images import OURS, ROOT
 from tests.fakes.sagemaker.job import FINAL
@@ -273,38 +272,25 @@ def _environment() -> dict[str, str]:
 
 
 @functools.cache
-def _forking() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process that has imported everything, and the socket on which it is asked. It ends with this process."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--forks", str(its.fileno()))
-    with its:
-        process = subprocess.Popen(
-            argv,
-            cwd=ROOT,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[its.fileno()],
-        )
-    return process, ours
+def _forking() -> Forking:
+    """The process that has imported everything."""
+    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--forks")
+    return Forking(*argv, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL)
 
 
 def end_forking() -> None:
     """End the process that stand-ins are forks of, if there is one; a later stand-in makes another."""
     if _forking.cache_info().currsize:
-        process, asked = _forking()
+        _forking().end()
         _forking.cache_clear()
-        asked.close()
-        process.wait(END_S)
 
 
 def _fork(home: Path) -> _Server:
-    _, asked = _forking()
     request = {"config": str(home / "config.json"), "environment": _environment()}
     its_stdin, stdin = os.pipe()
     stdout, its_stdout = os.pipe()
     with open(home / "stand_in.log", "wb") as log:
-        pid = ask(asked, request, [its_stdin, its_stdout, log.fileno()])
+        pid = _forking().fork(request, [its_stdin, its_stdout, log.fileno()])
     os.close(its_stdin)
     os.close(its_stdout)
     server = _Server(pid, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))

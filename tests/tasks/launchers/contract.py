@@ -14,7 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.launchers.base import JobSpec, JobState, JobStatus, Launcher
@@ -159,7 +159,7 @@ def a_second_submit_adopts(bench: Bench) -> None:
     """The job that bears the name is returned, while it runs and after; its token stays. Whole files are fetched meanwhile, by any
     launcher over the same engine. The first cancel ends the job, the second finds it ended.
     """
-    launcher, job = bench.again(), bench.job(WAIT)
+    launcher, job = bench.again(), bench.job(WAIT, nodes=1)
     launcher.submit(launcher.plan(job))
     other = bench.again()
     before = until_told(bench, other, job.name, job.nodes)
@@ -193,7 +193,7 @@ def a_failed_node_is_named_and_the_job_failed(bench: Bench) -> None:
 def a_job_ends_at_its_max_runtime(bench: Bench) -> None:
     """It is ended, FAILED, and says why."""
     launcher = bench.again()
-    job = replace(bench.job(WAIT), max_runtime_s=1.0)
+    job = bench.job(WAIT, nodes=1, max_runtime_s=1.0)
     launcher.submit(launcher.plan(job))
     status = until_final(launcher, job.name, bench.seconds)
 

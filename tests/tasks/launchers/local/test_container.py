@@ -140,7 +140,9 @@ def started() -> Iterator[Engines]:
 
 
 @pytest.fixture(params=list(ContainerEngine), ids=lambda kind: str(kind.value))
-def engine(request: pytest.FixtureRequest, started: Engines, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(
+    warm: None, request: pytest.FixtureRequest, started: Engines, monkeypatch: pytest.MonkeyPatch
+) -> Engine:
     """An engine whose client this process and its children use."""
     made = started(request.param)
     for name, value in made.environment.items():
@@ -264,7 +266,7 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
     ((_, no_torch),) = said({**whole, "container_mounts": bare, "python": "/usr/bin/python3"})
     ((result, no_python),) = said({**whole, "python": "/nope/python"})
     ((_, no_gpus),) = said(whole, gpus=8)
-    ((_, no_script),) = said(whole, work=Work.GATE)
+    ((_, no_script),) = said(whole, work=Work.CONFIRM)
     (tmp_path / "train.py").touch()
     mounts = (*engine.mounts, f"{tmp_path}:{tmp_path}:ro")
 
@@ -273,5 +275,5 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
     assert PreflightResult.WRONG.value == result and "/nope/python" in no_python
     assert "GPUs need the NVIDIA Container Toolkit" in no_gpus
     assert f"the image {IMAGE} has no such file" in no_script
-    assert said(whole) == () == said({**whole, "container_mounts": mounts}, work=Work.GATE)
+    assert said(whole) == () == said({**whole, "container_mounts": mounts}, work=Work.CONFIRM)
     assert not (tmp_path / "jobs").exists() and engine.containers() == []

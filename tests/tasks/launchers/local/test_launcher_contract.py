@@ -27,7 +27,9 @@ CASES = [
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(
+    warm: None, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
     """Launchers over one folder; afterwards nothing of their jobs is left."""
     if request.param is LocalNetwork.NAMESPACES and (why := network.unavailable()):
         pytest.skip(why)

@@ -66,7 +66,7 @@ def cable(name: str, node: int, state: str) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
+def root(warm: None, tmp_path: Path) -> Iterator[Path]:
     """A folder for jobs; they are ended afterwards. Skips where no namespaces can be made."""
     if why := local_network.unavailable():
         pytest.skip(why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -87,14 +86,16 @@ def test_two_submits_at_once_start_one_shepherd(tmp_path: Path) -> None:
 def test_a_submit_that_died_before_the_start_is_completed(
     launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then the job is UNKNOWN; the next submit starts it, and a third adopts it."""
+    """Until then the job is UNKNOWN; the next submit starts it, and a third adopts it. A staged folder that another left is no job."""
     plan = launcher.plan(job())
+    (left := launcher.root / "staging" / "start-1" / "nodes").mkdir(parents=True)
+    assert launcher.state("start-1").state is JobState.UNKNOWN
     monkeypatch.setattr(start_stop, "start", lambda *_, **__: None)
     launcher.submit(plan)
     before = launcher.state("start-1").state
     monkeypatch.undo()
 
-    assert (before, launcher.submit(plan).adopted) == (JobState.UNKNOWN, True)
+    assert (before, left.exists(), launcher.submit(plan).adopted) == (JobState.UNKNOWN, False, True)
     assert (until_final(launcher, "start-1", SECONDS).state, launcher.submit(plan).adopted) == (
         JobState.SUCCEEDED,
         True,
@@ -130,15 +131,6 @@ def test_a_job_that_was_cancelled_before_it_started_never_starts(
     assert list((launcher.root / "jobs" / "start-1" / "out").iterdir()) == []
 
 
-def test_a_staged_folder_that_a_dead_submit_left_is_no_job(launcher: LocalLauncher) -> None:
-    """It never got its name, so nothing ran from it."""
-    (left := launcher.root / "staging" / "start-1" / "nodes").mkdir(parents=True)
-
-    assert launcher.state("start-1").state is JobState.UNKNOWN
-    assert not launcher.submit(launcher.plan(job())).adopted
-    assert (until_final(launcher, "start-1", SECONDS).state, left.exists()) == (JobState.SUCCEEDED, False)
-
-
 def test_another_launchers_plan_is_rejected(launcher: LocalLauncher, tmp_path: Path) -> None:
     """What is run is what was printed."""
     plan = LocalLauncher(tmp_path / "elsewhere").plan(job())
@@ -159,6 +151,7 @@ def test_secrets_reach_the_node_and_no_file(launcher: LocalLauncher, monkeypatch
     written = b"".join(path.read_bytes() for path in launcher.root.rglob("*") if path.is_file())
 
     assert (state, b"hunter-" in written, b"JOBS_TOKEN" in written) == (JobState.SUCCEEDED, False, True)
+    assert [] == keys(launcher, "start-1")
 
 
 def test_a_nodes_environment_is_cleaned(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,17 +270,3 @@ def test_each_job_has_a_key_that_its_nodes_share(launcher: LocalLauncher) -> Non
     others = [path for path in launcher.root.rglob("*") if path.is_file() and path.name != secret_key.FILE]
     assert [] == [path for path in others if key.strip() in path.read_bytes()]
     assert key.decode().strip() not in str(first)
-
-
-@pytest.mark.parametrize("end", ["by itself", "cancelled", "killed"])
-def test_no_key_outlives_its_job(launcher: LocalLauncher, end: str) -> None:
-    """However it ends."""
-    launcher.submit(launcher.plan(job("pass" if end == "by itself" else "import time; time.sleep(60)")))
-    if end == "cancelled":
-        launcher.cancel("start-1")
-    if end == "killed":
-        for pid in shepherds(launcher.root):
-            os.kill(pid, signal.SIGKILL)
-    until_final(launcher, "start-1", SECONDS)
-
-    assert [] == keys(launcher, "start-1")

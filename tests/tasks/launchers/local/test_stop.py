@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.exchange import secret_key
 from checks.process.tree import alive, start_ticks
 from tasks.launchers.base import JobSpec, JobState
 from tasks.launchers.local.job_folder import JobFolder, Keepers
@@ -70,6 +71,11 @@ def keepers(launcher: LocalLauncher) -> Keepers:
     return found
 
 
+def no_key(launcher: LocalLauncher) -> bool:
+    """Whether the key of the exchange went with the job."""
+    return not list(folder(launcher).nodes.glob(f"*/{secret_key.FILE}"))
+
+
 def living(pids: list[int]) -> list[int]:
     return [pid for pid in pids if alive(pid, start_ticks(pid))]
 
@@ -82,7 +88,7 @@ def test_cancel_ends_everything(launcher: LocalLauncher, code: str, pids: int) -
     launcher.cancel("stubborn-1")
 
     assert (living(running), launcher.state("stubborn-1").state) == ([], JobState.CANCELLED)
-    assert not keepers(launcher).alive()
+    assert not keepers(launcher).alive() and no_key(launcher)
 
 
 def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
@@ -123,16 +129,19 @@ def test_nothing_outlives_both_keepers(launcher: LocalLauncher, cancelled: bool)
     state = until_final(launcher, "stubborn-1", SECONDS).state
 
     assert (living(running), state) == ([], JobState.CANCELLED if cancelled else JobState.FAILED)
+    assert no_key(launcher)
     assert cancelled or "died" in launcher.state("stubborn-1").detail
     launcher.cancel("stubborn-1")
     assert launcher.state("stubborn-1").state is state
 
 
 def test_a_command_that_ended_leaves_no_daemon(launcher: LocalLauncher) -> None:
-    """The job ended well, and what its command left running was ended."""
+    """The job ended well, and what its command left running was ended. Without its state it is FAILED: nobody lives to mend that."""
     running = start(launcher, LEAVES, 1)
 
     assert (until_final(launcher, "stubborn-1", SECONDS).state, living(running)) == (JobState.SUCCEEDED, [])
+    (folder(launcher).path / "state.json").write_bytes(b"{")
+    assert launcher.state("stubborn-1").state is JobState.FAILED
 
 
 def test_the_max_runtime_ends_what_ignores_sigterm(launcher: LocalLauncher) -> None:
@@ -182,15 +191,6 @@ def test_a_spoilt_state_is_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "state.json").write_bytes(garbage)
 
     assert JobFolder(tmp_path).status() is None
-
-
-def test_a_job_without_its_state_is_failed(launcher: LocalLauncher) -> None:
-    """With nobody alive to mend it."""
-    start(launcher, TELL + "tell()", 1)
-    until_final(launcher, "stubborn-1", SECONDS)
-    (folder(launcher).path / "state.json").write_bytes(b"{")
-
-    assert launcher.state("stubborn-1").state is JobState.FAILED
 
 
 def test_a_flood_of_output_is_cut_and_blocks_nobody(tmp_path: Path) -> None:

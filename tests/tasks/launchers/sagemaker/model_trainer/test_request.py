@@ -81,6 +81,15 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_child_of_its_own_imports_the_sdk(module: Path) -> None:
+    """From nothing, and with the gate's path: here one that breaks off."""
+    (module / "sagemaker.py").write_text("raise ImportError('no SDK here')")
+
+    with pytest.raises(LaunchRejected, match="asks:a: ImportError: no SDK here"):
+        asked("asks:a")
+
+
+@pytest.mark.usefixtures("warm")
 def test_the_request_is_what_the_golden_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer's image, channels and hyperparameters; the gate's name, machines, tags, channel and entrypoint."""
     monkeypatch.syspath_prepend(EXAMPLES)

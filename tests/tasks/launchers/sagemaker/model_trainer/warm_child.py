@@ -1,6 +1,6 @@
 """The product's child process for a trainer's request, as a fork of a process that has imported the SDK, which takes 3 s each time.
 
-What it does not show is that the child gets there from nothing: tests of test_request.py that run the real child do.
+What it does not show is that the child gets there from nothing: a test of test_request.py that runs the real child does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, Any
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[5]))
 
-from tests.fakes.forks import ask, fork_each
+from tests.fakes.forks import Forking, fork_each
 
 SDK = (
     "sagemaker.train.model_trainer",
@@ -32,30 +32,18 @@ SDK = (
 CHILD = "tasks.launchers.sagemaker.model_trainer.child"
 
 
-class WarmChildren:
+class WarmChildren(Forking):
     """`popen` takes the place of subprocess.Popen for one module."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            self._process = subprocess.Popen(
-                (sys.executable, "-P", __file__, str(its.fileno())),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(its.fileno(),),
-            )
+        super().__init__(sys.executable, "-P", __file__, env=environment)
 
     def popen(
         self, command: Sequence[str], *, env: Mapping[str, str], stdout: IO[bytes], **_: object
     ) -> WarmChild:
         """Start the child that the command names."""
         asked = {"argv": list(command[2:]), "environment": dict(env), "folder": os.getcwd()}
-        return WarmChild(ask(self._ours, asked, [stdout.fileno()]))
-
-    def end(self) -> None:
-        """End the process that children are forks of."""
-        self._ours.close()
-        self._process.wait(60)
+        return WarmChild(self.fork(asked, [stdout.fileno()]))
 
 
 class WarmChild:
