@@ -14,7 +14,7 @@ from unittest import mock
 
 RANKS = 2
 LATENCY_S = 2e-7
-OPTIONS = {"min_bytes": 1024.0, "max_bytes": 65536.0, "budget_s": 2.0}
+OPTIONS = {"min_bytes": 16384.0, "max_bytes": 65536.0, "budget_s": 2.0}
 # The function of torch.distributed that each collective calls.
 CHECKS = {
     "nccl.all_reduce": "all_reduce",

@@ -51,3 +51,14 @@ def test_a_sweep_that_does_not_fit_is_not_repeated() -> None:
     spent = schedule("mine")
     spent.budget_s = 0.0
     assert 0 == spent.repeat(SWEEP, 4, 10.0)
+
+
+def test_what_the_budget_leaves_out_is_counted_and_all_ranks_stop_together() -> None:
+    """After four rounds the cost is known: whoever asks first decides, also for a rank whose budget is larger."""
+    first, other = schedule(None), schedule("4")
+    first.note_store.agree = lambda key, opinion: opinion  # type: ignore[method-assign]
+    first.budget_s = 0.0
+    for rank in (first, other):
+        rank.run(SWEEP * 2)
+
+    assert [(7, 2), (7, 2)] == [(rank.index, rank.left_out) for rank in (first, other)]

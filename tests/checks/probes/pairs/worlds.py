@@ -199,7 +199,10 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
         roster=Roster((), 1, ""),
         scratch=Path("/tmp"),
         timeout_s=20.0,
-        options={"round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "confirms": 2, **world.options},
+        options={
+            "round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "pings": 2, "repeats": 1, "repeat_s": 0.0, "confirms": 0,
+            **world.options,
+        },  # fmt: skip
         place=RankPlace(rank, rank % world.ranks_per_node, world.ranks, "cpu"),
         lose_group=lost.append,
         store=connection,
