@@ -12,12 +12,8 @@ import pytest
 from tests.anywhere.legs import LEGS, Leg, Place
 
 ROOT = Path(__file__).parents[2]
-BOOT = (
-    "tests/checks/judge/certificates",
-    "tests/checks/process/test_machine_state.py",
-    "tests/checks/runner/test_certified.py",
-    "tests/checks/watch/test_record_file.py",
-)
+BOOT = ("tests/checks/process/test_machine_state.py", "tests/checks/watch/test_record_file.py")
+CERTIFIED = "tests/checks/runner/test_certified.py"
 RIGHTS = (
     "tests/checks/exchange/test_secret_key.py",
     "tests/checks/process/test_environment.py",
@@ -36,7 +32,7 @@ def leg(name: str) -> Leg:
 @pytest.mark.needs("unshare", "setpriv")
 @pytest.mark.parametrize(
     ("name", "files"),
-    [("young machine", BOOT), ("old machine", BOOT), ("another user", RIGHTS)],
+    [("young machine", (*BOOT, CERTIFIED)), ("old machine", BOOT), ("another user", RIGHTS)],
     ids=["young", "old", "another-user"],
 )
 def test_tests_hold_in_the_leg(name: str, files: tuple[str, ...]) -> None:

@@ -72,7 +72,7 @@ def context(
 
 def world_of_session(folder: Path) -> dict[str, list[Metrics]]:
     """What two ranks of one world measured, by "check/sabotage"; it serves a test session. `folder` is below pytest's own."""
-    root = next((one for one in (folder, *folder.parents) if re.fullmatch(r"pytest-\d+", one.name)), folder)
+    root = session_folder(folder)
     kept = root / "world.json"
     with open(root / "world.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,6 +80,11 @@ def world_of_session(folder: Path) -> dict[str, list[Metrics]]:
             kept.write_text(json.dumps(_run_world(root, 2, SCENARIOS)))
     found: dict[str, list[Metrics]] = json.loads(kept.read_text())
     return found
+
+
+def session_folder(folder: Path) -> Path:
+    """The folder that all workers of a test session share; `folder` is below it."""
+    return next((one for one in (folder, *folder.parents) if re.fullmatch(r"pytest-\d+", one.name)), folder)
 
 
 def _run_world(folder: Path, ranks: int, scenarios: Sequence[tuple[str, str]]) -> dict[str, list[Metrics]]:

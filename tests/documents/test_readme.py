@@ -15,7 +15,7 @@ import pytest
 from checks.documents.report import dump
 from tests.catalogue_reports import expected_report
 from tests.installation.fresh import installed
-from tests.installation.hostile import environment, hostile_folder, imported
+from tests.installation.hostile import NO_NUMPY, environment, hostile_folder, imported
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["installed"]
@@ -42,10 +42,11 @@ MOST_LINES = 150
 def folder(tmp_path_factory: pytest.TempPathFactory, installed: Path, template_dir: Path) -> Path:
     """Where the commands are hardest to run: the wheel is installed in .venv, and the folder has packages by Prelaunch's names.
 
-    The files that the commands name are this checkout's. The database that an earlier gate has migrated is there: migrating
-    is in tests/tasks/orchestration/server.
+    torch finds no numpy there, either: every check measures without it. The files that the commands name are this checkout's. The
+    database that an earlier gate has migrated is there: migrating is in tests/tasks/orchestration/server.
     """
     made = hostile_folder(tmp_path_factory.mktemp("readme") / "project")
+    (made / "numpy.py").write_text(NO_NUMPY)
     (made / ".venv").symlink_to(installed.parent)
     for name in ("deployments/gates", "deployments/policies", "deployments/examples", "tests/recordings"):
         (made / name).symlink_to(ROOT / name)
@@ -115,8 +116,8 @@ def test_the_readme_shows_what_a_refused_gate_prints() -> None:
     assert (MARK, printed) == (mark, shown)
 
 
-# tests/flows/cli/test_check.py really checks this machine, and sees more of it than an exit code. What NODE_RUN starts is in
-# tests/installation/test_hostile_folder.py, which runs it where it is hardest; the commands after it read the gate's report here.
+# tests/flows/cli/test_check.py really checks this machine, and sees more of it than an exit code. The gate starts what NODE_RUN
+# starts, and the commands after it read its report; NODE_RUN itself is in tests/installation/test_hostile_folder.py (long).
 CHECK = ".venv/bin/prelaunch check --instance-type cpu"
 REPORT = "health_check_metrics.json"
 NODE_RUN = f".venv/bin/prelaunch node run --profile quick --instance-type cpu --out {REPORT}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from tests.checks.worlds import session_folder
 
 ROOT = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -57,11 +60,17 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     return python.parent
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment in which the wheel is installed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    return install_wheel(build_wheel(folder), folder / "environment")
+    """The programs of a fresh environment in which the wheel is installed; it serves all workers of a test session."""
+    root = session_folder(tmp_path_factory.getbasetemp())
+    with open(root / "wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        programs = root / "wheel" / "environment" / "bin"
+        if not programs.exists():
+            (root / "wheel").mkdir()
+            install_wheel(build_wheel(root / "wheel"), root / "wheel" / "environment")
+    return programs
 
 
 def _run(argv: tuple[str, ...], folder: Path) -> None:

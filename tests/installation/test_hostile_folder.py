@@ -5,6 +5,7 @@ A whole gate of the wheel is in tests/documents/test_readme.py, which runs the R
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents.test_readme import NODE_RUN, REPORT
+from tests.documents.test_readme import NODE_RUN, REPORT, SEVERAL
 from tests.installation.fresh import ROOT, installed
 from tests.installation.hostile import NO_NUMPY, environment, hostile_folder, imported
 
@@ -43,17 +44,17 @@ NEW = (
 def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
     """Help, plan, facts, a new gate file and its schema, completion, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
-    commands: tuple[tuple[str, ...], ...] = (
-        ("--help",),
-        ("plan", "local", "--offline"),
-        ("facts", "cpu"),
-        ("node", "list"),
-        ("examples", "new"),
-    )
-    for words in (*commands, *(NEW if path is None else ())):
-        done = run(programs, folder, path, *words)
+    shown = run(programs, folder, path, "--help")
+    commands = [("plan", "local", "--offline"), ("facts", "cpu"), ("node", "list"), ("examples", "new")]
+    commands += NEW if path is None else ()
+    done = subprocess.run(
+        (str(programs / "python"), "-c", SEVERAL), cwd=folder, env=environment(path, HOME=str(folder)),
+        input=json.dumps([("prelaunch", *words) for words in commands]), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    codes = [json.loads(line)[0] for line in done.stdout.splitlines()]
 
-        assert (0, []) == (done.returncode, imported(folder)), (words, done.stderr)
+    assert (0, [0] * len(commands)) == (shown.returncode, codes), shown.stderr + done.stderr
+    assert [] == imported(folder)
     if path is None:
         schema = (folder / "mine.toml").read_text().splitlines()[0].removeprefix("#:schema file://")
         assert Path(schema).is_file() and (folder / "new" / "schemas" / "policy.schema.json").exists()
@@ -61,6 +62,7 @@ def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str
     assert (folder / "new" / "server" / "prelaunch-worker.service").exists()
 
 
+@pytest.mark.long  # the gate of tests/documents/test_readme.py, from the wheel, starts the same checks in such a folder
 @pytest.mark.timeout(200)
 def test_this_nodes_checks_are_prelaunchs(tmp_path: Path) -> None:
     """`prelaunch node run` where the checks' processes start in the folder itself: from source, with the folder on PYTHONPATH.

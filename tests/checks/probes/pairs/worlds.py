@@ -24,6 +24,9 @@ from unittest import mock
 ROOT = Path(__file__).parents[4]
 ENOUGH_S = 60.0
 SIDE_BY_SIDE = 4
+OPTIONS = {
+    "round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "pings": 2, "repeats": 1, "repeat_s": 0.0, "confirms": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -199,10 +202,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
         roster=Roster((), 1, ""),
         scratch=Path("/tmp"),
         timeout_s=20.0,
-        options={
-            "round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "pings": 2, "repeats": 1, "repeat_s": 0.0, "confirms": 0,
-            **world.options,
-        },  # fmt: skip
+        options={**OPTIONS, **world.options},
         place=RankPlace(rank, rank % world.ranks_per_node, world.ranks, "cpu"),
         lose_group=lost.append,
         store=connection,
