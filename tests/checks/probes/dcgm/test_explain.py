@@ -15,14 +15,6 @@ text_of = recordings_of("dcgm")
 P5 = ReadOptions(declared("p5.48xlarge"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"metrics": {}}', "| NEURON | NEURON |\n", "NVRM: Xid (PCI:0000:b9:00): 79\n"]
-)
-def test_other_text_is_not(text: str) -> None:
-    """Neither is nothing."""
-    assert not detect(text)
-
-
 def test_a_failure_is_shown_with_its_lines() -> None:
     """The status and the message, numbered as in the file."""
     (part,) = read(text_of("diag_4_r2_memory_fail.json"), P5).parts

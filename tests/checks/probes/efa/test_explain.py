@@ -61,12 +61,6 @@ def test_a_cut_is_broken(text: str) -> None:
         explain.read(text, ReadOptions())
 
 
-@pytest.mark.parametrize("text", ["", "hello", "# nccl-tests version 2.17\n", "domain: example.org\n"])
-def test_other_texts_are_not_claimed(text: str) -> None:
-    """And what is not claimed is not read."""
-    assert not explain.detect(text)
-
-
 BLOCK = """provider: {provider}
     fabric: efa
     domain: {device}-{kind}

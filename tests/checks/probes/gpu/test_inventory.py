@@ -14,16 +14,6 @@ from tests.fakes import gpu_node, tools
 from tests.installation.hostile import hostile_folder, imported
 
 
-@pytest.mark.parametrize(
-    ("proc", "dev", "count"), [(8, 8, 8), (7, 8, 7), (8, 7, 7), (None, 8, 8), (0, 8, 0), (None, 0, 0)]
-)
-def test_the_kernels_files_are_one_source(tmp_path: Path, proc: int | None, dev: int, count: int) -> None:
-    """The smaller of both counts, or the one that can be read; an empty list is a count of 0."""
-    root = gpu_node.tree(tmp_path / "root", proc, dev)
-
-    assert count == inventory.least((inventory.by_proc(root), inventory.by_dev(root))).count
-
-
 def rows(*uuids: str) -> tuple[dict[str, str], ...]:
     return tuple({"uuid": uuid} for uuid in uuids)
 
@@ -50,15 +40,6 @@ def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch
 
     assert seen.count is None
     assert "Segmentation fault" in seen.said
-
-
-def test_a_lost_gpu_is_named_and_not_counted() -> None:
-    """It is listed still, and each other GPU is there."""
-    with gpu_node.nvml(gpu_node.module(answers={"3/*": {"error": 15}})):
-        seen = inventory_child.by_nvml()
-
-    assert (7, 7) == (seen.count, len(seen.gpus))
-    assert "GPU 3" in seen.said and "GPU is lost" in seen.said
 
 
 def test_without_pynvml_nvml_has_not_looked() -> None:

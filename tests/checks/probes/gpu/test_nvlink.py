@@ -51,23 +51,6 @@ def test_a_swap_of_two_gpus_between_the_looks_is_noticed() -> None:
     assert (0.0, 0.0) == compared(now, first, 10.0).metrics["link_errors_per_s"]
 
 
-@pytest.mark.parametrize(("model", "count"), [("H100", 18), ("B200", 18), ("A100", 12), ("T4", 0)])
-def test_links_are_counted_where_there_are_some(model: str, count: int) -> None:
-    """ "No such link" ends no count, and "not supported" is no link."""
-    with gpu_node.nvml(gpu_node.module(model=model, gpus=1)), nvml.session() as module:
-        found = look(module)[0]
-
-    assert found.active is not None
-    assert count == len(found.active)
-
-
-def test_links_that_may_not_be_asked_are_not_known() -> None:
-    """Refused is not "down"."""
-    fake = gpu_node.module(gpus=1, answers={"0/nvmlDeviceGetNvLinkState:3": {"error": 4}})
-    with gpu_node.nvml(fake), nvml.session() as module:
-        assert look(module)[0].active is None
-
-
 def test_an_old_pynvml_hides_no_links() -> None:
     """Its NVML_NVLINK_MAX_LINKS is 12, from before Hopper: an H100 has 18, and none of them is down."""
     fake = gpu_node.module()

@@ -34,15 +34,6 @@ def test_the_gpu_is_found_by_its_uuid() -> None:
         assert (5, 5) == under_load.find(module, module.uuid_of(5).upper())
 
 
-@pytest.mark.parametrize("busy", [(0, 0, 0), (100, 0, 0), (49, 49, 100)])
-def test_without_load_nothing_is_shown(busy: tuple[int, ...]) -> None:
-    """The median of the utilisation decides."""
-    seen = LoadSamples(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
-
-    with pytest.raises(LoadError, match="not under load"):
-        under_load.require_load(seen)
-
-
 def test_a_load_that_did_nothing_is_no_load() -> None:
     """Somebody else's work on the GPU is not ours."""
     with pytest.raises(LoadError, match="0 steps"):

@@ -18,33 +18,6 @@ def parts(name: str) -> dict[str, Part]:
     return {part.check: part for part in explain.read(text, ReadOptions()).parts}
 
 
-WHOLE = (
-    "kmsg_healthy.txt",
-    "kmsg_nvlink5.txt",
-    "dmesg_healthy.txt",
-    "dmesg_off_bus.txt",
-    "journal_memory.txt",
-    "dmesg_iso_sxid.txt",
-    "dmesg_iso_healthy.txt",
-    "journal_no_hostname.txt",
-)
-EXCERPTS = ("dmesg_ctime_gsp.txt", "messages_sxid.txt")
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_log_that_begins_with_the_kernel_is_whole(name: str) -> None:
-    """Nothing came before its first line."""
-    assert explain.read((RECORDINGS / name).read_text(encoding="utf-8"), ReadOptions()).unread == ()
-
-
-@pytest.mark.parametrize("name", EXCERPTS)
-def test_an_excerpt_of_an_hour_is_in_doubt(name: str) -> None:
-    """It begins somewhere, and shows less than the day that is looked at on a node."""
-    (doubt,) = explain.read((RECORDINGS / name).read_text(encoding="utf-8"), ReadOptions()).unread
-
-    assert "does not begin at a start of the kernel" in doubt
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -190,7 +163,6 @@ def test_a_number_without_end_is_read_without_harm(line: str) -> None:
 
 
 START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
-FAULT = f"Nov 21 12:00:00 n1 kernel: {XID}\nNov 21 13:00:00 n1 kernel: usb 1-1: gone\n"
 
 
 @pytest.mark.parametrize("other", ["Linux version 6.5.0", XID.replace("79", "94")])

@@ -23,7 +23,7 @@ from checks.probes.kernel.log_source import (
     read_file,
     read_journal,
 )
-from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, log_of
+from tests.checks.probes.kernel.world import NOW, XID, log_of
 from tests.checks.worlds import context
 from tests.fakes.tools import Reply, install, on_path
 
@@ -57,15 +57,6 @@ def test_a_log_without_the_kernel_is_no_evidence(tmp_path: Path, text: str) -> N
 
     with pytest.raises(UnusableSource, match="no kernel line"):
         read_file(path, reader(), vouched=False)
-
-
-def test_a_log_that_ended_long_ago_is_no_evidence(tmp_path: Path) -> None:
-    """The last line is older than the window: whoever wrote the log has died."""
-    path = tmp_path / "messages"
-    path.write_text(f"Jan 13 12:34:56 host kernel: all well\n{SYSLOG}{XID}\n", encoding="utf-8")
-
-    with pytest.raises(UnusableSource, match="does not show the current state"):
-        read_file(path, reader(), vouched=True)
 
 
 def test_a_huge_file_is_read_at_its_end(tmp_path: Path) -> None:
@@ -144,17 +135,6 @@ def test_missing_records_are_counted(numbers: tuple[int, ...], lost: int) -> Non
     assert log_of(text).records_lost == lost
 
 
-def test_the_first_usable_source_is_taken(tmp_path: Path) -> None:
-    """Without a ring and a journal an empty file is passed over, and the source is named."""
-    empty, good = tmp_path / "messages", tmp_path / "syslog"
-    empty.touch()
-    good.write_text("[ 9990.0] all well\n", encoding="utf-8")
-    log = usable(tmp_path / "none", [empty, good], tmp_path)
-
-    assert isinstance(log, Log)
-    assert (log.source, log.lines_read, log.recent) == (str(good), 1, ())
-
-
 def test_no_source_at_all_is_skipped(tmp_path: Path) -> None:
     """Nothing there is TOOL_MISSING; something that says nothing is NOT_PERMITTED, with every reason."""
     silent = tmp_path / "messages"
@@ -219,24 +199,6 @@ def test_a_journal_that_gives_no_whole_answer_is_unusable(tmp_path: Path, reply:
     install(tmp_path, "journalctl", [reply])
     with on_path(tmp_path), pytest.raises(UnusableSource):
         read_journal(reader(), 0.5)
-
-
-def test_a_fault_that_is_announced_in_a_file_only_is_found(tmp_path: Path) -> None:
-    """The ring is silent, /var/log/messages is not; what both say counts once."""
-    ring = tmp_path / "kmsg"
-    os.mkfifo(ring)
-    writer = os.open(ring, os.O_RDWR)
-    os.write(writer, b"6,0,9000000000,-;all well\n")
-    messages = tmp_path / "messages"
-    messages.write_text(f"Feb 23 16:26:00 host kernel: {XID}\n" * 2, encoding="utf-8")
-    try:
-        log = first_usable(ring, [messages], xid.find, NOW, WINDOW_S, 5.0)
-    finally:
-        os.close(writer)
-
-    assert isinstance(log, Log)
-    assert [event.code for event in log.recent] == [79, 79]
-    assert log.source == f"{ring}, {messages}"
 
 
 @pytest.mark.parametrize("content", [None, "Jan 13 12:34:56 host cron[1]: x\n"])

@@ -12,7 +12,7 @@ from checks.probes.kernel.xid import listed_gpus, measured
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS
 from checks.probes.kernel.xid_decision import alone
-from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of, said
+from tests.checks.probes.kernel.world import RECORDINGS, XID, log_of, said
 
 EIGHT = tuple(f"0000:{bus}:00.0" for bus in ("53", "64", "75", "86", "97", "a8", "b9", "ca"))
 
@@ -35,15 +35,6 @@ def test_every_public_line_is_read() -> None:
         code = line.partition("): ")[2].split(",")[0].strip("\\n ")
         if tagged and code.isdigit():
             assert (int(code), 2) == (events[0].code, events[0].pci.count(":")), line
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["NVRM: Xid", "NVRM: Xid (PCI:0000:66:00): abc, pid=1", "NVRM: Xid : 32", "NVRM: Xid (new form) 79"],
-)
-def test_an_xid_that_cannot_be_read_still_counts(line: str) -> None:
-    """A form that nobody knows yet must not become silence."""
-    assert [event[:2] for event in found(xid.find, SYSLOG + line)] == [("unread", None)]
 
 
 @pytest.mark.parametrize(

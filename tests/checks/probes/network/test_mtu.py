@@ -83,16 +83,6 @@ def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
     assert [1] == found["full_size_lost"]
 
 
-@needs_root
-def test_a_peer_with_smaller_packets_narrows_the_path() -> None:
-    """It says so in its first packet; nothing is lost, and the path is narrower than this node's interface."""
-    with network(2) as name:
-        _set_mtu(f"{name}-1", "eth0", 1300)
-        found = _probe(name)
-
-    assert ([1300], [0], [200]) == (found["path_mtu_bytes"], found["full_size_lost"], found["narrowed_bytes"])
-
-
 def _info(segment: int, route: int, options: int = 1) -> bytes:
     made = bytearray(104)
     made[mtu.OPTIONS_AT] = options

@@ -30,14 +30,6 @@ def test_hundreds_of_names_are_asked_side_by_side() -> None:
     assert all(answer == Answer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
 
 
-def test_silence_is_neither_agreement_nor_absence() -> None:
-    """It is counted by itself, and as slow as it was waited for."""
-    found = measurement(MEMBERS[:1], [None], 4.0).metrics
-
-    assert (1, 0, 0) == (found["unanswered"], found["unresolved"], found["elsewhere"])
-    assert 4.0 == found["slowest_s"]
-
-
 def test_one_of_several_addresses_is_enough() -> None:
     """A node has many interfaces."""
     found = measurement(MEMBERS[:1], [Answer(("10.9.9.9", "10.1.0.1"))], 4.0).metrics

@@ -10,7 +10,7 @@ from checks.check import CheckError
 from checks.probes.kernel.log_lines import Line
 from checks.probes.kernel.neuron_lines import KINDS, by_device, device_of, find, words_of
 from checks.probes.neuron.collectives import parse
-from checks.probes.neuron.ecc import counters, value_of
+from checks.probes.neuron.ecc import value_of
 from tests.corpus.case import recordings_of
 
 text_of = recordings_of("neuron")
@@ -108,22 +108,3 @@ def test_a_counter_may_be_a_folder(tmp_path: Path) -> None:
     (place / "present").write_text("0\n")
 
     assert 4 == value_of(tmp_path, "mem_ecc_uncorrected")
-
-
-def test_a_device_that_is_declared_and_not_there_has_no_value(tmp_path: Path) -> None:
-    """Null, not 0."""
-    place = tmp_path / "neuron0/stats/hardware"
-    place.mkdir(parents=True)
-    for name in ("mem_ecc_uncorrected", "sram_ecc_uncorrected"):
-        (place / name).write_text("0\n")
-
-    metrics, said = counters(tmp_path, 2)
-    assert (0, None) == metrics["mem_ecc_uncorrected"]
-    assert "not counted for every device by this driver" in said
-
-
-def test_without_a_driver_there_are_no_counters(tmp_path: Path) -> None:
-    """An empty folder is as good as none."""
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(CheckError, match="driver"):
-            counters(folder, 1)

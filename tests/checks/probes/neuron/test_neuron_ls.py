@@ -10,19 +10,11 @@ import pytest
 
 from checks.check import CheckError
 from checks.explain.reading import ReadOptions
-from checks.probes.neuron.devices import metrics_of
 from checks.probes.neuron.explain import read
 from checks.probes.neuron.neuron_ls import parse
 from tests.corpus.case import declared, recordings_of
 
 text_of = recordings_of("neuron")
-TABLE = """+--------+--------+---------+--------+-----------+---------+
-| NEURON | NEURON | LOGICAL | NEURON | CONNECTED |   PCI   |
-| DEVICE | CORES  |   NC    | MEMORY |  DEVICES  |   BDF   |
-+--------+--------+---------+--------+-----------+---------+
-| 0      | 8      | 4       | 96 GB  |           | cc:00.0 |
-+--------+--------+---------+--------+-----------+---------+
-"""
 
 
 def rows() -> list[dict[str, Any]]:
@@ -58,26 +50,6 @@ def test_a_list_that_contradicts_itself_gives_no_answer(
 
     with pytest.raises(CheckError):
         parse(json.dumps(made))
-
-
-@pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", TABLE])
-def test_what_is_no_whole_listing_gives_no_answer(text: str) -> None:
-    """Neither nothing nor half of it is no device."""
-    with pytest.raises(CheckError):
-        parse(text)
-
-
-def test_a_link_that_only_one_end_knows_is_one_way() -> None:
-    """The other end's list lacks it."""
-    metrics = metrics_of(parse(text_of("ls_trn1_half_link.json")), 4, {})
-
-    assert [6] == [n for n, count in enumerate(metrics["links_one_way"]) if count]  # type: ignore[arg-type]
-    assert [5] == [n for n, count in enumerate(metrics["links_missing"]) if count]  # type: ignore[arg-type]
-
-
-def test_the_least_count_of_devices_is_what_was_found() -> None:
-    """A device that lacks its file cannot be opened."""
-    assert 14 == metrics_of(parse(text_of("ls_trn1.json")), 4, {"dev": 14, "sysfs": 16})["devices_found"]
 
 
 def test_a_device_that_others_link_to_is_said_to_be_left_out() -> None:

@@ -14,19 +14,6 @@ def report_of(job: FakeJob) -> RasReport:
     return read(job.as_json())
 
 
-def test_a_rank_that_is_behind_is_named_with_how_much() -> None:
-    job = job_of(16)
-    job.step(11, times=12)
-    [lag] = report_of(job).lags
-
-    assert ("rank 11 on 10.0.0.2 (GPU 3)", "AllReduce", 12, False) == (
-        lag.label,
-        lag.operation,
-        lag.by,
-        lag.ahead,
-    )
-
-
 def test_a_communicator_that_is_not_initialised_is_not_judged() -> None:
     """NCCL issue 2346: its entry is empty."""
     job = job_of(8)
