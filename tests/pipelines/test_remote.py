@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from flows.cli.main import main
-from tests.flows.gates import processes_below, write_gate
-from tests.pipelines.pipeline import ROOT, prelaunch
+from tasks.orchestration import follow
+from tests.flows.gates import write_gate
+from tests.pipelines.pipeline import ROOT
 from tests.world import World
 
 
@@ -49,12 +49,12 @@ def command(
     signal.signal(signal.SIGTERM, heeded)
 
 
-def _deployed(world: World, folder: Path, node: str) -> str:
+def _deployed(world: World, folder: Path, node: str, pool: str = "prelaunch") -> str:
     """A gate of this folder as a deployment; its name."""
     name = f"remote-{uuid4().hex[:8]}"
     request = {"request": {"gate_file": str(write_gate(folder))}}
     world.deploy(
-        "flows/gate.py:gate", name, folder=ROOT, pool="prelaunch", parameters=request,
+        "flows/gate.py:gate", name, folder=ROOT, pool=pool, parameters=request,
         job_variables={"env": {"FAKE_NODE": node}}, enforce_parameter_schema=False,
     )  # fmt: skip
     return f"gate/{name}"
@@ -89,31 +89,25 @@ def test_a_deployment_is_run_and_waited_for(
     assert ("<failure" in (tmp_path / "out.xml").read_text()) is (code == 1)
 
 
-def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, tmp_path: Path) -> None:
-    """What a pipeline started does not outlive it."""
-    name = _deployed(world_worker, tmp_path, "hang")
-    env = world_worker.environment()
-    started = subprocess.Popen(
-        [prelaunch(), "trigger", name, "--summary", "out.md"], cwd=tmp_path, env=env,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        until = time.monotonic() + 60
-        while not list(tmp_path.glob("store/clusters/*/jobs/*/nodes/*/log")) and time.monotonic() < until:
-            assert started.poll() is None, started.communicate()
-            time.sleep(0.2)
-        os.kill(started.pid, signal.SIGTERM)
-        printed, said = started.communicate()
-    finally:
-        started.kill()
+def test_an_interrupted_trigger_ends_the_run(
+    at_world: World, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a pipeline started does not outlive it. What a worker does then to the run's nodes: tests/flows/test_cancelled_log.py."""
+    started: list[UUID] = []
 
-    assert started.returncode == 143, said
-    assert "has been cancelled" in printed and "SIGTERM received: cancelling the run" in said
-    assert processes_below(tmp_path) == []
-    assert not list(tmp_path.glob("store/leases/*.json"))
+    async def interrupted(run: UUID, *_: object) -> None:
+        started.append(run)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(follow, "follow", interrupted)
+    name = _deployed(at_world, tmp_path, "healthy", at_world.pool("nobody-serves-it"))
+    done = command("trigger", name, "--summary", "out.md")
+
+    assert done.returncode == 143, done.stderr
+    assert "has been cancelled" in done.stdout and "SIGTERM received: cancelling the run" in done.stderr
+    assert "CANCELLED" == at_world.run(str(started[0]))["state_type"]
     assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")
-    (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
-    assert ("cancelled", None) == (kept["ending"], kept["decision"])
 
 
 def test_what_is_not_there_is_rejected(command: Command) -> None:
