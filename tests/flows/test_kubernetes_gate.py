@@ -127,7 +127,7 @@ def test_every_start_of_a_resumed_job_is_gated(tmp_path: Path, breaks: bool) -> 
         "auto_resume = true", 'reports = "volume"', 'volume_claim = "shared"', f'folder = "{tmp_path / "shared"}"', 'code = "image"',
     )  # fmt: skip
     code = TRAINS.format(first=str(tmp_path / "first"), sick=str(sick), breaks=breaks)
-    training = f"command = {json.dumps(['{python}', '-c', code])}\nmax_attempts = 2"
+    training = f"command = {json.dumps(['{python}', '-c', code])}\nmax_attempts = 3"
     (tmp_path / "cluster").mkdir()
     with kubernetes(tmp_path / "cluster") as cluster:
         for node in cluster.server.objects["nodes"].values():

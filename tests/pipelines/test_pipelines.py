@@ -34,28 +34,32 @@ def results(code: int) -> list[str]:
     return sorted([*RESULTS, *(["logs.txt"] if code else [])])
 
 
-def _pipeline(folder: Path, node: str, server: Mapping[str, str]) -> Played:
-    """The shipped workflow's job, with its own training step replaced by one that leaves a file."""
+def _pipeline(folder: Path, command: str, environment: Mapping[str, str]) -> Played:
+    """The shipped workflow's job with this command, and its own training step replaced by one that leaves a file."""
     gate = write_gate(folder)
     job = load(WORKFLOW)["jobs"]["train"]
     steps = [dict(step) for step in job["steps"] if step.get("name") != "Install"]
     assert steps[-1]["name"] == "Train"
     steps[-1]["run"] = "touch trained"
-    steps[1]["with"] = {**steps[1]["with"], "command": prelaunch()}
+    steps[1]["with"] = {**steps[1]["with"], "command": command}
     return play(
         {"steps": steps},
         {"gate-file": str(gate)},
         folder,
-        {"FAKE_NODE": node, "GITHUB_ACTIONS": "true", **server},
+        {"GITHUB_ACTIONS": "true", **environment},
     )
 
 
-@pytest.mark.parametrize(("node", "code", "decision"), [("wrong", 1, "refused"), ("healthy", 0, "passed")])
+@pytest.mark.parametrize(
+    ("node", "code", "decision"),
+    [("wrong", 1, "refused"), pytest.param("healthy", 0, "passed", marks=pytest.mark.long)],
+)
 def test_what_the_gate_refuses_is_not_trained_on(
     tmp_path: Path, prefect_backend: EmbeddedServer, node: str, code: int, decision: str
 ) -> None:
     """The exit code is the design's, the results are kept either way, the summary is on the step's page."""
-    played = _pipeline(tmp_path, node, prefect_backend.client_environment({}))
+    environment = {"FAKE_NODE": node, **prefect_backend.client_environment({})}
+    played = _pipeline(tmp_path, prelaunch(), environment)
     out = tmp_path / "prelaunch-results"
 
     assert (played.code, (tmp_path / "trained").exists()) == (code, code == 0), played.said
@@ -73,6 +77,15 @@ def test_what_the_gate_refuses_is_not_trained_on(
     assert (["NO-GO test: node-1, rank 3"] if code else []) == [
         line.rpartition("::")[2].partition(" computes")[0] for line in shown
     ]
+
+
+def test_what_the_gate_passes_is_trained_on(tmp_path: Path) -> None:
+    """By the exit code alone: this gate writes no page."""
+    (tmp_path / "go").write_text(SAYS_GO)
+    played = _pipeline(tmp_path, f"sh {tmp_path / 'go'}", {})
+
+    assert (0, True) == (played.code, (tmp_path / "trained").exists()), played.said
+    assert "exit-code=0\ndecision=passed\n" in played.output
 
 
 def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
