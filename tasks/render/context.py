@@ -143,8 +143,8 @@ def verdict_context(
     facts: Facts | None = None,
 ) -> VerdictContext:
     """The context of a report, with the policy and facts that it was judged with. Without a launcher there are no commands."""
-    named = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
-    engine_nodes = {node: engine for node, engine in named.items() if engine}
+    engine_names = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
+    engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
     place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
     lines = (*said, cost_line(cost)) if is_worth_showing(cost) else said
@@ -155,9 +155,9 @@ def verdict_context(
 def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str, ...]]:
     """The remedy, with what its commands do where that is not plain, and the commands."""
     subjects = item.subjects[:TYPED_SUBJECTS]
-    found = [command for subject in subjects for command in commands(item, subject, verdict, place)]
-    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if found else "")
-    return " ".join(part for part in parts if part), tuple(dict.fromkeys(found))
+    matches = [command for subject in subjects for command in commands(item, subject, verdict, place)]
+    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if matches else "")
+    return " ".join(part for part in parts if part), tuple(dict.fromkeys(matches))
 
 
 @dataclass(frozen=True)

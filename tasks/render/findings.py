@@ -243,8 +243,8 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _count(count: Count, of: str) -> dict[str, int]:
-    return {"observed": count.observed, of: count.required}
+def _count(count: Count, total: str) -> dict[str, int]:
+    return {"observed": count.observed, total: count.required}
 
 
 def independent(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...]]:

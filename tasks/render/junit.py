@@ -56,12 +56,12 @@ def _case(
     subject: str,
     skip: str,
     findings: list[Finding],
-    rows: dict[tuple[str, str], Observation],
+    observations: dict[tuple[str, str], Observation],
     verdict: Verdict,
 ) -> xml.Element:
-    row = rows.get((check, subject))
+    observation = observations.get((check, subject))
     case = xml.Element("testcase", classname=one_line(check, 200), name=one_line(subject, 200))
-    case.set("time", f"{row.seconds:.3f}" if row else "0.000")
+    case.set("time", f"{observation.seconds:.3f}" if observation else "0.000")
     worst = findings[0] if findings else None
     known = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
     if known is not None:
@@ -70,16 +70,16 @@ def _case(
         _add(case, "error", worst, verdict)
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
         _add(case, "failure", worst, verdict)
-    elif skip or (row is not None and row.outcome is Outcome.SKIPPED):
-        xml.SubElement(case, "skipped", message=one_line(skip or _why(row, worst)))
+    elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
+        xml.SubElement(case, "skipped", message=one_line(skip or _reason(observation, worst)))
     if findings:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case
 
 
-def _why(row: Observation | None, worst: Finding | None) -> str:
-    said = worst.message if worst else row.reason if row else ""
-    return said or "skipped"
+def _reason(observation: Observation | None, worst: Finding | None) -> str:
+    reason = worst.message if worst else observation.reason if observation else ""
+    return reason or "skipped"
 
 
 def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:
@@ -93,10 +93,10 @@ def _text(finding: Finding, verdict: Verdict) -> str:
     return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
 
 
-def _properties(report: Report | None, verdict: Verdict, said: str, context: VerdictContext) -> xml.Element:
+def _properties(report: Report | None, verdict: Verdict, line: str, context: VerdictContext) -> xml.Element:
     properties = xml.Element("properties")
     digests = verdict.digests
-    values = [("headline", said), ("answer", verdict.answer.value)]
+    values = [("headline", line), ("answer", verdict.answer.value)]
     values += [("own_decision", one_line(context.own_decision, 1200))] if context.own_decision else []
     if report is not None:
         values += [
@@ -118,12 +118,12 @@ def _properties(report: Report | None, verdict: Verdict, said: str, context: Ver
     return properties
 
 
-def _count(suite: xml.Element, said: str, verdict: Verdict) -> None:
+def _count(suite: xml.Element, line: str, verdict: Verdict) -> None:
     if verdict.answer is not Answer.GO and not suite.findall("testcase/failure") + suite.findall(
         "testcase/error"
     ):
         case = xml.SubElement(suite, "testcase", classname="verdict", name=CLUSTER, time="0.000")
-        xml.SubElement(case, "error", type="verdict", message=said)
+        xml.SubElement(case, "error", type="verdict", message=line)
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

@@ -73,9 +73,9 @@ def fenced(text: str) -> str:
     return f"{fence}text\n{body}\n{fence}"
 
 
-def _entity(found: re.Match[str]) -> str:
+def _entity(match: re.Match[str]) -> str:
     # Character references are never read as markup, in GitHub's, Prefect's or any other CommonMark reader.
-    return "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in found.group())
+    return "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in match.group())
 
 
 def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
@@ -151,6 +151,6 @@ def _checks(report: Report, verdict: Verdict) -> list[str]:
     ]
 
 
-def _table(made: Table) -> str:
-    lines = [made.head, tuple("---" for _ in made.head), *(tuple(map(escape, row)) for row in made.rows)]
+def _table(cells: Table) -> str:
+    lines = [cells.head, tuple("---" for _ in cells.head), *(tuple(map(escape, row)) for row in cells.rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -49,81 +49,84 @@ class Rejection:
     is_file: bool = True
 
 
-def of(error: Exception | str, kind: RejectionKind | None = None) -> Rejection:
+def of(error: Exception | str, rejection_kind: RejectionKind | None = None) -> Rejection:
     """The rejection that an error is, or that is known only in words."""
     if isinstance(error, GateFileError):
         place = error.file, error.line, error.path, error.message, error.nearest
         return Rejection(*place, is_file=not isinstance(error, OverrideError))
-    remedy = LATER if kind is RejectionKind.BUSY else REMEDY
+    remedy = LATER if rejection_kind is RejectionKind.BUSY else REMEDY
     return Rejection("", None, "", str(error), None, remedy=remedy)
 
 
-def cancelled(said: str, elsewhere: bool = False) -> Rejection:
-    """A gate that was cancelled; `said` is why, and what had been measured by then. `elsewhere`: it ran on another machine, so that
+def cancelled(reason: str, elsewhere: bool = False) -> Rejection:
+    """A gate that was cancelled; `reason` is why, and what had been measured by then. `elsewhere`: it ran on another machine, so that
     nobody here knows how far it had come.
     """
     meaning = RUN_CANCELLED_MEANING if elsewhere else CANCELLED_MEANING
-    return Rejection("", None, "", said, None, CANCELLED, meaning, AGAIN)
+    return Rejection("", None, "", reason, None, CANCELLED, meaning, AGAIN)
 
 
-def sentence(one: Rejection) -> str:
+def sentence(error: Rejection) -> str:
     """Such as "gates/a.toml, line 5: cluster.lancher: unknown key. Did you mean 'launcher'?" """
-    place = f"{one_line(one.file, 400)}{f', line {one.line}' if one.line else ''}: " if one.file else ""
-    return f"{place}{_said(one)}"
+    place = (
+        f"{one_line(error.file, 400)}{f', line {error.line}' if error.line else ''}: " if error.file else ""
+    )
+    return f"{place}{_reason(error)}"
 
 
-def markdown(one: Rejection, name: str) -> str:
+def markdown(error: Rejection, name: str) -> str:
     """A summary."""
     return "\n\n".join(
-        (f"# {one.word} {escape(name, 80)}", escape(sentence(one)), one.meaning, f"{one.remedy}\n")
+        (f"# {error.word} {escape(name, 80)}", escape(sentence(error)), error.meaning, f"{error.remedy}\n")
     )
 
 
-def junit(one: Rejection, name: str) -> str:
+def junit(error: Rejection, name: str) -> str:
     """One test suite with one error."""
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     suite.attrib |= {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
     case = xml.SubElement(suite, "testcase", classname="request", name=one_line(name, 200), time="0.000")
-    case.attrib |= {"file": one_line(one.file, 400)} if one.file and one.is_file else {}
-    case.attrib |= {"line": str(one.line)} if one.line and one.is_file else {}
-    said = sentence(one)
-    xml.SubElement(case, "error", type=one.word, message=said).text = f"{said}\n{one.meaning} {one.remedy}"
+    case.attrib |= {"file": one_line(error.file, 400)} if error.file and error.is_file else {}
+    case.attrib |= {"line": str(error.line)} if error.line and error.is_file else {}
+    text = sentence(error)
+    element = xml.SubElement(case, "error", type=error.word, message=text)
+    element.text = f"{text}\n{error.meaning} {error.remedy}"
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
 
-def html(one: Rejection, name: str) -> str:
+def html(error: Rejection, name: str) -> str:
     """A page."""
     style = (HERE / "report.css").read_text(encoding="utf-8")
-    title, said = safe(f"{one.word} {one_line(name, 80)}"), safe(sentence(one))
+    title, text = safe(f"{error.word} {one_line(name, 80)}"), safe(sentence(error))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{safe(security(style))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<header class="answer unknown">\n<h1>{one.word}</h1>\n<p class="said"><strong>{said}</strong></p>\n'
-        f"<p>{one.meaning} {one.remedy}</p>\n</header>\n</body>\n</html>\n"
+        f'<header class="answer unknown">\n<h1>{error.word}</h1>\n<p class="said"><strong>{text}</strong></p>\n'
+        f"<p>{error.meaning} {error.remedy}</p>\n</header>\n</body>\n</html>\n"
     )
 
 
-def annotation(one: Rejection, workspace: str) -> str:
+def annotation(error: Rejection, workspace: str) -> str:
     """The workflow command with which GitHub shows the rejection at its line of the file; `workspace` is the checkout's folder.
 
     The log shows only its text, which names file and line for that reason.
     As docs.github.com, "Workflow commands for GitHub Actions", writes them: a property may hold no comma and no colon.
     """
-    file = one.file if one.is_file else ""
+    file = error.file if error.is_file else ""
     if workspace and Path(file).is_absolute():
         file = os.path.relpath(file, workspace)
     if file.startswith(".."):
         file = ""  # GitHub shows lines of the checkout alone
     places = {
         "file": one_line(file, 400),
-        "line": str(one.line or "") if file else "",
+        "line": str(error.line or "") if file else "",
         "title": "Prelaunch rejected the request",
     }
     properties = ",".join(f"{key}={_property(value)}" for key, value in places.items() if value)
-    return f"::error {properties}::{_data(sentence(replace(one, file=file) if file else one))}"
+    return f"::error {properties}::{_data(sentence(replace(error, file=file) if file else error))}"
 
 
 def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:
@@ -133,10 +136,10 @@ def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> s
     return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(said)}"
 
 
-def _said(one: Rejection) -> str:
-    what = f"{one_line(one.path, 200)}: " if one.path else ""
-    hint = f" Did you mean {one_line(one.nearest, 80)!r}?" if one.nearest else ""
-    message = one_line(one.message, 4000)
+def _reason(error: Rejection) -> str:
+    what = f"{one_line(error.path, 200)}: " if error.path else ""
+    hint = f" Did you mean {one_line(error.nearest, 80)!r}?" if error.nearest else ""
+    message = one_line(error.message, 4000)
     return f"{what}{message if message.endswith('?') else message.rstrip('.') + '.'}{hint}"
 
 

@@ -35,7 +35,7 @@ DEEPER = ("dcgm_basic", "dcgm_extended")
 
 
 @dataclass(frozen=True)
-class _Of:
+class _View:
     """Access to one report and its verdict."""
 
     report: Report
@@ -45,7 +45,7 @@ class _Of:
 
 def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
     """The report as JSON that readers of either format understand."""
-    of = _Of(report, verdict, by_check(report.observations))
+    view = _View(report, verdict, by_check(report.observations))
     declared, reported = report.declared, {node.rank: node for node in report.nodes}
     whole = len(reported) == declared.nodes
     document = {
@@ -61,20 +61,20 @@ def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
             },
         },
         "cluster_summary": _summary(
-            of, verdict.findings, verdict.level, [node.name for node in report.nodes]
+            view, verdict.findings, verdict.level, [node.name for node in report.nodes]
         ),
-        "nodes": {f"node_{rank}": _node(of, node) for rank, node in sorted(reported.items())},
+        "nodes": {f"node_{rank}": _node(view, node) for rank, node in sorted(reported.items())},
     }
     head = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     return b"%s,%s:%s}" % (head[:-1], json.dumps(WRAPPED).encode(), dump(report))
 
 
-def _node(of: _Of, node: Node) -> dict[str, object]:
-    declared = of.report.declared
-    findings = [f for f in of.verdict.findings if node_of(f.subject) == node.name]
+def _node(view: _View, node: Node) -> dict[str, object]:
+    declared = view.report.declared
+    findings = [f for f in view.verdict.findings if node_of(f.subject) == node.name]
     level = worst([finding.level for finding in findings])
     return {
-        "timestamp": node.measured_at or of.report.measured_at,
+        "timestamp": node.measured_at or view.report.measured_at,
         "node_info": {
             "world_size": declared.ranks,
             "rank": node.rank * declared.ranks_per_node,
@@ -85,50 +85,54 @@ def _node(of: _Of, node: Node) -> dict[str, object]:
             "host_count": declared.nodes,
             "gpus_per_host": declared.gpus_per_node,
         },
-        "summary": _summary(of, findings, level, [node.name]),
+        "summary": _summary(view, findings, level, [node.name]),
     }
 
 
-def _summary(of: _Of, findings: Sequence[Finding], level: Level, nodes: Sequence[str]) -> dict[str, object]:
+def _summary(
+    view: _View, findings: Sequence[Finding], level: Level, nodes: Sequence[str]
+) -> dict[str, object]:
     """The summary. The tool has no "cannot tell", so whatever is not known to be healthy is FAIL there."""
-    told = [finding for finding in findings if finding.level is not Level.PASS]
-    remedies = list(dict.fromkeys(finding.remedy for finding in told if finding.remedy))
-    ready = not remedies and of.verdict.answer is Answer.GO
+    faults = [finding for finding in findings if finding.level is not Level.PASS]
+    remedies = list(dict.fromkeys(finding.remedy for finding in faults if finding.remedy))
+    ready = not remedies and view.verdict.answer is Answer.GO
     return {
         "overall_status": level.value,
-        "test_results": _results(of, nodes),
+        "test_results": _results(view, nodes),
         "issues": few(
-            [f"{finding.subject}: {finding.check}: {finding.message}" for finding in told], MOST_SENTENCES
+            [f"{finding.subject}: {finding.check}: {finding.message}" for finding in faults], MOST_SENTENCES
         ),
         "recommendations": [READY] if ready else few(remedies, MOST_SENTENCES),
     }
 
 
-def _results(of: _Of, nodes: Sequence[str]) -> dict[str, bool]:
+def _results(view: _View, nodes: Sequence[str]) -> dict[str, bool]:
     """Which tests succeeded; a test that does not apply to the declared machines has no key."""
-    checks = {planned.check for planned in of.report.plan if planned.skip is None}
+    checks = {planned.check for planned in view.report.plan if planned.skip is None}
     of_test = {
         "gpu_detection": {"gpu.inventory"},
         "efa_network": {name for name in checks if name.startswith("efa.")},
         "nccl_communication": {name for name in checks if name.startswith(("nccl.", "collective."))},
-        **{test: {"dcgm.diag"} for test in DIAGNOSTIC.get(of.report.profile, DEEPER)},
+        **{test: {"dcgm.diag"} for test in DIAGNOSTIC.get(view.report.profile, DEEPER)},
     }
-    return {test: _succeeded(of, names & checks, nodes) for test, names in of_test.items() if names & checks}
+    return {
+        test: _succeeded(view, names & checks, nodes) for test, names in of_test.items() if names & checks
+    }
 
 
-def _succeeded(of: _Of, checks: Iterable[str], nodes: Sequence[str]) -> bool:
+def _succeeded(view: _View, checks: Iterable[str], nodes: Sequence[str]) -> bool:
     """Whether every check was measured on every node, and no finding about them is a FAIL."""
     names = {*checks}
     failed = any(
         finding.level is Level.FAIL
         and finding.check in names
         and node_of(finding.subject) in (*nodes, CLUSTER)
-        for finding in of.verdict.findings
+        for finding in view.verdict.findings
     )
-    return not failed and bool(nodes) and all(_measured(of, name, nodes) for name in names)
+    return not failed and bool(nodes) and all(_measured(view, name, nodes) for name in names)
 
 
-def _measured(of: _Of, check: str, nodes: Sequence[str]) -> bool:
-    found = [row for row in of.rows.get(check, ()) if node_of(row.subject) in nodes]
-    seen = Count(len({node_of(row.subject) for row in found}), len({*nodes}))
-    return seen.observed == seen.required and all(row.outcome is Outcome.MEASURED for row in found)
+def _measured(view: _View, check: str, nodes: Sequence[str]) -> bool:
+    values = [row for row in view.rows.get(check, ()) if node_of(row.subject) in nodes]
+    measured = Count(len({node_of(row.subject) for row in values}), len({*nodes}))
+    return measured.observed == measured.required and all(row.outcome is Outcome.MEASURED for row in values)

@@ -10,29 +10,29 @@ from checks.judge.cost.cost import Cost
 LEAST = 0.001
 
 
-def is_worth_showing(made: Cost | None) -> TypeGuard[Cost]:
+def is_worth_showing(cost: Cost | None) -> TypeGuard[Cost]:
     """Whether something may be lost, of a job whose length or price is known."""
-    return made is not None and made.launching.high > 0 and (made.length_known or made.price is not None)
+    return cost is not None and cost.launching.high > 0 and (cost.length_known or cost.price is not None)
 
 
-def cost_line(made: Cost) -> str:
+def cost_line(cost: Cost) -> str:
     """What launching anyway would lose, what waiting costs, and what the check cost, in one sentence."""
-    over = f"of a {made.horizon_hours:g} h job" if made.length_known else "of its first 24 h"
+    over = f"of a {cost.horizon_hours:g} h job" if cost.length_known else "of its first 24 h"
     parts = [
-        f"Starting the training anyway would lose about {_amount(made, made.launching)} {over}",
-        f"waiting for a replacement costs {_amount(made, made.waiting)}",
+        f"Starting the training anyway would lose about {_amount(cost, cost.launching)} {over}",
+        f"waiting for a replacement costs {_amount(cost, cost.waiting)}",
     ]
-    if made.checking is not None:
-        parts.append(f"this check cost {_amount(made, Span(made.checking, made.checking))}")
-    at = f" ({made.price.where})" if made.price is not None and made.price.where else ""
+    if cost.checking is not None:
+        parts.append(f"this check cost {_amount(cost, Span(cost.checking, cost.checking))}")
+    at = f" ({cost.price.where})" if cost.price is not None and cost.price.where else ""
     return f"{'; '.join(parts)}{at}."
 
 
-def _amount(made: Cost, span: Span) -> str:
-    said = _span(span, made.unit)
-    if made.usd_per_unit_hour is None:
+def _amount(cost: Cost, span: Span) -> str:
+    said = _span(span, cost.unit)
+    if cost.usd_per_unit_hour is None:
         return said
-    return f"{said} ({_span(span.scaled(made.usd_per_unit_hour), 'USD')})"
+    return f"{said} ({_span(span.scaled(cost.usd_per_unit_hour), 'USD')})"
 
 
 def _span(span: Span, unit: str) -> str:

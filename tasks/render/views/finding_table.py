@@ -64,15 +64,15 @@ def finding_rows_of(groups: Sequence[Group]) -> tuple[FindingRow, ...]:
     """The rows in the order of the findings, the worst first."""
     kinds: dict[tuple[object, ...], list[Group]] = {}
     for item in groups:
-        kinds.setdefault(_kind(item), []).append(item)
+        kinds.setdefault(_sort_key(item), []).append(item)
     rows: list[FindingRow] = []
     for item in groups:
-        alike = kinds[_kind(item)]
+        alike = kinds[_sort_key(item)]
         if len(alike) <= ALIKE:
-            rows.append(_row(item, item.subjects, item.message))
+            rows.append(_line(item, item.subjects, item.message))
         elif item is alike[0]:
             subjects = tuple(dict.fromkeys(subject for one in alike for subject in one.subjects))
-            rows.append(_row(item, subjects, f"{item.message} (the first of {len(alike)} such findings)"))
+            rows.append(_line(item, subjects, f"{item.message} (the first of {len(alike)} such findings)"))
     return tuple(rows)
 
 
@@ -88,12 +88,12 @@ def ranged(subjects: Sequence[str]) -> str:
     return f"{len(ordered)} {_noun(ordered)}: {one_line(ordered[0], 120)} ... {one_line(ordered[-1], 120)}"
 
 
-def _row(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
-    who, said = ranged(subjects), one_line(message, 400)
-    return FindingRow(finding_state(item), item.word, who, said, item.where, finding_anchor(item))
+def _line(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
+    who, message_line = ranged(subjects), one_line(message, 400)
+    return FindingRow(finding_state(item), item.word, who, message_line, item.where, finding_anchor(item))
 
 
-def _kind(item: Group) -> tuple[object, ...]:
+def _sort_key(item: Group) -> tuple[object, ...]:
     return (item.level, item.cause, item.checks, item.remedy, item.action)
 
 

@@ -38,40 +38,41 @@ class HeatMap:
     hidden: int
 
 
-def maps_of(shown: Sequence[DecodedMatrix]) -> tuple[HeatMap, ...]:
+def maps_of(matrices: Sequence[DecodedMatrix]) -> tuple[HeatMap, ...]:
     """One map of each matrix with a bad test, those that name a suspect first."""
-    ordered = sorted((one for one in shown if one.decoded.bad), key=lambda one: not one.decoded.suspects)
+    bad = [matrix for matrix in matrices if matrix.decoded.bad]
+    ordered = sorted(bad, key=lambda matrix: not matrix.decoded.suspects)
     return tuple(map(heat_map, ordered[:MAPS]))
 
 
-def heat_map(shown: DecodedMatrix) -> HeatMap:
+def heat_map(tested: DecodedMatrix) -> HeatMap:
     """The nodes towards each other; of a matrix inside nodes the ranks of the likeliest suspect's node, or of the first bad test's."""
-    matrix, parts, title = shown.matrix, shown.matrix.parts, shown.title
+    matrix, parts, title = tested.matrix, tested.matrix.parts, tested.title
     names = [part.node for part in parts]
     if matrix.span is not Span.BETWEEN:
-        suspected = [node for suspect in shown.decoded.suspects for node in suspect.nodes]
-        node = suspected[0] if suspected else parts[matrix.sources[min(shown.decoded.bad)]].node
+        suspected = [node for suspect in tested.decoded.suspects for node in suspect.nodes]
+        node = suspected[0] if suspected else parts[matrix.sources[min(tested.decoded.bad)]].node
         names = [part.name.removeprefix(f"{node}/") if part.node == node else "" for part in parts]
         title = f"{title}, {node}"
     tests: dict[Pair, list[float | None]] = defaultdict(list)
-    for (source, target), value in settled(shown).items():
+    for (source, target), value in settled(tested).items():
         if names[source] and names[target]:
             tests[names[source], names[target]].append(value)
-    bad = {(names[matrix.sources[k]], names[matrix.targets[k]]) for k in shown.decoded.bad}
+    bad = {(names[matrix.sources[k]], names[matrix.targets[k]]) for k in tested.decoded.bad}
     many = Counter(end for pair in bad for end in pair)
     ordered = sorted(dict.fromkeys(end for pair in tests for end in pair), key=lambda name: -many[name])
     first = ordered[:TABLE]
-    rows = tuple((a, tuple(_cell(shown, tests.get((a, b)), (a, b) in bad) for b in first)) for a in first)
+    rows = tuple((a, tuple(_cell(tested, tests.get((a, b)), (a, b) in bad) for b in first)) for a in first)
     return HeatMap(title[:1].upper() + title[1:], matrix.unit, rows, len(ordered) - len(first))
 
 
-def settled(shown: DecodedMatrix) -> dict[tuple[int, int], float | None]:
+def settled(tested: DecodedMatrix) -> dict[tuple[int, int], float | None]:
     """What each two parts came to: the median where they were tested again, None where most tests gave nothing."""
-    found: dict[tuple[int, int], list[float | None]] = defaultdict(list)
-    matrix = shown.matrix
+    medians: dict[tuple[int, int], list[float | None]] = defaultdict(list)
+    matrix = tested.matrix
     for source, target, value in zip(matrix.sources, matrix.targets, matrix.values, strict=True):
-        found[source, target].append(value)
-    return {pair: _settled(values) for pair, values in found.items()}
+        medians[source, target].append(value)
+    return {pair: _settled(values) for pair, values in medians.items()}
 
 
 def _settled(values: Sequence[float | None]) -> float | None:
@@ -79,15 +80,15 @@ def _settled(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known and 2 * len(known) >= len(values) else None
 
 
-def _cell(shown: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> Cell:
+def _cell(matrix: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> Cell:
     """The worst of the tests of two parts; nothing at all is worse than any number."""
     if tests is None:
         return Cell()
-    known = [value for value in tests if value is not None]
-    if len(known) < len(tests):
+    values = [value for value in tests if value is not None]
+    if len(values) < len(tests):
         return Cell("none", None, bad)
-    lower = shown.matrix.better is Better.LOWER
-    value, usual = (max if lower else min)(known), shown.decoded.noise.usual
+    lower = matrix.matrix.better is Better.LOWER
+    value, usual = (max if lower else min)(values), matrix.decoded.noise.usual
     over, under = (usual, value) if lower else (value, usual)
     step = int(STEPS * over / under) if under > 0 else 0
     return Cell(f"{value:.3g}", min(STEPS - 1, max(0, step)), bad)

@@ -62,23 +62,23 @@ def measured(report: Report, names: Sequence[str]) -> tuple[MeasuredNode, ...]:
     return tuple(shown)
 
 
-def _line(check: str, rows: Sequence[Observation]) -> MeasuredLine:
-    well = [row for row in rows if row.outcome is Outcome.MEASURED]
-    lacking = (row.reason or row.outcome.value.lower() for row in rows if row.outcome is not Outcome.MEASURED)
+def _line(check: str, results: Sequence[Observation]) -> MeasuredLine:
+    well = [row for row in results if row.outcome is Outcome.MEASURED]
+    lacking = (r.reason or r.outcome.value.lower() for r in results if r.outcome is not Outcome.MEASURED)
     parts = [f"not measured: {one_line(reason, 160)}" for reason in dict.fromkeys(lacking)]
     parts += [f"{name} {text}" for name, text in _values(well)]
-    over = f"{len(rows)} ranks: " if len(rows) > 1 else ""
+    over = f"{len(results)} ranks: " if len(results) > 1 else ""
     said = one_line(f"{over}{'; '.join(parts) or 'no values'}", LINE)
-    return MeasuredLine(check, said, max(row.seconds for row in rows))
+    return MeasuredLine(check, said, max(row.seconds for row in results))
 
 
-def _values(rows: Sequence[Observation]) -> Iterator[tuple[str, str]]:
-    for name in dict.fromkeys(name for row in rows for name in row.metrics):
-        values = [value for row in rows if (value := row.metrics.get(name)) is not None]
-        yield one_line(name, 60), _said(values)
+def _values(results: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys(name for row in results for name in row.metrics):
+        values = [value for row in results if (value := row.metrics.get(name)) is not None]
+        yield one_line(name, 60), _range_text(values)
 
 
-def _said(values: Sequence[Value]) -> str:
+def _range_text(values: Sequence[Value]) -> str:
     """The only value, or from the least to the greatest; of texts the first ones."""
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     numbers = [one for one in flat if isinstance(one, (int, float)) and not isinstance(one, bool)]

@@ -149,20 +149,20 @@ def _line(
     report: Report,
     name: str,
     rank: int | None,
-    said: Mapping[str, list[Finding]],
-    seen: Mapping[tuple[str, str], set[str]],
+    findings: Mapping[str, list[Finding]],
+    measured: Mapping[tuple[str, str], set[str]],
     excused: frozenset[tuple[str, str]],
 ) -> Line:
-    mine = said.get(name, [])
+    mine = findings.get(name, [])
     of_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in (*mine, *(one for one in said.get(CLUSTER, ()) if _is_of_all(one))):
+    for finding in (*mine, *(one for one in findings.get(CLUSTER, ()) if _is_of_all(one))):
         of_check[finding.check].append(finding)
     cells = []
     for planned in report.plan:
         skipped = planned.skip is not None or planned.scope is Scope.CLUSTER
         skipped = skipped or (planned.check, name) in excused
         need = report.declared.ranks_per_node if planned.scope is Scope.RANK else 1
-        whole = len(seen.get((name, planned.check), ())) >= need
+        whole = len(measured.get((name, planned.check), ())) >= need
         cells.append(_state(of_check[planned.check], skipped, whole))
     states = [*cells, *map(finding_state, mine), State.PASS if rank is not None else State.UNKNOWN]
     return Line(name, rank, max(states), tuple(cells), len(mine))
@@ -173,8 +173,8 @@ def _is_of_all(finding: Finding) -> bool:
     return bool(finding.metric) and not finding.named_nodes and finding.cause is not Cause.EVIDENCE
 
 
-def _cluster_line(report: Report, said: Mapping[str, list[Finding]]) -> tuple[Line, ...]:
-    mine = said.get(CLUSTER, [])
+def _cluster_line(report: Report, findings: Mapping[str, list[Finding]]) -> tuple[Line, ...]:
+    mine = findings.get(CLUSTER, [])
     if not mine:
         return ()
     cells = tuple(

@@ -37,36 +37,36 @@ def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
     )
 
 
-def of_told(told: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
+def of_told(tables: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
     """The matrices of another tool's text."""
-    return tuple(DecodedMatrix("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
+    return tuple(DecodedMatrix("matrix", t.table.name, t.table.matrix, t.decoded) for t in tables)
 
 
-def suspects_table(shown: Sequence[DecodedMatrix], most: int = NAMED) -> Table:
+def suspects_table(matrices: Sequence[DecodedMatrix], most: int = NAMED) -> Table:
     """The suspects, the likeliest first, once per matrix that names them."""
-    found = [(one, suspect) for one in shown for suspect in _named(one)]
-    found.sort(key=lambda pair: -pair[1].probability)
-    return table(SUSPECTS_HEAD, (_suspect(one, suspect) for one, suspect in found), most)
+    rows = [(matrix, suspect) for matrix in matrices for suspect in _named_suspects(matrix)]
+    rows.sort(key=lambda pair: -pair[1].probability)
+    return table(SUSPECTS_HEAD, (_suspect(matrix, suspect) for matrix, suspect in rows), most)
 
 
-def matrices_table(shown: Sequence[DecodedMatrix]) -> Table:
+def matrices_table(matrices: Sequence[DecodedMatrix]) -> Table:
     """One row per matrix: its answer, what was usual, and the noise that was fitted to it. Those that name a suspect come first."""
     quiet = (Answer.NOBODY, Answer.TOO_FEW)
-    ordered = sorted(shown, key=lambda one: one.decoded.answer in quiet)
+    ordered = sorted(matrices, key=lambda matrix: matrix.decoded.answer in quiet)
     return table(MATRICES_HEAD, map(_matrix, ordered))
 
 
-def is_quiet(shown: Sequence[DecodedMatrix]) -> bool:
+def is_quiet(matrices: Sequence[DecodedMatrix]) -> bool:
     """Whether no matrix holds more than one sentence for all of them can say: each was compared, and no part is worse."""
-    return all(one.decoded.answer is Answer.NOBODY for one in shown)
+    return all(matrix.decoded.answer is Answer.NOBODY for matrix in matrices)
 
 
-def said_of(shown: Sequence[DecodedMatrix]) -> str:
+def said_of(matrices: Sequence[DecodedMatrix]) -> str:
     """One sentence about all of them, also if there is no suspect."""
-    named = {(s.kind, s.subject) for one in shown for s in _named(one)}
-    if named:
-        return f"{counted(len(named), 'suspect')}, the likeliest first"
-    answers = {one.decoded.answer for one in shown}
+    suspects = {(s.kind, s.subject) for matrix in matrices for s in _named_suspects(matrix)}
+    if suspects:
+        return f"{counted(len(suspects), 'suspect')}, the likeliest first"
+    answers = {matrix.decoded.answer for matrix in matrices}
     if Answer.FABRIC in answers:
         return "Nearly all tests are bad, so no single part is to blame. Suspect the configuration before any machine"
     if Answer.UNEXPLAINED in answers:
@@ -76,39 +76,39 @@ def said_of(shown: Sequence[DecodedMatrix]) -> str:
     return "No single node or link is worse than the rest"
 
 
-def _named(one: DecodedMatrix) -> Sequence[Suspect]:
-    return one.decoded.suspects if one.decoded.answer is Answer.NAMED else ()
+def _named_suspects(matrix: DecodedMatrix) -> Sequence[Suspect]:
+    return matrix.decoded.suspects if matrix.decoded.answer is Answer.NAMED else ()
 
 
-def _suspect(one: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
-    other, way = suspect.runner_up, f", {suspect.way.value}" if suspect.kind is not Kind.LINK else ""
+def _suspect(matrix: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
+    other, direction = suspect.runner_up, f", {suspect.way.value}" if suspect.kind is not Kind.LINK else ""
     return (
-        _part(suspect.kind, suspect.subject),
+        _label(suspect.kind, suspect.subject),
         _percent(suspect.probability),
-        f"{suspect.bad} of {suspect.tests}{way}",
+        f"{suspect.bad} of {suspect.tests}{direction}",
         "no value" if suspect.ratio is None else f"{suspect.ratio:.3g}",
-        one_line(one.title, 120),
-        "none" if other is None else f"{_part(other.kind, other.subject)}, {_percent(other.probability)}",
+        one_line(matrix.title, 120),
+        "none" if other is None else f"{_label(other.kind, other.subject)}, {_percent(other.probability)}",
     )
 
 
-def _part(kind: Kind, subject: str) -> str:
+def _label(part_type: Kind, subject: str) -> str:
     """ "node n-3", "rail 3"."""
-    return f"{kind.value} {one_line(subject, 200).removeprefix(f'{kind.value} ')}"
+    return f"{part_type.value} {one_line(subject, 200).removeprefix(f'{part_type.value} ')}"
 
 
 def _percent(probability: float) -> str:
     return "< 0.01 %" if probability < 0.0001 else wording.percent(probability)
 
 
-def _matrix(one: DecodedMatrix) -> tuple[str, ...]:
-    matrix, noise, answer = one.matrix, one.decoded.noise, one.decoded.answer
+def _matrix(entry: DecodedMatrix) -> tuple[str, ...]:
+    matrix, noise, answer = entry.matrix, entry.decoded.noise, entry.decoded.answer
     blind = answer is Answer.TOO_FEW
     no_unit, word = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
     return (
-        f"{one_line(one.check, 80)}: {one_line(one.title, 120)}",
-        counted(len(one.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
-        f"{len(one.decoded.bad)} of {len(matrix.values)}",
+        f"{one_line(entry.check, 80)}: {one_line(entry.title, 120)}",
+        counted(len(entry.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
+        f"{len(entry.decoded.bad)} of {len(matrix.values)}",
         "" if no_unit else wording.number(noise.usual, matrix.unit),
         "" if no_unit else f"{word} {wording.number(noise.line, matrix.unit)}",
         _percent(noise.sensitivity) if answer is Answer.NAMED else "",
