@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -83,6 +83,13 @@ class Placement(Enum):
     PINNED = "pinned"
     POOLED = "pooled"
     NONE = "none"
+
+
+class NodePlacement(StrEnum):
+    """How the training gets the nodes that were checked, on engines whose nodes have names; strongest first."""
+
+    IN_JOB = "in_job"
+    PINNED = "pinned"
 
 
 class Work(Enum):
@@ -307,6 +314,11 @@ class JobStatus:
     def text(self) -> str:
         """The state and the evidence, in one line for people."""
         return f"{self.state.value}: {self.detail}" if self.detail else self.state.value
+
+
+def no_job(detail: str) -> JobStatus:
+    """The engine answered, and has no such job."""
+    return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from typing import IO
 
 from checks.documents.answer import ANSWER
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import dump_plain
 from checks.process.whole_file import write_whole
 from checks.value_types import DecodeError
 from tasks.launchers.attempts import ATTEMPT
@@ -161,11 +160,6 @@ def _write(reader: IO[bytes], copy: Path, status: os.stat_result) -> None:
         os.replace(temporary, copy)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def dump_state(status: JobStatus) -> bytes:
-    """The last state of a job as JSON, as a launcher keeps it beside the job."""
-    return dump_plain(status)
 
 
 def parse_state(text: str | bytes) -> JobStatus | None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from checks import bundle as bundles
+from checks.bundle import PassedNode
+from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, LaunchRejected
 
+PASSED = "pass.json"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
@@ -31,6 +35,14 @@ def require_files(job: JobSpec, own: Collection[str]) -> None:
     for name in job.files:
         if name in own or not re.fullmatch(FILE_NAME, name):
             raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+
+
+def passed_nodes(job: JobSpec) -> tuple[PassedNode, ...]:
+    """The nodes that passed, for the training behind them."""
+    try:
+        return bundles.load_pass(job.files[PASSED]).nodes
+    except (KeyError, DecodeError) as error:
+        raise LaunchRejected(f"{job.name}: the pass of its nodes cannot be read: {error}") from error
 
 
 def require_no_request(job: JobSpec, remedy: str) -> None:

@@ -112,13 +112,6 @@ def out_of_service(machines: Mapping[str, Machine]) -> frozenset[str]:
     return frozenset(name for name, machine in machines.items() if machine.service is not Service.SERVING)
 
 
-def too_many_out(case: Case, machines: Mapping[str, Machine], limits: Limits) -> bool:
-    """Whether too few nodes would serve, if all that the case's verdict condemned were fenced with it."""
-    others = out_of_service(machines) - {case.node}
-    most = max(1, math.floor(limits.max_out_fraction * len(machines)))
-    return len(others) + 1 > most or case.condemned > most
-
-
 def counted(acts: Iterable[Act], now: float, window_s: float) -> tuple[Act, ...]:
     """The acts of the last `window_s` that happened, or may have."""
     return tuple(
@@ -154,10 +147,10 @@ def obstacle(
     case: Case, rung: Rung, journal: Journal, machines: Mapping[str, Machine], limits: Limits
 ) -> Why | None:
     """Why this act, which takes capacity, may not happen now; None if it may. The breaker is not asked here."""
-    if rung is Rung.FENCE:
-        return Why.TOO_MANY_OUT if too_many_out(case, machines, limits) else None
-    if len(out_of_service(machines) - {case.node}) + 1 > max(
-        1, math.floor(limits.max_out_fraction * len(machines))
-    ):
+    most = max(1, math.floor(limits.max_out_fraction * len(machines)))
+    # All that the case's verdict condemned would be fenced with it.
+    condemned = case.condemned if rung is Rung.FENCE else 0
+    if max(len(out_of_service(machines) - {case.node}) + 1, condemned) > most:
         return Why.TOO_MANY_OUT
-    return Why.DOMAIN_BUSY if domain_busy(journal, case.node, case.domain) else None
+    busy = rung is not Rung.FENCE and domain_busy(journal, case.node, case.domain)
+    return Why.DOMAIN_BUSY if busy else None

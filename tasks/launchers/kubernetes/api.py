@@ -101,12 +101,7 @@ class Api:
 
     def get(self, resource: Kind, name: str) -> Object | None:
         """The object, None if there is none. Raises Refused, EngineUnavailable."""
-        try:
-            return self._table("GET", resource, "get", name)
-        except Refused as refusal:
-            if refusal.status == 404:
-                return None
-            raise
+        return self._or_none("GET", resource, "get", name)
 
     def items(self, resource: Kind, selector: str = "") -> Iterator[Object]:
         """All objects with these labels, page by page. Raises Refused, EngineUnavailable."""
@@ -121,23 +116,12 @@ class Api:
 
     def patch(self, resource: Kind, name: str, body: Object) -> Object | None:
         """Merge into the object (RFC 7386); None if there is none. Raises Refused, EngineUnavailable."""
-        try:
-            return self._table("PATCH", resource, "patch", name, body=body)
-        except Refused as refusal:
-            if refusal.status == 404:
-                return None
-            raise
+        return self._or_none("PATCH", resource, "patch", name, body)
 
     def delete(self, resource: Kind, name: str) -> bool:
         """Delete the object after all that it owns; whether there was one. Raises Refused, EngineUnavailable."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
-        try:
-            self._table("DELETE", resource, "delete", name, body=body)
-        except Refused as refusal:
-            if refusal.status == 404:
-                return False
-            raise
-        return True
+        return self._or_none("DELETE", resource, "delete", name, body) is not None
 
     def log(self, pod: str, query: Mapping[str, str]) -> str:
         """What a pod printed, "" if it has not started or is gone. Raises Refused, EngineUnavailable."""
@@ -173,6 +157,16 @@ class Api:
         if not isinstance(table, dict):
             raise EngineUnavailable(f"{answer} is no object")
         return table
+
+    def _or_none(
+        self, method: str, resource: Kind, verb: str, name: str, body: Object | None = None
+    ) -> Object | None:
+        try:
+            return self._table(method, resource, verb, name, body=body)
+        except Refused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
 
     def _call(
         self,

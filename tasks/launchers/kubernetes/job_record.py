@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from checks.documents.report import dump_plain
 from tasks.launchers.base import JobStatus
-from tasks.launchers.job_files import dump_state, parse_state
+from tasks.launchers.job_files import parse_state
 from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
 from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 
@@ -78,7 +79,7 @@ def write_final(api: Api, name: str, final: JobStatus) -> None:
 
 
 def _text(final: JobStatus) -> str:
-    return dump_state(replace(final, detail=final.detail[:DETAIL_CHARACTERS])).decode().strip()
+    return dump_plain(replace(final, detail=final.detail[:DETAIL_CHARACTERS])).decode().strip()
 
 
 def _annotate(api: Api, name: str, annotations: Mapping[str, str]) -> None:

@@ -28,6 +28,7 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
     Trouble,
+    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors
 from tasks.launchers.kubernetes import job_record, objects, preflight
@@ -110,7 +111,7 @@ class KubernetesLauncher(FolderLauncher):
 
     def state(self, name: str) -> JobStatus:
         if not re.fullmatch(objects.JOB_NAME, name):
-            return JobStatus(JobState.UNKNOWN, f"no job is named {name!r:.80}", "", {}, absent=True)
+            return no_job(f"no job is named {name!r:.80}")
         try:
             return self._ask(name)
         except Refused as refusal:
@@ -190,8 +191,7 @@ class KubernetesLauncher(FolderLauncher):
             return self._attempts(name).status(JobState.RUNNING, detail)
         if not record.submitted:
             # A gate that was killed, or one that is submitting at this moment: the next submit goes on with it.
-            detail = f"{name} was prepared and never submitted. Submit it again."
-            return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
+            return no_job(f"{name} was prepared and never submitted. Submit it again.")
         return self._running(name, record.nodes, views, pods)
 
     def _running(

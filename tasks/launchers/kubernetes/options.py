@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement, Placement
 
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -19,13 +19,6 @@ RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
 # Plain Jobs have no gang scheduling.
 JOIN_S = 600.0
 FOLDER = r"(/[^\s\"'\\,:$`%]+)?"
-
-
-class KubernetesPlacement(StrEnum):
-    """How the training gets the nodes that were checked, strongest first."""
-
-    IN_JOB = "in_job"
-    PINNED = "pinned"
 
 
 class Workload(StrEnum):
@@ -81,7 +74,7 @@ class KubernetesOptions:
     context: Annotated[str, Text(r"\S*", 500)] = ""
     kubeconfig_file: str = ""
     workload: Workload = Workload.JOBS
-    placement: KubernetesPlacement = KubernetesPlacement.IN_JOB
+    placement: NodePlacement = NodePlacement.IN_JOB
     code: Code = Code.CONFIGMAP
     pod_template_file: str = ""
     service_account: Name = ""

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checks import bundle as bundles
 from checks.exchange import secret_key
-from checks.value_types import DecodeError
+from tasks.launchers.agent_arguments import agent_arguments
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
+from tasks.launchers.job_rules import PASSED, passed_nodes
 from tasks.launchers.kubernetes.api import JOB
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged
@@ -30,7 +30,7 @@ HELD = ("prelaunch.dev/unfit", "node.kubernetes.io/unschedulable")
 HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 IN, OUT, ANSWERS = f"{ROOT}/input/data/prelaunch", f"{ROOT}/output/data", f"{ROOT}/answers"
 TERMINATION, SHM = "/dev/termination-log", "/dev/shm"  # noqa: S108 - in the pod
-START, PASSED = "start.sh", "pass.json"
+START = "start.sh"
 # Behind grace_s: the last reports and their copies (container/agent/settings.py, GRACE_S).
 UPLOAD_S = 40.0
 CODE_SUFFIX, ANSWERS_SUFFIX = "-code", "-answers"
@@ -108,18 +108,11 @@ def image_of(job: JobSpec, options: KubernetesOptions) -> str:
 
 def agent_words(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
     """The arguments of the agent in each pod."""
-    observe = ("--observe",) if job.observe else ()
     any_order = () if FORMS[options.workload].each else ("--pooled",)
-    verbs: dict[Work, tuple[str, ...]] = {
-        Work.COMMAND: ("exec",),
-        Work.CHECK: ("check",),
-        Work.CONFIRM: ("gate", "--confirm", f"{IN}/{PASSED}", *any_order, *observe),
-        Work.GATE: ("gate", *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
-    }
+    arguments = agent_arguments(job, confirm=(f"{IN}/{PASSED}", *any_order))
     if job.work is Work.CHECK:
-        return verbs[job.work]
-    command = job.command if job.work is Work.COMMAND else _command(job, options)
-    return (*verbs[job.work], "--", *command)
+        return arguments
+    return (*arguments, "--", *(job.command if job.work is Work.COMMAND else _command(job, options)))
 
 
 def _command(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
@@ -183,11 +176,7 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
 
 def _environment(job: JobSpec, options: KubernetesOptions) -> list[Table]:
     pattern = FORMS[options.workload].address.format(job=job.name)
-    uploads = {
-        Reports.LOGS: "log:",
-        Reports.S3: reports_prefix(job.name, options),
-        Reports.VOLUME: "",
-    }
+    uploads = {Reports.LOGS: "log:", Reports.S3: reports_prefix(job.name, options), Reports.VOLUME: ""}
     values = {
         "PRELAUNCH_ROOT": ROOT,
         "PRELAUNCH_OUT": reports_folder(job.name, options) if options.reports is Reports.VOLUME else OUT,
@@ -298,15 +287,7 @@ def _set_nodes(spec: Table, job: JobSpec, options: KubernetesOptions, index: int
 
 def _passed(job: JobSpec) -> tuple[str, ...]:
     """The node of each pod that passed, in the order of the pods. Before the checks there is none yet. Raises LaunchRejected."""
-    if PASSED not in job.files:
-        raise LaunchRejected(f"{job.name}: there is no pass of its nodes.")
-    try:
-        nodes = {
-            node.name: node.identity.get("engine_node", "")
-            for node in bundles.load_pass(job.files[PASSED]).nodes
-        }
-    except DecodeError as error:
-        raise LaunchRejected(f"{job.name}: the pass of its nodes cannot be read: {error}") from error
+    nodes = {node.name: node.identity.get("engine_node", "") for node in passed_nodes(job)}
     names = tuple(nodes.get(f"node-{index}", "") for index in range(job.nodes))
     if not nodes:
         return (NOT_YET,) * job.nodes

@@ -69,33 +69,15 @@ def run_words(settings: ContainerSettings, submitter: Submitter, gpus: int) -> t
     SELinux would keep the job's folder from the container. The image's own entrypoint is left out, as by Kubernetes and pyxis: not
     every one starts the words that follow it.
     """
-    root = submitter.user == 0
-    owner = f"{submitter.user}:{submitter.group}" if settings.engine is ContainerEngine.DOCKER else "0:0"
-    arguments = [
-        settings.engine.value,
-        "run",
-        "--rm",
-        "--init",
-        "--pull",
-        "never",
-        "--user",
-        owner,
-        "--ipc",
-        "host",
-        "--security-opt",
-        "label=disable",
-        "--entrypoint",
-        "",
-    ]
-    if root or settings.engine is ContainerEngine.DOCKER:
+    root, docker = submitter.user == 0, settings.engine is ContainerEngine.DOCKER
+    owner = f"{submitter.user}:{submitter.group}" if docker else "0:0"
+    arguments = [settings.engine.value, "run", "--rm", "--init", "--pull", "never", "--user", owner]
+    arguments += ["--ipc", "host", "--security-opt", "label=disable", "--entrypoint", ""]
+    if root or docker:
         arguments += ["--device", "/dev/kmsg:/dev/kmsg:r", "--cap-add", "SYSLOG"]
     if gpus:
-        arguments += (
-            ["--gpus", "all"]
-            if settings.engine is ContainerEngine.DOCKER
-            else ["--device", "nvidia.com/gpu=all"]
-        )
-        if root or settings.engine is ContainerEngine.DOCKER:
+        arguments += ["--gpus", "all"] if docker else ["--device", "nvidia.com/gpu=all"]
+        if root or docker:
             arguments += ["--ulimit", "memlock=-1:-1"]
     return tuple(arguments)
 
@@ -145,14 +127,8 @@ def network_words(namespace: str, node: str, hosts: Path) -> tuple[str, ...]:
     """The network of a node's container: a namespace with a file of its own for names, or the machine's where that is ""."""
     if not namespace:
         return ("--network", "host")
-    return (
-        "--network",
-        f"ns:/run/netns/{namespace}",
-        "--hostname",
-        node,
-        "--volume",
-        f"{hosts}:/etc/hosts:ro",
-    )
+    names = ("--hostname", node, "--volume", f"{hosts}:/etc/hosts:ro")
+    return ("--network", f"ns:/run/netns/{namespace}", *names)
 
 
 def mounted(path: Path, mode: str = "rw") -> tuple[str, str]:

@@ -22,6 +22,7 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
+    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
 from tasks.launchers.local import network, start_stop
@@ -81,14 +82,13 @@ class LocalLauncher(FolderLauncher):
     def state(self, name: str) -> JobStatus:
         folder = self._existing(name)
         if folder is None:
-            return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {}, absent=True)
+            return no_job(f"no job {name!r:.80} under {self.root}")
         status, keepers = folder.status(), folder.keepers()
         if status is not None and status.state.final:
             start_stop.settle(keepers)
             return status
         if keepers is None:
-            detail = f"{name} was submitted and never started. Submit it again."
-            return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
+            return no_job(f"{name} was submitted and never started. Submit it again.")
         if not keepers.alive():
             return start_stop.bury(folder, keepers, JobState.FAILED, "its shepherd died before the job ended")
         begins = "the processes of its nodes are being started"

@@ -14,6 +14,7 @@ from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.process.environment import CODE
 from checks.value_types import DecodeError, Range, Text
+from tasks.launchers.agent_arguments import filled
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
 from tasks.launchers.job_rules import require_end, require_files, require_name
 from tasks.launchers.local import container
@@ -136,9 +137,7 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
     """
     _check(job)
     values = {"{job}": str(folder), "{out}": str(folder / "out"), "{python}": options.interpreter}
-    command = tuple(
-        re.sub(r"\{(job|out|python)\}", lambda match: values[match[0]], argument) for argument in job.command
-    )
+    command = filled(job.command, values)
     requests, form = [], "container" if options.container_image else "process"
     for index, node in enumerate(node_names(job.nodes)):
         environment = _environment(job, node, folder)
@@ -155,14 +154,8 @@ def _namespace_words(options: LocalOptions, folder: Path, index: int) -> tuple[s
     """The words before a process that is to run in a namespace of its own."""
     if not (network := network_name(folder, options)):
         return ()
-    return (
-        options.interpreter,
-        "-I",
-        ENTER,
-        f"{network}-{index}",
-        node_names(index + 1)[index],
-        str(folder / "hosts"),
-    )
+    node = node_names(index + 1)[index]
+    return (options.interpreter, "-I", ENTER, f"{network}-{index}", node, str(folder / "hosts"))
 
 
 def _container_command(

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checks.exchange import secret_key
+from tasks.launchers.agent_arguments import agent_arguments, filled
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
 from tasks.launchers.job_rules import require_end, require_files
 from tasks.launchers.node_code import code_archive, start_script
@@ -64,7 +65,7 @@ def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
     by_channel = in_channel(job, options)
     if by_channel:
         files |= {"prelaunch.tar.gz": code_archive(), "start.sh": start_script()}
-    arguments = _told(job, options, where)
+    arguments = _agent(job, options, where)
     if any(len(argument) > MOST_CHARACTERS for argument in arguments):
         raise LaunchRejected(
             f"{job.name}: prefix {options.prefix!r:.80} makes addresses of more than the {MOST_CHARACTERS} characters that "
@@ -101,34 +102,22 @@ def found_first(body: Mapping[str, object]) -> dict[str, object]:
     return {**body, "Environment": {**environment, "PYTHONPATH": f"{IN_IMAGE}:{path}"}}
 
 
-def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, ...]:
+def _agent(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, ...]:
     """Verb and options of the agent. With network isolation no container reaches S3, so nothing is copied there or awaited."""
-    isolated = options.network_isolation
-    upload = () if isolated else ("--upload", where.reports)
-    bundle = ("--bundle", locations.BUNDLE, *upload)
-    match job.work:
-        case Work.COMMAND:
-            return ("exec", *upload)
-        case Work.CHECK:
-            return ("check", *bundle, *(("--keep",) if keeps(job, options) else ()))
-        case Work.CONFIRM:
-            pooled = ("--pooled",) if options.placement is Placement.POOLED else ()
-            return ("gate", *bundle, "--confirm", locations.PASS, *pooled, *_observe(job))
-        case Work.GATE:
-            ask = ("--ask-s", f"{job.ask_s:g}", "--answers", where.answers) if job.ask_s else ()
-            return ("gate", *bundle, *_observe(job), *ask)
+    upload = () if options.network_isolation else ("--upload", where.reports)
+    if job.work is Work.COMMAND:
+        return ("exec", *upload)
+    keep = ("--keep",) if keeps(job, options) else ()
+    pooled = ("--pooled",) if options.placement is Placement.POOLED else ()
+    common = ("--bundle", locations.BUNDLE, *upload, *keep)
+    return agent_arguments(job, common, (locations.PASS, *pooled), ("--answers", where.answers))
 
 
 def _filled(job: JobSpec) -> tuple[str, ...]:
     """The training's command with the container's folders filled in; a ModelTrainer's own command stays unchanged."""
     if job.trainer:
         return job.training
-    fill = {"{job}": locations.FOLDER, "{out}": locations.OUT}
-    return tuple(re.sub(r"\{(job|out)\}", lambda match: fill[match[0]], text) for text in job.training)
-
-
-def _observe(job: JobSpec) -> tuple[str, ...]:
-    return ("--observe",) if job.observe else ()
+    return filled(job.training, {"{job}": locations.FOLDER, "{out}": locations.OUT})
 
 
 def _fits(arguments: tuple[str, ...], command: tuple[str, ...]) -> bool:

@@ -21,6 +21,7 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
+    no_job,
 )
 from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.sagemaker import job_states, warm_pool
@@ -86,8 +87,7 @@ class SageMakerLauncher:
         try:
             described = describe(self.clients, name, ANSWER_S)
             if described is None:
-                detail = f"SageMaker in {self.options.region} knows no training job {name!r:.80}"
-                return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
+                return no_job(f"SageMaker in {self.options.region} knows no training job {name!r:.80}")
             return self._status(name, described)
         except LaunchError as error:
             return JobStatus(JobState.UNKNOWN, str(error), "", {})

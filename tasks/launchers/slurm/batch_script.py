@@ -22,11 +22,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from checks import bundle as bundles
 from checks.exchange import secret_key
-from checks.value_types import DecodeError
+from tasks.launchers.agent_arguments import agent_arguments, filled
 from tasks.launchers.base import FAILED_NODE_GRACE_S, JobSpec, LaunchRejected, Placement, Plan, Request, Work
 from tasks.launchers.job_rules import (
+    PASSED,
+    passed_nodes,
     require_end,
     require_files,
     require_name,
@@ -44,7 +45,6 @@ RESERVED_NAMES = ("BASH_ENV", "ENV", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOP
 KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 SCRIPT, ARCHIVE, START, ENVIRONMENT = "job.sbatch", "prelaunch.tar.gz", "start.sh", "environment.sh"
 OWN_FILES = (ARCHIVE, START, ENVIRONMENT, secret_key.FILE)
-PASSED = "pass.json"
 # The script ends what is late; Slurm's own limit is behind it, and counts whole minutes.
 BACKSTOP_S = 60.0
 # Twice the default of slurm.conf's SlurmdTimeout, after which a node that does not answer is lost.
@@ -91,36 +91,23 @@ def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[st
         "srun_options": f"({shlex.join(_srun(job, folder, options))})",
         "agent": f"({shlex.join(agent_words(job, folder))})",
     }
-    return "\n".join(
-        (
-            "#!/bin/bash",
-            head,
-            *(f"{name}={value}" for name, value in values.items()),
-            _body(),
-        )
-    )
+    return "\n".join(("#!/bin/bash", head, *(f"{name}={value}" for name, value in values.items()), _body()))
 
 
 def agent_words(job: JobSpec, folder: Path) -> tuple[str, ...]:
     """The arguments of the agent on each node."""
     bundle = ("--bundle", str(folder / "in" / "bundle.json"))
-    observe = ("--observe",) if job.observe else ()
-    verbs: dict[Work, tuple[str, ...]] = {
-        Work.COMMAND: ("exec",),
-        Work.CHECK: ("check", *bundle),
-        Work.CONFIRM: ("gate", *bundle, "--confirm", str(folder / "in" / PASSED), *observe),
-        Work.GATE: ("gate", *bundle, *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
-    }
+    arguments = agent_arguments(job, bundle, (str(folder / "in" / PASSED),))
     if job.work is Work.CHECK:
-        return verbs[job.work]
-    values = {"{job}": str(folder / "in"), "{out}": str(folder / "out")}
+        return arguments
     command = job.command if job.work is Work.COMMAND else job.training
-    filled = (re.sub(r"\{(?:job|out)\}", lambda match: values[match[0]], argument) for argument in command)
-    return (*verbs[job.work], "--", *filled)
+    return (*arguments, "--", *filled(command, {"{job}": str(folder / "in"), "{out}": str(folder / "out")}))
 
 
 def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
     seconds = job.max_runtime_s + options.grace_s + BACKSTOP_S
+    pins = options.strength is Placement.PINNED and job.work is Work.CONFIRM
+    pinned = [node.name for node in passed_nodes(job)] if pins else []
     comment = ",".join(COMMENT.sub("-", f"{key}={value}") for key, value in job.tags.items())
     values = {
         "job-name": job.name,
@@ -143,7 +130,7 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
         "gres": options.gres,
         "gpus-per-node": str(options.gpus_per_node or ""),
         "mem": "0" if options.exclusive else "",
-        "nodelist": ",".join(_passed(job)) if options.strength is Placement.PINNED else "",
+        "nodelist": ",".join(pinned),
     }
     yield from (f"--{name}={value}" for name, value in values.items() if value)
     # Training on the nodes that passed is of no use on others, and a second start would wait for one that is gone.
@@ -170,16 +157,6 @@ def _failed_grace_s(job: JobSpec, options: SlurmOptions) -> float:
         return 0.0
     again = options.requeue and job.work is Work.GATE
     return FAILED_NODE_GRACE_S + (LOST_S if again else 0.0)
-
-
-def _passed(job: JobSpec) -> tuple[str, ...]:
-    """The names of the nodes that passed, for the training behind them. Raises LaunchRejected."""
-    if job.work is not Work.CONFIRM:
-        return ()
-    try:
-        return tuple(node.name for node in bundles.load_pass(job.files[PASSED]).nodes)
-    except (KeyError, DecodeError) as error:
-        raise LaunchRejected(f"{job.name}: the pass of its nodes cannot be read: {error}") from error
 
 
 def _srun(job: JobSpec, folder: Path, options: SlurmOptions) -> tuple[str, ...]:

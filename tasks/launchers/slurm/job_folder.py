@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.base import JobStatus, Plan
-from tasks.launchers.job_files import dump_state, parse_state, read_end
+from tasks.launchers.job_files import parse_state, read_end
 from tasks.launchers.slurm.batch_script import SCRIPT, START
 from tasks.launchers.slurm.job_states import START_MARK
 
@@ -125,7 +126,7 @@ class SharedJobFolder:
 
     def write_final(self, final: JobStatus) -> None:
         """Record the last state, and remove the key: no start of this job will need it."""
-        write_whole(self.path / FINAL, dump_state(final))
+        write_whole(self.path / FINAL, dump_plain(final))
         secret_key.remove(self.path / "in" / secret_key.FILE)
 
     def failed_grace_s(self) -> int:

@@ -25,6 +25,7 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
     Trouble,
+    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors, file_remedy
 from tasks.launchers.slurm import commands, preflight
@@ -88,7 +89,7 @@ class SlurmLauncher(FolderLauncher):
 
     def state(self, name: str) -> JobStatus:
         if not re.fullmatch(JOB_NAME, name):
-            return JobStatus(JobState.UNKNOWN, f"no job is named {name!r:.80}", "", {}, absent=True)
+            return no_job(f"no job is named {name!r:.80}")
         folder = self._folder(name)
         agents = folder.attempts()
         final = folder.final()
@@ -231,12 +232,10 @@ def sbatch_lines(path: str) -> tuple[str, ...]:
 
 def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
     if not folder.exists():
-        text = f"there is no job {name} in Slurm, and no folder {folder.path}"
-        return JobStatus(JobState.UNKNOWN, text, "", {}, absent=True)
+        return no_job(f"there is no job {name} in Slurm, and no folder {folder.path}")
     if folder.claim() == NOBODY:
         return JobStatus(JobState.CANCELLED, "cancelled before it was submitted", "", {}, Trouble.STOPPED)
-    text = f"{name} was prepared and never submitted. Submit it again."
-    return JobStatus(JobState.UNKNOWN, text, "", {}, absent=True)
+    return no_job(f"{name} was prepared and never submitted. Submit it again.")
 
 
 def _not_started(job: Job, agents: Attempts, cause: str = "") -> JobStatus:

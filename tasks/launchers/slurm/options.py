@@ -7,24 +7,16 @@ node recovery and auto-resume" of HyperPod with Slurm.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement, Placement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
 Word = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
 JOIN_S = 180.0
-
-
-class SlurmPlacement(StrEnum):
-    """How the training gets the nodes that were checked, strongest first."""
-
-    IN_JOB = "in_job"
-    PINNED = "pinned"
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class SlurmOptions:
     long a job may wait in the queue, `grace_s` how long a command may take to end after SIGTERM (below slurm.conf's KillWait).
     """
 
-    placement: SlurmPlacement = SlurmPlacement.IN_JOB
+    placement: NodePlacement = NodePlacement.IN_JOB
     folder: Annotated[str, Text(rf"({FOLDER})?", 512)] = ""
     partition: Word = ""
     account: Word = ""

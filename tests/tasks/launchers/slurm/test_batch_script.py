@@ -12,12 +12,12 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.value_types import DecodeError
-from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Work
+from tasks.launchers.base import JobSpec, LaunchRejected, NodePlacement, Plan, Work
 from tasks.launchers.registry import launcher_for
 from tasks.launchers.slurm import batch_script
 from tasks.launchers.slurm.batch_script import agent_words, make_plan
 from tasks.launchers.slurm.launcher import SlurmLauncher, sbatch_lines
-from tasks.launchers.slurm.options import SlurmOptions, SlurmPlacement
+from tasks.launchers.slurm.options import SlurmOptions
 
 ROOT = Path("/shared/prelaunch")
 PASSED = Pass(1, "g", "0" * 64, "", (PassedNode("n3", 0, {}), PassedNode("n7", 1, {})))
@@ -85,7 +85,7 @@ def test_slurms_own_limit_is_behind_the_scripts() -> None:
 @pytest.mark.parametrize(("work", "named"), [(Work.CONFIRM, True), (Work.CHECK, False)])
 def test_pinned_training_asks_for_the_nodes_that_passed(work: Work, named: bool) -> None:
     """By their names, which are Slurm's own."""
-    found = directives(script(replace(JOB, work=work), SlurmOptions(SlurmPlacement.PINNED)))
+    found = directives(script(replace(JOB, work=work), SlurmOptions(NodePlacement.PINNED)))
 
     assert ("--nodelist=n3,n7" in found) is named
     assert ("--no-requeue" in found) is named
@@ -95,7 +95,7 @@ def test_a_pass_that_cannot_be_read_starts_no_training() -> None:
     """Without names any node would do."""
     broken = replace(JOB, work=Work.CONFIRM, files={**JOB.files, "pass.json": b"{"})
     with pytest.raises(LaunchRejected, match="the pass of its nodes cannot be read"):
-        plan(broken, SlurmOptions(SlurmPlacement.PINNED))
+        plan(broken, SlurmOptions(NodePlacement.PINNED))
 
 
 def test_no_variable_is_in_the_script() -> None:
@@ -143,7 +143,7 @@ def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
     assert not {"--auto-resume=1", "--requeue", "--no-requeue"} & set(directives(script(options=options)))
     assert "join_s=1800" in script(options=options)
     with pytest.raises(LaunchRejected, match="in_job"):
-        SlurmOptions(SlurmPlacement.PINNED, auto_resume=True)
+        SlurmOptions(NodePlacement.PINNED, auto_resume=True)
 
 
 @pytest.mark.parametrize(
