@@ -115,9 +115,9 @@ def dump(bundle: Bundle | Pass) -> bytes:
 
 def load(data: bytes) -> Bundle:
     """The bundle in `data`. Raises DecodeError."""
-    made = decode(Bundle, parse_json(data, BUNDLE_BYTES))
-    policy.check_sense(made.policy)
-    return made
+    bundle = decode(Bundle, parse_json(data, BUNDLE_BYTES))
+    policy.check_sense(bundle.policy)
+    return bundle
 
 
 def load_pass(data: bytes) -> Pass:

@@ -123,23 +123,23 @@ WATCH_ONLY: tuple[Check, ...] = (ras.job,)
 
 def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
     """A site's own checks ("package.module:attribute"), followed by the catalogue. Raises CatalogError."""
-    made = (*(_extra(path) for path in extra), *CATALOG)
-    names = [check.name for check in made]
+    catalogue = (*(_extra(path) for path in extra), *CATALOG)
+    names = [check.name for check in catalogue]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise CatalogError(f"two checks are called {twice!r}. Rename the extra one.")
-    return made
+    return catalogue
 
 
 def _extra(path: str) -> Check:
     """A site's own check. The path of one of Prelaunch's own checks is refused."""
-    found = imported(path)
-    if any(found is check for check in CATALOG):
+    check = imported(path)
+    if any(check is check for check in CATALOG):
         raise CatalogError(
-            f"{path!r} is Prelaunch's own check {found.name}. "
+            f"{path!r} is Prelaunch's own check {check.name}. "
             "The catalogue contains it already: remove it from [checks] extra."
         )
-    return found
+    return check
 
 
 def plan(

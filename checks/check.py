@@ -122,7 +122,7 @@ class Context:
     before: Mapping[str, object] | None = None
     look: Mapping[str, object] | None = None
     watched: Sequence[Mapping[str, object]] | None = None
-    lose_group: Callable[[str], None] = lambda why: None
+    lose_group: Callable[[str], None] = lambda reason: None
     store: Any = None
 
 
@@ -222,12 +222,12 @@ class Check:
     @property
     def modules(self) -> tuple[str, ...]:
         """The Python modules that the check imports on a node, taken from the first words of the entries of `needs`."""
-        return tuple(MODULES[word] for word in self._needed if word in MODULES)
+        return tuple(MODULES[program] for program in self._needed if program in MODULES)
 
     @property
     def programs(self) -> tuple[str, ...]:
         """The external programs that the check runs, taken from the first words of the entries of `needs`."""
-        return tuple(PROGRAMS[word] for word in self._needed if word in PROGRAMS)
+        return tuple(PROGRAMS[program] for program in self._needed if program in PROGRAMS)
 
     @property
     def _needed(self) -> tuple[str, ...]:
@@ -264,12 +264,12 @@ def imported(path: str) -> Check:
     """The check at "package.module:attribute". Raises CatalogError."""
     module, _, attribute = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        attribute_value = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a site's module may raise anything when it is imported
         raise CatalogError(f"check {path!r} cannot be imported: {error}") from error
-    if not isinstance(found, Check):
+    if not isinstance(attribute_value, Check):
         raise CatalogError(f"check {path!r} is not a @check function. Decorate it with checks.check.check.")
-    return found
+    return attribute_value
 
 
 def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
@@ -278,8 +278,8 @@ def fault_of(check: Check, metrics: Mapping[str, object]) -> str:
         if name not in metrics:
             return f"the check did not return {name}"
     for name, value in metrics.items():
-        if why := _fault_of_value(value):
-            return f"{why} in {name}"
+        if fault := _fault_of_value(value):
+            return f"{fault} in {name}"
     return ""
 
 
@@ -294,7 +294,7 @@ def _fault_of_value(value: object) -> str:
             isinstance(item, (bool, str)) for item in value
         ):
             return "a list of mixed kinds"
-        return next((why for item in value if item is not None and (why := _fault_of_value(item))), "")
+        return next((fault for item in value if item is not None and (fault := _fault_of_value(item))), "")
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value}"
     if isinstance(value, int) and abs(value) > GREATEST_INT:

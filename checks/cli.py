@@ -207,14 +207,14 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    rows = json.loads(LISTING.read_bytes())
+    lines = json.loads(LISTING.read_bytes())
     if arguments.format == "json":
-        print(json.dumps(rows))
+        print(json.dumps(lines))
         return Exit.GO
-    for row in rows:
-        where = " (only the watch)" if row["watch_only"] else " (beside a job)" if row["beside_job"] else ""
-        head = f"{row['name']:<24} {row['scope']:<4} {row['cost']:<7}"
-        print(f"{head} {row['summary']} [{row['needs']}]{where}")
+    for line in lines:
+        where = " (only the watch)" if line["watch_only"] else " (beside a job)" if line["beside_job"] else ""
+        head = f"{line['name']:<24} {line['scope']:<4} {line['cost']:<7}"
+        print(f"{head} {line['summary']} [{line['needs']}]{where}")
     return Exit.GO
 
 
@@ -279,10 +279,10 @@ def _gate(arguments: argparse.Namespace) -> int:
         ask_s = 0.0 if arguments.observe else arguments.ask_s
         answer = gate.gate(node_context, token, arguments.out, arguments.confirm, arguments.pooled, ask_s)
     except Interrupted as signalled:
-        said = (
+        reason = (
             f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
         )
-        gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, said))
+        gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, reason))
         raise
     if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")

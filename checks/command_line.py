@@ -44,10 +44,10 @@ class InputError(Exception):
         self.file, self.path, self.message, self.nearest, self.line = str(file), path, message, nearest, line
 
     def __str__(self) -> str:
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        place += f": {self.path}" if self.path else ""
+        location = f"{self.file}, line {self.line}" if self.line else self.file
+        location += f": {self.path}" if self.path else ""
         hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        return f"{place}: {_sentence(self.message)}{hint}"
+        return f"{location}: {_sentence(self.message)}{hint}"
 
 
 def _sentence(text: str) -> str:
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     unexpected_hint = ""
-    _words: Sequence[str] = ()
+    _arguments: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError. An option that does not exist is named first: what is missing may be a consequence of it."""
@@ -74,16 +74,16 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """As argparse, but what is not known is refused here, and not by the command above with its usage."""
         self._words = sys.argv[1:] if args is None else list(args)
-        found, rest = super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
         if rest:
             self._refuse_options(rest)
             usage = self.format_usage().strip()
             raise UsageError(f"unexpected argument {_quoted(rest[0])}", usage, hint=self.unexpected_hint)
-        return found, rest
+        return parsed, rest
 
-    def _refuse_options(self, words: Iterable[str]) -> None:
-        for word in words:
-            name = word.partition("=")[0]
+    def _refuse_options(self, arguments: Iterable[str]) -> None:
+        for argument in arguments:
+            name = argument.partition("=")[0]
             if len(name) > 1 and name.startswith("-") and name not in self._option_string_actions:
                 own = [option for option in self._option_string_actions if option[:2] == "--"]
                 usage = self.format_usage().strip()
@@ -107,13 +107,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, usage.strip(), meant)
 
 
-def _before_separator(words: Sequence[str]) -> Iterable[str]:
+def _before_separator(arguments: Sequence[str]) -> Iterable[str]:
     """The long options that were typed: a word with one hyphen may be a value, such as a negative number."""
-    own = words[: list(words).index("--")] if "--" in words else words
-    return (word for word in own if word.startswith("--"))
+    own = arguments[: list(arguments).index("--")] if "--" in arguments else arguments
+    return (argument for argument in own if argument.startswith("--"))
 
 
-def _quoted(word: object) -> str:
+def _quoted(value: object) -> str:
     """Inert: repr writes out what a terminal would act upon."""
-    text = str(word)
+    text = str(value)
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."

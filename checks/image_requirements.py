@@ -49,25 +49,25 @@ def needed(checks: Iterable[Needs]) -> tuple[str, ...]:
 def load(name: str) -> ModuleType:
     """The image's own module if it is new enough, else the copy that was delivered with the checks. Raises ImportError."""
     try:
-        found = importlib.import_module(name)
+        module = importlib.import_module(name)
     except ImportError:
-        beside = _beside(name)
-        if beside is None:
+        delivered = _delivered(name)
+        if delivered is None:
             raise
-        return beside
-    if name in NEWEST and not hasattr(found, NEWEST[name]):
-        return _beside(name) or found
-    return found
+        return delivered
+    if name in NEWEST and not hasattr(module, NEWEST[name]):
+        return _delivered(name) or module
+    return module
 
 
 @lru_cache(maxsize=8)
-def _beside(name: str) -> ModuleType | None:
+def _delivered(name: str) -> ModuleType | None:
     """The delivered copy, under a name of its own: pynvml modifies the module that has its name, which may be the image's."""
     path = next((folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file()), None)
     spec = importlib.util.spec_from_file_location(f"prelaunch_{name}", path) if path else None
     if spec is None or spec.loader is None:
         return None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -59,8 +59,10 @@ def merge(
 def _offered(bundle: Bundle, reports: Iterable[NodeReport]) -> str:
     """The certificates that the gate offered to the machines that reported; "" if there are none."""
     machines = {machine_digest(report.node.identity) for report in reports}
-    found = tuple(one for one in bundle.certificates.certificates if one.machine in machines)
-    return dump(replace(bundle.certificates, certificates=found)) if found else ""
+    offered = tuple(
+        certificate for certificate in bundle.certificates.certificates if certificate.machine in machines
+    )
+    return dump(replace(bundle.certificates, certificates=offered)) if offered else ""
 
 
 def _dated(report: NodeReport) -> Node:
@@ -69,11 +71,11 @@ def _dated(report: NodeReport) -> Node:
 
 def _by_check(reports: Iterable[NodeReport]) -> Iterator[CheckTable]:
     """The observations in the order of the checks, as a merged report is stored."""
-    rows: dict[str, list[Observation]] = {}
+    grouped: dict[str, list[Observation]] = {}
     for report in reports:
-        for row in report.observations:
-            rows.setdefault(row.check, []).append(row)
-    return (CheckTable.collect(check, found) for check, found in rows.items())
+        for observation in report.observations:
+            grouped.setdefault(observation.check, []).append(observation)
+    return (CheckTable.collect(check, group) for check, group in grouped.items())
 
 
 def _stranger(bundle: Bundle, report: NodeReport) -> str:
@@ -83,11 +85,18 @@ def _stranger(bundle: Bundle, report: NodeReport) -> str:
     if report.declared != bundle.declared or report.profile != bundle.profile:
         return "its report was made for another declaration"
     foreign = next(
-        (row for row in report.observations if row.subject.partition("/")[0] != report.node.name), None
+        (
+            observation
+            for observation in report.observations
+            if observation.subject.partition("/")[0] != report.node.name
+        ),
+        None,
     )
     if foreign is not None:
         return f"its report contains observations of {foreign.subject:.80}"
-    left_out = {row.check for row in report.observations if row.skip is Skip.GATE_FILE} - {*bundle.skip}
+    left_out = {
+        observation.check for observation in report.observations if observation.skip is Skip.GATE_FILE
+    } - {*bundle.skip}
     if left_out:
         return f"it skipped {min(left_out):.80}, which the gate file does not skip"
     try:

@@ -122,8 +122,8 @@ class Images:
 
 def image_digest(image: str) -> str:
     """The digest in a reference to an image, "" for one that names a tag, which may be another image tomorrow."""
-    found = re.search(r"@(sha256:[0-9a-f]{64})$", image)
-    return found[1] if found else ""
+    match = re.search(r"@(sha256:[0-9a-f]{64})$", image)
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True)

@@ -213,8 +213,8 @@ class CheckPolicy:
         """
         false = {Skip.ONE_RANK_DECLARED} if declared.ranks_per_node > 1 else set[Skip]()
         false |= {Skip.ONE_NODE_DECLARED} if declared.nodes > 1 else set()
-        kept = tuple(skip for skip in self.accept_skips if skip not in false)
-        return self if kept == self.accept_skips else replace(self, accept_skips=kept)
+        accepted = tuple(skip for skip in self.accept_skips if skip not in false)
+        return self if accepted == self.accept_skips else replace(self, accept_skips=accepted)
 
     def accepts(self, skip: Skip | None) -> bool:
         """Whether an observation that was skipped for this reason is a WARN and not a FAIL."""
@@ -253,10 +253,10 @@ class Policy:
 
 def load(value: object) -> Policy:
     """Makes a Policy of a plain table (from TOML or JSON). Raises DecodeError with the path and the nearest valid key."""
-    made = decode(Policy, value)
-    check_sense(made)
-    _require_rules(made)
-    return made
+    policy = decode(Policy, value)
+    check_sense(policy)
+    _require_rules(policy)
+    return policy
 
 
 def _require_rules(policy: Policy) -> None:
@@ -278,11 +278,11 @@ def check_sense(policy: Policy) -> None:
         if line.overlay is not Overlay.NVIDIA and name != "kernel.xid":
             raise DecodeError("only kernel.xid has overlays", f"checks.{name}.overlay")
         if line.valid_for and name not in CERTIFIABLE:
-            said = f"{name} is measured at every gate; only {', '.join(CERTIFIABLE)} can be certified"
-            raise DecodeError(said, f"checks.{name}.valid_for")
+            problem = f"{name} is measured at every gate; only {', '.join(CERTIFIABLE)} can be certified"
+            raise DecodeError(problem, f"checks.{name}.valid_for")
         if Skip.CERTIFIED in line.accept_skips:
-            said = "a policy has to say with valid_for how old a certificate may be"
-            raise DecodeError(said, f"checks.{name}.accept_skips")
+            problem = "a policy has to say with valid_for how old a certificate may be"
+            raise DecodeError(problem, f"checks.{name}.accept_skips")
         for index, rule in enumerate(line.rules):
             _require_sense(rule, f"checks.{name}.rules[{index}]")
         if not line.required:
@@ -318,9 +318,9 @@ def _require_no_excuse(name: str, line: CheckPolicy) -> None:
         )
     for index, rule in enumerate(line.rules):
         if can_fail(rule):
-            said = f"the check is optional and this rule can FAIL: {lost}. Require the check, or let its rules WARN"
-            said += f'. For a gate file that may skip it, keep it required, with accept_skips = ["{Skip.GATE_FILE.value}"]'
-            raise DecodeError(said, f"checks.{name}.rules[{index}]")
+            problem = f"the check is optional and this rule can FAIL: {lost}. Require the check, or let its rules WARN"
+            problem += f'. For a gate file that may skip it, keep it required, with accept_skips = ["{Skip.GATE_FILE.value}"]'
+            raise DecodeError(problem, f"checks.{name}.rules[{index}]")
 
 
 def _require_sense(rule: Rule, path: str) -> None:
@@ -339,7 +339,7 @@ def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
     bounded = (*below, *above) != (None,) * 4
     over, equals = rule.over, rule.equals is not None
     kinds = sum((equals, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != ""))
-    alone = rule.uniform or rule.fact or rule.min_version
+    per_subject = rule.uniform or rule.fact or rule.min_version
     no_version = rule.min_version != "" and version_of(rule.min_version) is None
     yield kinds == 0, "", "the rule has no threshold and no other condition"
     ignored = '"equals", "same", "uniform", "fact", "min_version" and bounds'
@@ -347,7 +347,11 @@ def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
     yield rule.fact not in ("", *FACTS), "fact", f"the instance table has no column {rule.fact!r}"
     yield no_version, "min_version", "it is not a driver version such as 570 or 550.163.01"
     if over is not Over.SUBJECT:
-        yield bool(alone), "", '"uniform", "fact" and "min_version" look at each subject: leave over out'
+        yield (
+            bool(per_subject),
+            "",
+            '"uniform", "fact" and "min_version" look at each subject: leave over out',
+        )
         yield equals, "", '"equals" looks at each subject: leave over out'
     yield rule.same and over is not Over.CLUSTER, "", '"same" compares subjects: set over = "cluster"'
     yield (

@@ -46,8 +46,8 @@ def neighbours(rank: int, nodes: int) -> tuple[int, ...]:
 def _steps(nodes: int) -> tuple[int, ...]:
     """32 distances from 1 to nodes - 1, each larger than the one before by about the same factor."""
     steps: list[int] = []
-    for place in range(MOST):
-        wanted = round((nodes - 1) ** (place / (MOST - 1)))
+    for index in range(MOST):
+        wanted = round((nodes - 1) ** (index / (MOST - 1)))
         steps.append(max(wanted, steps[-1] + 1 if steps else 1))
     # Small distances are rounded up to 1, 2, 3 ...; the distances that this moved past the end are moved back.
-    return tuple(min(step, nodes - MOST + place) for place, step in enumerate(steps))
+    return tuple(min(step, nodes - MOST + index) for index, step in enumerate(steps))

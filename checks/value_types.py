@@ -26,8 +26,8 @@ SPARSE = {"sparse": True}
 def natural(name: str) -> tuple[tuple[int, str, str], ...]:
     """The key of the natural order of names: node-2 before node-13. Numbers of any length are compared without being converted."""
     return tuple(
-        (len(number := part.lstrip("0")), number, part) if place % 2 else (0, part, "")
-        for place, part in enumerate(_DIGITS.split(name))
+        (len(number := piece.lstrip("0")), number, piece) if index % 2 else (0, piece, "")
+        for index, piece in enumerate(_DIGITS.split(name))
     )
 
 
@@ -90,20 +90,23 @@ def version_of(text: object) -> Version | None:
 @functools.lru_cache(maxsize=1024)
 def require_version(text: str) -> Version:
     """The version. Raises DecodeError."""
-    found = version_of(text)
-    if found is None:
+    version = version_of(text)
+    if version is None:
         raise DecodeError(f"{text!r:.40} is not a driver version such as 570 or 550.163.01")
-    return found
+    return version
 
 
 _SHAPES: dict[Any, tuple[dict[str, Any], tuple[Any, ...]]] = {}
 
 
-def shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def shape(dataclass_type: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The keys with their types, and the fields in their order."""
-    if kind not in _SHAPES:
-        _SHAPES[kind] = (get_type_hints(kind, include_extras=True), dataclasses.fields(kind))
-    return _SHAPES[kind]
+    if dataclass_type not in _SHAPES:
+        _SHAPES[dataclass_type] = (
+            get_type_hints(dataclass_type, include_extras=True),
+            dataclasses.fields(dataclass_type),
+        )
+    return _SHAPES[dataclass_type]
 
 
 def required(field: Any) -> bool:

@@ -49,10 +49,10 @@ def dump_answer(gate_id: str, attempt: str, word: AnswerWord, by: str, why: str,
 
 def load_answer(data: bytes, gate_id: str, attempt: str) -> GateAnswer:
     """The answer, if it is to this attempt. Raises DecodeError for one that is not, or is garbled."""
-    found = decode(GateAnswer, parse_json(data, ANSWER_BYTES))
-    if (found.gate_id, found.attempt) != (gate_id, attempt):
-        raise DecodeError(f"it is to attempt {found.attempt!r:.80} of gate {found.gate_id!r:.80}")
-    return found
+    answer = decode(GateAnswer, parse_json(data, ANSWER_BYTES))
+    if (answer.gate_id, answer.attempt) != (gate_id, attempt):
+        raise DecodeError(f"it is to attempt {answer.attempt!r:.80} of gate {answer.gate_id!r:.80}")
+    return answer
 
 
 def wait_for_answer(
@@ -67,15 +67,15 @@ def wait_for_answer(
 
     An answer that cannot be read is logged, and waiting continues.
     """
-    path, deadline, said = folder / attempt / ANSWER, time.monotonic() + seconds, ""
+    path, deadline, problem = folder / attempt / ANSWER, time.monotonic() + seconds, ""
     while True:
         try:
             return load_answer(path.read_bytes(), gate_id, attempt)
         except FileNotFoundError:
             pass
         except (OSError, DecodeError) as error:
-            if str(error) != said:
-                said = str(error)
+            if str(error) != problem:
+                problem = str(error)
                 say(f"{path} cannot be used: {error}")
         if time.monotonic() >= deadline or hopeless():
             return None

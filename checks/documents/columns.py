@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, overload
 from checks.model import ErrorKind, Observation, Outcome, Skip, Value
 from checks.value_types import Range
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Seconds = Annotated[float, Range(0, 1e9)]
 
 
@@ -61,26 +61,32 @@ class CheckTable(Sequence[Observation]):
         self.check, self.columns = check, columns
         self._known: dict[str, Any] = {}
 
-    def once(self, name: str, make: Callable[[], Found]) -> Found:
+    def once(self, name: str, make: Callable[[], Result]) -> Result:
         """What `make` finds in these rows, which never change. It is called once for each name."""
         if name not in self._known:
             self._known[name] = make()
-        found: Found = self._known[name]
-        return found
+        result: Result = self._known[name]
+        return result
 
     def kinds(self, metric: str) -> frozenset[type]:
         """The types of the metric's values; NoneType if a subject has none."""
         return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.column(metric))))
 
     @staticmethod
-    def collect(check: str, rows: Sequence[Observation]) -> CheckTable:
+    def collect(check: str, observations: Sequence[Observation]) -> CheckTable:
         """The same rows in columns, in their order."""
-        if isinstance(rows, CheckTable):
-            return rows
-        names = dict.fromkeys(name for row in rows for name in row.metrics)
-        plain: Any = {name: tuple(getattr(row, own) for row in rows) for name, own in OWN_NAMES.items()}
+        if isinstance(observations, CheckTable):
+            return observations
+        names = dict.fromkeys(name for observation in observations for name in observation.metrics)
+        plain: Any = {
+            name: tuple(getattr(observation, own) for observation in observations)
+            for name, own in OWN_NAMES.items()
+        }
         columns = Columns(
-            **plain, metrics={name: tuple(row.metrics.get(name) for row in rows) for name in names}
+            **plain,
+            metrics={
+                name: tuple(observation.metrics.get(name) for observation in observations) for name in names
+            },
         )
         return CheckTable(check, columns)
 
@@ -107,17 +113,17 @@ class CheckTable(Sequence[Observation]):
         return len(self.columns.subjects)
 
     @overload
-    def __getitem__(self, place: int) -> Observation: ...
+    def __getitem__(self, position: int) -> Observation: ...
     @overload
-    def __getitem__(self, place: slice) -> CheckTable: ...
-    def __getitem__(self, place: int | slice) -> Observation | CheckTable:
-        if isinstance(place, slice):
-            return self.take(range(len(self))[place])
+    def __getitem__(self, position: slice) -> CheckTable: ...
+    def __getitem__(self, position: int | slice) -> Observation | CheckTable:
+        if isinstance(position, slice):
+            return self.take(range(len(self))[position])
         c = self.columns
-        found = ((name, column[place]) for name, column in c.metrics.items())
-        plain: Any = {own: getattr(c, name)[place] for name, own in OWN_NAMES.items()}
+        values = ((name, column[position]) for name, column in c.metrics.items())
+        plain: Any = {own: getattr(c, name)[position] for name, own in OWN_NAMES.items()}
         return Observation(
-            self.check, metrics={name: value for name, value in found if value is not None}, **plain
+            self.check, metrics={name: value for name, value in values if value is not None}, **plain
         )
 
     def __iter__(self) -> Iterator[Observation]:
@@ -139,18 +145,18 @@ class Observations(Sequence[Observation]):
         return sum(map(len, self.parts))
 
     @overload
-    def __getitem__(self, place: int) -> Observation: ...
+    def __getitem__(self, position: int) -> Observation: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Observation, ...]: ...
-    def __getitem__(self, place: int | slice) -> Observation | tuple[Observation, ...]:
-        if isinstance(place, slice):
-            return tuple(self)[place]
-        left = range(len(self))[place]
+    def __getitem__(self, position: slice) -> tuple[Observation, ...]: ...
+    def __getitem__(self, position: int | slice) -> Observation | tuple[Observation, ...]:
+        if isinstance(position, slice):
+            return tuple(self)[position]
+        left = range(len(self))[position]
         for part in self.parts:
             if left < len(part):
                 return part[left]
             left -= len(part)
-        raise IndexError(place)
+        raise IndexError(position)
 
     def __iter__(self) -> Iterator[Observation]:
         return chain.from_iterable(self.parts)
@@ -163,14 +169,14 @@ class Observations(Sequence[Observation]):
 
 def by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
     """Check -> its rows, in the order in which the checks first appear."""
-    if isinstance(observations, Observations) and len({part.check for part in observations.parts}) == len(
+    if isinstance(observations, Observations) and len({table.check for table in observations.parts}) == len(
         observations.parts
     ):
-        return {part.check: part for part in observations.parts}
-    found: dict[str, list[Observation]] = {}
-    for row in observations:
-        found.setdefault(row.check, []).append(row)
-    return {check: CheckTable.collect(check, rows) for check, rows in found.items()}
+        return {table.check: table for table in observations.parts}
+    grouped: dict[str, list[Observation]] = {}
+    for observation in observations:
+        grouped.setdefault(observation.check, []).append(observation)
+    return {check: CheckTable.collect(check, group) for check, group in grouped.items()}
 
 
 def _picker(places: Sequence[int]) -> Any:
@@ -179,7 +185,7 @@ def _picker(places: Sequence[int]) -> Any:
     return itemgetter(*places) if places else lambda column: ()
 
 
-def _alike(one: Sequence[Observation], other: object) -> bool:
-    if not isinstance(other, Sequence) or len(one) != len(other):
+def _alike(first: Sequence[Observation], other: object) -> bool:
+    if not isinstance(other, Sequence) or len(first) != len(other):
         return False
-    return all(a == b for a, b in zip(one, other, strict=True))
+    return all(a == b for a, b in zip(first, other, strict=True))

@@ -43,9 +43,9 @@ def parse_json(text: str | bytes, max_bytes: int) -> object:
     return value
 
 
-def decode(kind: type[T], value: object, path: str = "") -> T:
+def decode(target: type[T], value: object, path: str = "") -> T:
     """A plain value as `kind` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
-    return typing.cast(T, _decode(kind, value, path))
+    return typing.cast(T, _decode(target, value, path))
 
 
 class Foreign:
@@ -57,44 +57,46 @@ Read = Callable[[object, str], object]
 _READS: dict[int, tuple[Any, Read]] = {}
 
 
-def _decode(kind: Any, value: object, path: str) -> object:
-    found = _READS.get(id(kind))
-    if found is None:
-        found = _READS[id(kind)] = (kind, _read_of(kind))
-    return found[1](value, path)
+def _decode(target: Any, value: object, path: str) -> object:
+    cached = _READS.get(id(target))
+    if cached is None:
+        cached = _READS[id(target)] = (target, _read_of(target))
+    return cached[1](value, path)
 
 
-def _read_of(kind: Any) -> Read:
-    origin, args = get_origin(kind), get_args(kind)
+def _read_of(target: Any) -> Read:
+    origin, args = get_origin(target), get_args(target)
     if origin is Annotated:
         return partial(_decode_annotated, args)
     if origin in (Union, types.UnionType):
-        scalars = [(one, _scalar_of(one)) for one in args if one is not type(None)]
+        scalars = [
+            (alternative, _scalar_of(alternative)) for alternative in args if alternative is not type(None)
+        ]
         return partial(_decode_union, scalars, type(None) in args)
     if origin is tuple:
         return partial(_decode_tuple, args)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return partial(_decode_mapping, args[1])
-    if dataclasses.is_dataclass(kind):
-        return partial(_decode_dataclass, kind)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return partial(_decode_enum, kind)
-    return partial(_decode_scalar, kind)
+    if dataclasses.is_dataclass(target):
+        return partial(_decode_dataclass, target)
+    if isinstance(target, type) and issubclass(target, Enum):
+        return partial(_decode_enum, target)
+    return partial(_decode_scalar, target)
 
 
 def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
-    made = _decode(args[0], value, path)
+    decoded = _decode(args[0], value, path)
     for rule in args[1:]:
-        rule.check(made, path)
-    return made
+        rule.check(decoded, path)
+    return decoded
 
 
-def _decode_dataclass(kind: Any, value: object, path: str) -> object:
+def _decode_dataclass(target: Any, value: object, path: str) -> object:
     if not isinstance(value, Mapping):
         raise _no_table(value, path)
     table: Mapping[str, object] = value
-    hints, fields = shape(kind)
-    if issubclass(kind, Foreign):
+    hints, fields = shape(target)
+    if issubclass(target, Foreign):
         table = {key: item for key, item in table.items() if key in hints}
     for key in table:
         if key not in hints:
@@ -102,12 +104,12 @@ def _decode_dataclass(kind: Any, value: object, path: str) -> object:
     missing = [f.name for f in fields if f.name not in table and required(f)]
     if missing:
         raise DecodeError("missing key", _join(path, missing[0]))
-    return kind(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
+    return target(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
 
 
-def _scalar_of(kind: Any) -> Any:
+def _scalar_of(target: Any) -> Any:
     """The scalar that the kind is, bounded or not; None for any other kind."""
-    base = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    base = get_args(target)[0] if get_origin(target) is Annotated else target
     return base if base in WORDS else None
 
 
@@ -117,12 +119,14 @@ def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: objec
         return None
     own = type(value)
     fitting = [
-        kind for kind, scalar in kinds if scalar is None or scalar is own or (scalar is float and own is int)
+        target
+        for target, scalar in kinds
+        if scalar is None or scalar is own or (scalar is float and own is int)
     ]
     errors = []
-    for kind in fitting or [kind for kind, _ in kinds]:
+    for target in fitting or [target for target, _ in kinds]:
         try:
-            return _decode(kind, value, path)
+            return _decode(target, value, path)
         except DecodeError as error:
             errors.append(error)
     raise max(errors, key=lambda error: len(error.path))
@@ -131,29 +135,29 @@ def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: objec
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
         raise DecodeError(f"expected a list, found {_name(value)}", path)
-    made = column(kinds[0], value)
-    if made is None:
-        made = tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    return made
+    decoded = column(kinds[0], value)
+    if decoded is None:
+        decoded = tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    return decoded
 
 
-def column(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+def column(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
     """All items as `kind` by a few passes over the whole list, because a report of a fleet holds a million values. None in any doubt:
     then each item is read by itself, which says what is wrong and where.
     """
-    if id(kind) not in _COLUMNS:
-        _COLUMNS[id(kind)] = (kind, dict(_column_readers(kind)))
-    readers, found = _COLUMNS[id(kind)][1], set(map(type, items))
-    if not found <= readers.keys():
+    if id(target) not in _COLUMNS:
+        _COLUMNS[id(target)] = (target, dict(_column_readers(target)))
+    readers, item_types = _COLUMNS[id(target)][1], set(map(type, items))
+    if not item_types <= readers.keys():
         return None
-    if len(found) == 1:
-        return readers[found.pop()](items)
+    if len(item_types) == 1:
+        return readers[item_types.pop()](items)
     rest: dict[type, Iterator[Any]] = {}
-    for item_type in found:
-        made = readers[item_type]([item for item in items if type(item) is item_type])
-        if made is None:
+    for item_type in item_types:
+        decoded = readers[item_type]([item for item in items if type(item) is item_type])
+        if decoded is None:
             return None
-        rest[item_type] = iter(made)
+        rest[item_type] = iter(decoded)
     return tuple([next(rest[type(item)]) for item in items])
 
 
@@ -162,29 +166,29 @@ Column = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
 _COLUMNS: dict[int, tuple[Any, dict[type, Column]]] = {}
 
 
-def _column_readers(kind: Any) -> Iterator[tuple[type, Column]]:
+def _column_readers(target: Any) -> Iterator[tuple[type, Column]]:
     """JSON type -> the reader of a list of it. None of them converts a value, so that the order of alternatives does not matter."""
-    origin, args = get_origin(kind), get_args(kind)
+    origin, args = get_origin(target), get_args(target)
     if origin in (Union, types.UnionType):
-        found: dict[type, list[Column]] = {}
-        for one in args:
-            for own, reader in _column_readers(one):
-                found.setdefault(own, []).append(reader)
-        yield from ((own, partial(_first_fitting, readers)) for own, readers in found.items())
+        readers_by_type: dict[type, list[Column]] = {}
+        for alternative in args:
+            for own, reader in _column_readers(alternative):
+                readers_by_type.setdefault(own, []).append(reader)
+        yield from ((own, partial(_first_fitting, readers)) for own, readers in readers_by_type.items())
     elif origin is Annotated and args[0] in (int, float) and isinstance(args[1], Range):
         yield args[0], partial(_numbers, args[1])
     elif origin is tuple:
         yield list, partial(_lists, args[0])
-    elif isinstance(kind, type) and issubclass(kind, Enum):
-        yield str, partial(_members, {member.value: member for member in kind})
-    elif kind is float:
+    elif isinstance(target, type) and issubclass(target, Enum):
+        yield str, partial(_members, {member.value: member for member in target})
+    elif target is float:
         yield float, partial(_numbers, None)
-    elif kind in (str, bool, int, type(None)):
-        yield kind, tuple
+    elif target in (str, bool, int, type(None)):
+        yield target, tuple
 
 
 def _first_fitting(readers: Sequence[Column], items: Sequence[Any]) -> tuple[Any, ...] | None:
-    return next((made for reader in readers if (made := reader(items)) is not None), None)
+    return next((decoded for reader in readers if (decoded := reader(items)) is not None), None)
 
 
 def _numbers(limit: Range | None, items: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -202,38 +206,38 @@ def _members(members: Mapping[str, object], items: Sequence[Any]) -> tuple[Any, 
     return tuple(map(members.__getitem__, items)) if members.keys() >= set(items) else None
 
 
-def _lists(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
-    made = column(kind, list(chain.from_iterable(items)))
-    if made is None:
+def _lists(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    decoded = column(target, list(chain.from_iterable(items)))
+    if decoded is None:
         return None
-    rest, lengths = iter(made), set(map(len, items))
+    rest, lengths = iter(decoded), set(map(len, items))
     if len(lengths) == 1 and 0 not in lengths:
         return tuple(zip(*[rest] * lengths.pop(), strict=True))
     return tuple([tuple(islice(rest, len(item))) for item in items])
 
 
-def _decode_mapping(kind: Any, value: object, path: str) -> object:
+def _decode_mapping(target: Any, value: object, path: str) -> object:
     if not isinstance(value, Mapping):
         raise _no_table(value, path)
-    return {key: _decode(kind, item, _join(path, key)) for key, item in value.items()}
+    return {key: _decode(target, item, _join(path, key)) for key, item in value.items()}
 
 
-def _decode_enum(kind: type[Enum], value: object, path: str) -> object:
-    for member in kind:
+def _decode_enum(target: type[Enum], value: object, path: str) -> object:
+    for member in target:
         if type(value) is str and member.value == value:
             return member
-    choices = [str(member.value) for member in kind]
+    choices = [str(member.value) for member in target]
     raise DecodeError(f"{value!r:.80} is none of {', '.join(choices)}", path, nearest(str(value), choices))
 
 
-def _decode_scalar(kind: Any, value: object, path: str) -> object:
-    if kind is float and type(value) is int:
+def _decode_scalar(target: Any, value: object, path: str) -> object:
+    if target is float and type(value) is int:
         value = _finite_int(value, path)
-    if kind is object:
+    if target is object:
         return value
-    if type(value) is not kind:
-        said = f"expected {WORDS.get(kind, kind.__name__)}, found {_name(value)}"
-        raise DecodeError(said, path)
+    if type(value) is not target:
+        problem = f"expected {WORDS.get(target, target.__name__)}, found {_name(value)}"
+        raise DecodeError(problem, path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DecodeError(f"{value} is not a finite number", path)
     return value
@@ -269,18 +273,18 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _no_constant(word: str) -> object:
-    raise DecodeError(f"{word} is not a number that JSON has")
+def _no_constant(constant: str) -> object:
+    raise DecodeError(f"{constant} is not a number that JSON has")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 raise DecodeError("duplicate key", key)
-            seen.add(key)
+            keys.add(key)
     return table
 
 

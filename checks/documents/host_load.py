@@ -39,20 +39,20 @@ class Contention:
     mhz: float | None = None
 
     @staticmethod
-    def of(metrics: Mapping[str, Value], prefix: str = "") -> Contention | None:
+    def from_metrics(metrics: Mapping[str, Value], prefix: str = "") -> Contention | None:
         """The record of an observation; None if it has none. A record without `idle` gives no evidence that a process waited."""
         names = ("cpus", "load", "taken", "idle", "stolen", "throttled")
-        found = ((name, metrics.get(f"{prefix}host_{name}")) for name in names)
-        seen = {name: float(value) for name, value in found if isinstance(value, (int, float))}
-        if "taken" not in seen:
+        values = ((name, metrics.get(f"{prefix}host_{name}")) for name in names)
+        numbers = {name: float(value) for name, value in values if isinstance(value, (int, float))}
+        if "taken" not in numbers:
             return None
         return Contention(
-            int(min(seen.get("cpus", 0), MOST_CPUS)),
-            seen.get("load", 0.0),
-            seen["taken"],
-            seen.get("idle", 1.0),
-            seen.get("stolen", 0.0),
-            seen.get("throttled", 0.0),
+            int(min(numbers.get("cpus", 0), MOST_CPUS)),
+            numbers.get("load", 0.0),
+            numbers["taken"],
+            numbers.get("idle", 1.0),
+            numbers.get("stolen", 0.0),
+            numbers.get("throttled", 0.0),
         )
 
     @property
@@ -65,7 +65,7 @@ class Contention:
         """Whether other work took so much CPU time that the measured value may be slow because of it."""
         return self.taken >= BUSY and self.idle <= LEFT_OVER and not self.held_back
 
-    def words(self, node: str = "node") -> str:
+    def describe(self, node: str = "node") -> str:
         """The record for people; "" if there is nothing to report."""
         if self.held_back:
             return f"{node} was throttled by its CPU quota in {self.throttled:.0%} of the scheduler's periods"
@@ -77,11 +77,14 @@ class Contention:
 
     def metrics(self) -> dict[str, Value]:
         """The metrics that an observation keeps: load, share and frequency always, the others if there is something to explain."""
-        made: dict[str, Value] = {"host_load": round(self.load, 1), "host_taken": round(self.taken, 2)}
+        kept_metrics: dict[str, Value] = {
+            "host_load": round(self.load, 1),
+            "host_taken": round(self.taken, 2),
+        }
         if self.mhz is not None:
-            made["host_mhz"] = round(self.mhz)
+            kept_metrics["host_mhz"] = round(self.mhz)
         if max(self.taken, self.throttled) >= NOTABLE:
-            made["host_cpus"] = self.cpus
+            kept_metrics["host_cpus"] = self.cpus
             for name in ("idle", "stolen", "throttled", "pressure"):
-                made[f"host_{name}"] = round(getattr(self, name), 2)
-        return made
+                kept_metrics[f"host_{name}"] = round(getattr(self, name), 2)
+        return kept_metrics

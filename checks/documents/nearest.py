@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 
-def nearest(word: str, choices: Sequence[str]) -> str | None:
+def nearest(text: str, choices: Sequence[str]) -> str | None:
     """The valid word that a misspelt one most likely means."""
-    matches = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(text, choices, n=1, cutoff=0.5)
     return matches[0] if matches else None

@@ -81,7 +81,10 @@ def dump(report: Report) -> bytes:
     """The report as canonical JSON (sorted keys, UTF-8): equal reports give equal bytes."""
     file = ReportFile(
         schema_version=SCHEMA_VERSION,
-        checks={check: rows.by_subject().columns for check, rows in by_check(report.observations).items()},
+        checks={
+            check: observations.by_subject().columns
+            for check, observations in by_check(report.observations).items()
+        },
         **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
     )
     return dump_plain(file)
@@ -106,9 +109,9 @@ def load(data: bytes) -> Report:
     for check, columns in file.checks.items():
         if not columns.even:
             raise DecodeError("the columns differ in length", f"checks.{check}")
-    rows = Observations(CheckTable(check, columns) for check, columns in file.checks.items())
+    observations = Observations(CheckTable(check, columns) for check, columns in file.checks.items())
     names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
-    return Report(observations=rows, **{name: getattr(file, name) for name in names})
+    return Report(observations=observations, **{name: getattr(file, name) for name in names})
 
 
 def load_node(data: bytes) -> NodeReport:
@@ -136,11 +139,11 @@ def plain(value: object) -> object:
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names, sparse = _names(type(value))
-        made: dict[str, object] = {name: plain(getattr(value, name)) for name in names}
+        table: dict[str, object] = {name: plain(getattr(value, name)) for name in names}
         for name, default in sparse:
             if (item := getattr(value, name)) != default:
-                made[name] = plain(item)
-        return made
+                table[name] = plain(item)
+        return table
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -149,9 +152,9 @@ def plain(value: object) -> object:
 
 
 @lru_cache(maxsize=256)
-def _names(kind: Any) -> tuple[tuple[str, ...], tuple[tuple[str, object], ...]]:
+def _names(dataclass_type: Any) -> tuple[tuple[str, ...], tuple[tuple[str, object], ...]]:
     """The keys that are always there, and those that are left out with their default (SPARSE)."""
-    fields = dataclasses.fields(kind)
+    fields = dataclasses.fields(dataclass_type)
     names = tuple(field.name for field in fields if field.metadata.keys().isdisjoint(SPARSE))
     return names, tuple((field.name, field.default) for field in fields if field.name not in names)
 

@@ -93,13 +93,13 @@ class Port:
         with self._listener:
             while not self._closing:
                 try:
-                    link, found = self._listener.accept()
+                    link, address = self._listener.accept()
                 except TimeoutError:
                     continue
                 except OSError:  # no descriptor is left: a connection without proof is closed
                     self._cut_most() if self._strangers else time.sleep(LOOK_S / 10)
                     continue
-                self._admit(link, network_of(str(found[0])))
+                self._admit(link, network_of(str(address[0])))
         while self._strangers:
             self._cut_most()
 
@@ -123,8 +123,8 @@ class Port:
             session = self._opened(link)
         except (OSError, AuthenticationError):
             session = None
-        known = self._forget(link)
-        if session is None or not known or not self._peers.enter():
+        was_listed = self._forget(link)
+        if session is None or not was_listed or not self._peers.enter():
             return _reset(link)
         try:
             with link:
@@ -160,7 +160,7 @@ class Port:
 
     def _cut(self, address: str) -> None:
         with self._lock:
-            link = next((link for link, found in self._strangers.items() if found == address), None)
+            link = next((link for link, stranger in self._strangers.items() if stranger == address), None)
             if link is None:
                 return
             del self._strangers[link]
@@ -172,10 +172,10 @@ def network_of(address: str) -> str:
     """What counts as one address: for IPv6 its first 64 bits, because a host may use every address of these (RFC 4862)."""
     if ":" not in address:
         return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    ip_address = ipaddress.IPv6Address(address.partition("%")[0])
+    if ip_address.ipv4_mapped is not None:
+        return str(ip_address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(ip_address) >> 64 << 64, 64)))
 
 
 def _reset(link: socket.socket) -> None:

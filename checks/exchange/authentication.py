@@ -94,9 +94,9 @@ class Session:
         covered = _COVERED.pack(
             direction.value, number, self.op, length, self.responder_nonce, self.caller_nonce
         )
-        made = hmac.new(self.key, covered, hashlib.sha256)
-        made.update(data)
-        return made.digest()
+        code = hmac.new(self.key, covered, hashlib.sha256)
+        code.update(data)
+        return code.digest()
 
 
 def greeting(nonce: bytes) -> bytes:
@@ -128,5 +128,5 @@ def length_of(data: bytes) -> int:
     """The length in front of an answer. Raises AuthenticationError where it is cut."""
     if len(data) != LENGTH_BYTES:
         raise AuthenticationError("the answer is truncated")
-    found: int = _LENGTH.unpack(data)[0]
-    return found
+    count: int = _LENGTH.unpack(data)[0]
+    return count

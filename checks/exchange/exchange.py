@@ -66,7 +66,7 @@ class Put(Enum):
 
     OK = ""
     FULL = "the first node has no room for more notes"
-    TAKEN = "another note has this key already"
+    KEY_TAKEN = "another note has this key already"
     FOREIGN = "a node may only write notes under its own name"
     CLOSED = "the first node takes no more notes"
 
@@ -105,18 +105,18 @@ class Responder:
     def close(self, port: int | None = None) -> None:
         """Closes one port, or all."""
         for number in [port] if port is not None else list(self._ports):
-            found = self._ports.pop(number, None)
-            if found is not None:
-                found.close()
+            listener = self._ports.pop(number, None)
+            if listener is not None:
+                listener.close()
 
     def put(self, key: str, value: str) -> Put:
         """Writes a note of this node. Writing the same note again is allowed."""
         with self.lock:
-            found = self.notes.get(key)
-            if found is not None and not self.replaceable(key):
-                return Put.OK if found == value else Put.TAKEN
-            size = self._bytes + len(value) - len(found or "")
-            if (found is None and len(self.notes) >= NOTES) or size > NOTE_BYTES:
+            present = self.notes.get(key)
+            if present is not None and not self.replaceable(key):
+                return Put.OK if present == value else Put.KEY_TAKEN
+            size = self._bytes + len(value) - len(present or "")
+            if (present is None and len(self.notes) >= NOTES) or size > NOTE_BYTES:
                 return Put.FULL
             self._bytes = size
             self.write(key, value)
@@ -138,9 +138,9 @@ class Responder:
             fresh = key not in self.notes
             if fresh and self._written.get(writer, 0) >= NOTES_OF_NODE:
                 return Put.FULL
-            said = self.put(key, value)
-            self._written[writer] = self._written.get(writer, 0) + (fresh and said is Put.OK)
-        return said
+            result = self.put(key, value)
+            self._written[writer] = self._written.get(writer, 0) + (fresh and result is Put.OK)
+        return result
 
     def get(self, key: str, wait_s: float) -> str | None:
         """The note under `key`, after waiting up to `wait_s` for it."""
@@ -152,10 +152,10 @@ class Responder:
         A note wakes only those whose wait it ends: of a thousand nodes each waits for the notes of all.
         """
         with self.lock:
-            found = [self.notes.get(key) for key in keys]
-            wait = _Wait({key for key, note in zip(keys, found, strict=True) if note is None}, alike)
-            if not wait.missing or (alike is not None and any(note not in (None, alike) for note in found)):
-                return found
+            values = [self.notes.get(key) for key in keys]
+            wait = _Wait({key for key, note in zip(keys, values, strict=True) if note is None}, alike)
+            if not wait.missing or (alike is not None and any(note not in (None, alike) for note in values)):
+                return values
             for key in wait.missing:
                 self._waiting.setdefault(key, set()).add(wait)
         wait.over.wait(wait_s)
@@ -194,26 +194,26 @@ class _Served:
         if self.session.length > MESSAGE_BYTES:
             return
         message = _read(self.link, self.session.length + MAC_BYTES, time.monotonic() + MESSAGE_S)
-        asked = _table(self.session.open_request(message))
+        request = _table(self.session.open_request(message))
         match self.session.op:
             case Op.HELLO:
                 self._answer({"catalogue": self.responder.catalogue})
             case Op.PING:
                 self._echo()
             case Op.SINK:
-                self._sink(_int(asked, "bytes"))
+                self._sink(_int(request, "bytes"))
             case Op.PUT:
-                key, value = str(asked.get("key")), str(asked.get("value"))
-                said = self.responder.put_of(str(asked.get("from")), key, value)
-                self._answer({"ok": said is Put.OK, "why": said.value})
+                key, value = str(request.get("key")), str(request.get("value"))
+                result = self.responder.put_of(str(request.get("from")), key, value)
+                self._answer({"ok": result is Put.OK, "why": result.value})
             case Op.NOTES:
                 wait_s = (
-                    min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S) if self.responder.may_wait() else 0.0
+                    min(_int(request, "wait_ms") / 1000, LONGEST_WAIT_S) if self.responder.may_wait() else 0.0
                 )
-                keys, alike = asked.get("keys"), asked.get("alike")
+                keys, alike = request.get("keys"), request.get("alike")
                 wanted = [str(key) for key in keys[:NOTES]] if isinstance(keys, list) else []
-                found = self.responder.get_all(wanted, wait_s, alike if isinstance(alike, str) else None)
-                self._answer({"values": found})
+                values = self.responder.get_all(wanted, wait_s, alike if isinstance(alike, str) else None)
+                self._answer({"values": values})
 
     def _answer(self, value: Mapping[str, object]) -> None:
         self.link.settimeout(MESSAGE_S)
@@ -269,7 +269,7 @@ def connection(
             with link.makefile("rb") as file:
                 yield _Line(link, file, session, member.name, timeout_s)
     except OSError as error:
-        raise ExchangeError(_words(error), isinstance(error, ConnectionRefusedError)) from error
+        raise ExchangeError(_text_of(error), isinstance(error, ConnectionRefusedError)) from error
     except AuthenticationError as error:
         raise ExchangeError(f"the peer that answers is not a node of this gate: {error}") from error
 
@@ -315,8 +315,8 @@ def ask_notes(
     alike: str | None = None,
 ) -> list[str | None]:
     """The notes that this node stores under the keys, as Responder.get_all has them. Raises ExchangeError."""
-    said = ask(member, access, Op.NOTES, timeout_s, keys=list(keys), wait_ms=int(wait_s * 1000), alike=alike)
-    values = said.get("values")
+    reply = ask(member, access, Op.NOTES, timeout_s, keys=list(keys), wait_ms=int(wait_s * 1000), alike=alike)
+    values = reply.get("values")
     if not isinstance(values, list) or len(values) != len(keys):
         raise ExchangeError(f"it has not answered for {len(keys)} notes")
     return [value if isinstance(value, str) else None for value in values]
@@ -338,18 +338,18 @@ def ask(
 
 def _read(link: socket.socket, count: int, until: float) -> bytes:
     """Exactly `count` bytes before `until`, however slowly they come. Raises OSError."""
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     while count:
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError
         link.settimeout(left)
-        part = link.recv(min(count, CHUNK_BYTES))
-        if not part:
+        chunk = link.recv(min(count, CHUNK_BYTES))
+        if not chunk:
             raise ConnectionResetError("it closed the connection without an answer")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)
 
 
 def _table(data: bytes) -> dict[str, object]:
@@ -363,12 +363,12 @@ def _table(data: bytes) -> dict[str, object]:
     return value
 
 
-def _int(asked: Mapping[str, object], key: str) -> int:
-    value = asked.get(key)
+def _int(request: Mapping[str, object], key: str) -> int:
+    value = request.get(key)
     return value if type(value) is int and value >= 0 else 0
 
 
-def _words(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "timed out"
     return (error.strerror or str(error) or type(error).__name__).lower()

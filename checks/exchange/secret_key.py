@@ -62,11 +62,11 @@ def make() -> bytes:
     return secrets.token_hex(SECRET_BYTES).encode() + b"\n"
 
 
-def parse(data: bytes, place: str) -> Secret:
+def parse(data: bytes, source: str) -> Secret:
     """The secret in a key file's content. Raises KeyUnavailable, which never repeats the content."""
     if not FORM.fullmatch(data):
         raise KeyUnavailable(
-            f"{place} is not a key of 64 hexadecimal digits. Make one key for all nodes: {BY_HAND}"
+            f"{source} is not a key of 64 hexadecimal digits. Make one key for all nodes: {BY_HAND}"
         )
     return Secret(bytes.fromhex(data.decode().strip()))
 

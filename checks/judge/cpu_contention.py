@@ -43,7 +43,7 @@ class RecordedLoads:
         self._of_node: dict[str, Contention] = {}
         self._hosts = hosts
         for subject, metrics in _recorded(rows, prefix):
-            load = Contention.of(metrics, prefix)
+            load = Contention.from_metrics(metrics, prefix)
             if load is not None:
                 self._of[subject] = load
                 node = node_of(subject)
@@ -67,7 +67,7 @@ class RecordedLoads:
         if not mine:
             return finding
         load, node = max(mine, key=lambda pair: (_graver(pair[0]), pair[1]))
-        said = load.words(node)
+        said = load.describe(node)
         if not said:
             return finding
         message = f"{finding.message}; {said}"
@@ -87,7 +87,7 @@ class RecordedLoads:
 
     def busy_nodes(self) -> dict[str, str]:
         """Each node on which other work used the CPUs during a measurement, with the record for people."""
-        return {node: load.words(node) for node, load in self._of_node.items() if load.busy}
+        return {node: load.describe(node) for node, load in self._of_node.items() if load.busy}
 
     def busy(self, subject: str) -> bool:
         """Whether other work used the CPUs of the subject's host; for the cluster, those of any host."""

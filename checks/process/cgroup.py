@@ -43,7 +43,7 @@ class Limits:
 
 def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
     """The cgroup hierarchies in the text of /proc/self/mountinfo."""
-    found = []
+    mounts = []
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         fields, tail = left.split(), right.split()
@@ -51,8 +51,8 @@ def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
             continue
         v2 = tail[0] == "cgroup2"
         options = frozenset() if v2 else frozenset(tail[-1].split(","))
-        found.append(CgroupMount(_unescape(fields[3]), _unescape(fields[4]), options, v2))
-    return tuple(found)
+        mounts.append(CgroupMount(_unescape(fields[3]), _unescape(fields[4]), options, v2))
+    return tuple(mounts)
 
 
 def parse_paths(text: str) -> dict[str, str]:
@@ -153,10 +153,10 @@ def _memory_used(folder: Path, v2: bool) -> int:
 
 def _cpus(folder: Path, v2: bool) -> float | None:
     if v2:
-        words = (_text(folder / "cpu.max") or "max 100000").split()
-        if len(words) != 2 or not words[1].isdigit() or not int(words[1]):
-            raise CgroupError(f"{folder / 'cpu.max'} is {' '.join(words)!r:.80}, which cannot be read")
-        return None if words[0] == "max" else int(words[0]) / int(words[1])
+        limit = (_text(folder / "cpu.max") or "max 100000").split()
+        if len(limit) != 2 or not limit[1].isdigit() or not int(limit[1]):
+            raise CgroupError(f"{folder / 'cpu.max'} is {' '.join(limit)!r:.80}, which cannot be read")
+        return None if limit[0] == "max" else int(limit[0]) / int(limit[1])
     quota = _count(folder / "cpu.cfs_quota_us")
     if quota is None or quota < 0:
         return None
@@ -179,8 +179,8 @@ def _number(path: Path) -> int:
 
 
 def _table(path: Path) -> dict[str, int]:
-    rows = (line.split() for line in (_text(path) or "").splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    lines = (line.split() for line in (_text(path) or "").splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
 
 
 def _integer(text: str, path: Path) -> int:

@@ -47,7 +47,7 @@ class Watch:
         self._own = _Own(root)
         self._first = self._sample()
 
-    def seen(self) -> Contention | None:
+    def contention(self) -> Contention | None:
         """The CPU use since the creation; None if the kernel does not show it, or no time has passed."""
         return between(self._first, self._sample(), _load(self._root), _mhz(self._root))
 
@@ -94,7 +94,7 @@ def parse_stat(text: str, mine: set[int]) -> tuple[int, float, float, float]:
     for line in text.splitlines():
         name, _, rest = line.partition(" ")
         if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in mine:
-            ticks = [int(word) for word in rest.split()[:8]]
+            ticks = [int(number) for number in rest.split()[:8]]
             ticks += [0] * (8 - len(ticks))
             cpus += 1
             idle += ticks[3] + ticks[4]
@@ -139,7 +139,7 @@ class _Own:
                 self._others.add(pid)
         # utime, stime, and the times of ended children for which they waited.
         spent = (fields[11:15] for pid in self._mine if (fields := self._fields(pid)))
-        return sum(sum(map(int, words)) for words in spent) / TICKS_PER_S
+        return sum(sum(map(int, times)) for times in spent) / TICKS_PER_S
 
     def _climb(self) -> None:
         """The processes above this one, up to the first without a mark, which started the run."""
@@ -153,10 +153,10 @@ class _Own:
 
     def _is_mine(self, pid: int) -> bool:
         try:
-            given = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
+            environment = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
         except OSError:  # the process has ended, belongs to the kernel or belongs to another user
             return False
-        return any(mark in given for mark in self._marks)
+        return any(mark in environment for mark in self._marks)
 
     def _has_begun(self, pid: int) -> bool:
         """Whether its environment is its own. Until a new process runs its program, it shows none, or that of its parent."""
@@ -174,8 +174,8 @@ class _Own:
         return text.rpartition(b")")[2].split()
 
 
-def _share(part: float, whole: float) -> float:
-    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
+def _share(amount: float, whole: float) -> float:
+    return min(1.0, max(0.0, amount / whole)) if whole > 0 else 0.0
 
 
 def _grown(first: Sample, last: Sample) -> tuple[int, int]:
@@ -212,6 +212,6 @@ def _mhz(root: Path) -> float | None:
     """The mean frequency of a few of these CPUs; cpufreq reports kHz."""
     cpus = sorted(os.sched_getaffinity(0))[:MOST_CPUS_ASKED]
     folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-    found = [_read(root / folder.format(cpu), lambda text: int(text) / 1000) for cpu in cpus]
-    shown = [mhz for mhz in found if mhz is not None]
-    return sum(shown) / len(shown) if shown else None
+    readings = [_read(root / folder.format(cpu), lambda text: int(text) / 1000) for cpu in cpus]
+    frequencies = [mhz for mhz in readings if mhz is not None]
+    return sum(frequencies) / len(frequencies) if frequencies else None

@@ -167,10 +167,10 @@ def main(argv: list[str]) -> int:
     module = importlib.import_module(argv[0])
     module.prepare(*argv[1:])
     gc.freeze()  # a fork that looked for garbage in what is shared would copy it
-    words = _serve()
-    if words is None:
+    arguments = _serve()
+    if arguments is None:
         os._exit(0)  # there is nothing to be cleared away
-    return int(module.main(words))
+    return int(module.main(arguments))
 
 
 def _serve() -> list[str] | None:
@@ -202,7 +202,7 @@ def _serve() -> list[str] | None:
         if child == 0:
             requests.detach()
             _become_child(output)
-            return [str(word) for word in json.loads(data)]
+            return [str(argument) for argument in json.loads(data)]
         os.close(output)
         running[child] = answers
         if not _answer(answers, child):  # its starter has given it up

@@ -26,12 +26,12 @@ def _candidates() -> Iterator[int]:
 
 def free_ports(count: int, address: str) -> list[int]:
     """Different ports; if an address is given, ports that can be bound there now. Raises OSError."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in _candidates():
         if not address or _is_free(address, port):
-            found.append(port)
-        if len(found) == count:
-            return found
+            ports.append(port)
+        if len(ports) == count:
+            return ports
     raise OSError(f"fewer than {count} ports between {RANGE.start} and {RANGE.stop} are free on {address}")
 
 

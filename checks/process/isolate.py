@@ -42,17 +42,17 @@ class Output:
     def text(self, wait_s: float = 1.0) -> str:
         """The output so far; what was cut is counted."""
         self._thread.join(wait_s)
-        said = bytes(self.kept).decode("utf-8", "replace")
-        return said + (f"\n[{self.dropped} more bytes were cut]" if self.dropped else "")
+        text = bytes(self.kept).decode("utf-8", "replace")
+        return text + (f"\n[{self.dropped} more bytes were cut]" if self.dropped else "")
 
     def _drain(self) -> None:
         with self._pipe as pipe:
             while data := os.read(pipe.fileno(), 1 << 16):
                 room = OUTPUT_BYTES - len(self.kept)
-                kept = data[: max(room, 0)]
-                self.kept += kept
-                self.dropped += len(data) - len(kept)
-                self._copy(kept)
+                fitting = data[: max(room, 0)]
+                self.kept += fitting
+                self.dropped += len(data) - len(fitting)
+                self._copy(fitting)
 
     def _copy(self, data: bytes) -> None:
         try:
@@ -82,7 +82,7 @@ def isolated(
     result: Path,
     timeout_s: float,
     late: str = "",
-    kind: ErrorKind = ErrorKind.DEADLINE,
+    error_kind: ErrorKind = ErrorKind.DEADLINE,
 ) -> Observation:
     """The observation that the process writes to `result`. If it writes none in time, it is ERRORED, with this kind and the reason
     `late`.
@@ -91,8 +91,8 @@ def isolated(
     ends_at = time.monotonic() + timeout_s + GRACE_S
 
     def too_late(evidence: str) -> Observation:
-        said = late or f"the check did not end within its deadline of {timeout_s:g} s"
-        return errored(check, subject, said, timeout_s, evidence, kind)
+        problem = late or f"the check did not end within its deadline of {timeout_s:g} s"
+        return errored(check, subject, problem, timeout_s, evidence, error_kind)
 
     try:
         child = start(timeout_s + GRACE_S)
@@ -127,21 +127,25 @@ def _read(check: str, subject: str, result: Path, code: int, output: Output) -> 
     except OSError:
         return errored(check, subject, f"{how} and left no result", 0.0, output.text())
     try:
-        row = decode(Observation, parse_json(data, RESULT_BYTES))
+        observation = decode(Observation, parse_json(data, RESULT_BYTES))
     except DecodeError as error:
         return errored(check, subject, f"the check's result cannot be read: {error}", 0.0, output.text())
     if code:
         return errored(check, subject, f"{how} after the measurement", 0.0, output.text())
-    if (row.check, row.subject) != (check, subject):
+    if (observation.check, observation.subject) != (check, subject):
         return errored(
-            check, subject, f"the result belongs to {row.check} on {row.subject}", 0.0, output.text()
+            check,
+            subject,
+            f"the result belongs to {observation.check} on {observation.subject}",
+            0.0,
+            output.text(),
         )
-    return row
+    return observation
 
 
-def _flag(row: Observation, output: Output) -> Observation:
+def _flag(observation: Observation, output: Output) -> Observation:
     """Adds to the observation that output was cut, if so."""
     if not output.dropped:
-        return row
-    said = f"{row.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"
-    return replace(row, evidence=said, evidence_truncated=True)
+        return observation
+    evidence = f"{observation.evidence}\n[it printed {output.dropped + len(output.kept)} bytes; all but 1 MiB was cut]"
+    return replace(observation, evidence=evidence, evidence_truncated=True)

@@ -55,10 +55,10 @@ def change(
     """
     state.mkdir(parents=True, exist_ok=True)
     with _locked(state / f".{FINDINGS}.lock"):
-        there = (state / FINDINGS).exists()
-        before = read(state) if there or remembered is None else remembered
+        exists = (state / FINDINGS).exists()
+        before = read(state) if exists or remembered is None else remembered
         after = make(before)
-        if after != before or not there:
+        if after != before or not exists:
             write_whole(state / FINDINGS, open_findings.dump(after), READABLE)
     return before, after
 
@@ -110,7 +110,7 @@ def _locked(path: Path) -> Iterator[None]:
     """The lock; TimeoutError if another process keeps it, such as one that was stopped while it had it."""
     with open(path, "ab") as file:
         ends_at = time.monotonic() + LOCK_S
-        while not _taken(file):
+        while not _try_lock(file):
             if time.monotonic() > ends_at:
                 raise TimeoutError(
                     errno.ETIMEDOUT, f"another process has kept its lock for {LOCK_S:g} s", str(path)
@@ -119,7 +119,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _taken(file: IO[bytes]) -> bool:
+def _try_lock(file: IO[bytes]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

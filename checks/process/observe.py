@@ -23,10 +23,12 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     except Missing as error:
         result = Skipped(Skip.TOOL_MISSING, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
-        kind, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
+        error_kind, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
         if isinstance(error, CheckError):
-            kind, reason = ErrorKind.OTHER, str(error)
-        return errored(check.name, subject, reason, time.monotonic() - begun, traceback.format_exc(), kind)
+            error_kind, reason = ErrorKind.OTHER, str(error)
+        return errored(
+            check.name, subject, reason, time.monotonic() - begun, traceback.format_exc(), error_kind
+        )
     return _observed(check, subject, result, time.monotonic() - begun)
 
 
@@ -36,12 +38,20 @@ def errored(
     reason: str,
     seconds: float,
     evidence: str = "",
-    kind: ErrorKind = ErrorKind.OTHER,
+    error_kind: ErrorKind = ErrorKind.OTHER,
 ) -> Observation:
     """The observation of a check that could not measure."""
-    said = clip(reason)[0][:1000] or "no reason given"
+    clipped = clip(reason)[0][:1000] or "no reason given"
     return Observation(
-        check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, said, bounded(evidence), error_kind=kind
+        check,
+        subject,
+        Outcome.ERRORED,
+        max(seconds, 0.0),
+        {},
+        None,
+        clipped,
+        bounded(evidence),
+        error_kind=error_kind,
     )
 
 

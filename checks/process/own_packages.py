@@ -33,13 +33,13 @@ def claim(folder: str) -> None:
             continue
         for other in [key for key in sys.modules if key.partition(".")[0] == name]:
             del sys.modules[other]
-        made = sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(made)
+        package = sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(package)
 
 
 def _is_there(name: str, folder: str) -> bool:
-    found = getattr(sys.modules.get(name), "__path__", ())
-    return [*map(os.path.realpath, found)] == [os.path.realpath(os.path.join(folder, name))]
+    paths = getattr(sys.modules.get(name), "__path__", ())
+    return [*map(os.path.realpath, paths)] == [os.path.realpath(os.path.join(folder, name))]
 
 
 def main() -> None:

@@ -69,16 +69,16 @@ class ToolResult:
         """The command, how it ended and its output, for the evidence."""
         ended = "its deadline passed" if self.code is None else f"exit code {self.code}"
         head = f"$ {' '.join(self.argv)}\n[{ended} after {self.seconds:.1f} s]"
-        return "\n".join(part for part in (head, self.stdout.strip(), self.stderr.strip()) if part)
+        return "\n".join(output for output in (head, self.stdout.strip(), self.stderr.strip()) if output)
 
 
 def find(name: str) -> str:
     """The program's path. Raises ToolMissing with the remedy."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", *FOLDERS))
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         raise ToolMissing(f"{name} is not installed on this node. Install it, or correct PATH.")
-    return found
+    return program
 
 
 def run(

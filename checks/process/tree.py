@@ -70,10 +70,10 @@ def as_started(own: Mapping[str, str]) -> dict[str, str]:
     """This process's environment without what Python added: LC_CTYPE, where the locale is C (PEP 538)."""
     try:
         with open("/proc/self/environ", "rb") as file:
-            given = any(row.startswith(b"LC_CTYPE=") for row in file.read().split(b"\0"))
+            has_locale = any(entry.startswith(b"LC_CTYPE=") for entry in file.read().split(b"\0"))
     except OSError:
-        given = True
-    return {name: value for name, value in own.items() if given or name != "LC_CTYPE"}
+        has_locale = True
+    return {name: value for name, value in own.items() if has_locale or name != "LC_CTYPE"}
 
 
 def with_pdeathsig(argv: Sequence[str], number: int = signal.SIGKILL) -> tuple[str, ...]:
@@ -83,14 +83,14 @@ def with_pdeathsig(argv: Sequence[str], number: int = signal.SIGKILL) -> tuple[s
 
 def start_ticks(pid: int) -> int | None:
     """When the process started, in ticks since boot; None if there is no such process (a zombie still has one)."""
-    found = _read(pid)
-    return found.started if found else None
+    process = _read(pid)
+    return process.started if process else None
 
 
 def alive(pid: int, started: int | None) -> bool:
     """Whether the process that started at that time still runs. A stopped process is alive, a zombie is not."""
-    found = _read(pid)
-    return found is not None and found.started == started and _runs(found)
+    process = _read(pid)
+    return process is not None and process.started == started and _runs(process)
 
 
 def reap() -> dict[int, int]:
@@ -126,7 +126,7 @@ def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
     """The same for everything below this process: for a subreaper, everything that it ever started."""
 
     def children(table: Mapping[int, Process]) -> Members:
-        return {found.pid: found.started for found in table.values() if found.parent == os.getpid()}
+        return {process.pid: process.started for process in table.values() if process.parent == os.getpid()}
 
     return _end(children, grace_s, kill_s, chase=True)
 
@@ -136,7 +136,7 @@ def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
     mark = f"{name}={value}".encode()
 
     def marked(table: Mapping[int, Process]) -> Members:
-        return {pid: found.started for pid, found in table.items() if mark in _environment(pid)}
+        return {pid: process.started for pid, process in table.items() if mark in _environment(pid)}
 
     return _end(marked, grace_s, KILL_S)
 
@@ -146,62 +146,62 @@ Seed = Callable[[Mapping[int, Process]], Members]
 
 def _end(seed: Seed, grace_s: float, kill_s: float, chase: bool = False) -> tuple[int, ...]:
     table = _table()
-    owned = {found.pid for found in table.values() if found.parent == os.getpid()}
-    known = _grow(seed(table), table)
-    known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
+    owned = {process.pid for process in table.values() if process.parent == os.getpid()}
+    members = _grow(seed(table), table)
+    members = _ask(seed, members, time.monotonic() + grace_s) if grace_s > 0 else members
     chaser = _Chase(owned, CHASE_S if chase else 0.0)
     held: dict[int, int] = {}
     try:
-        known, left = _kill(seed, known, chaser, kill_s, held)
+        members, left = _kill(seed, members, chaser, kill_s, held)
     except BaseException:
         # A handler of a signal may raise between the stop and the kill, and what is stopped never ends by itself.
         for pid in (*(pid for pid, started in held.items() if alive(pid, started)), *chaser.stopped):
             _signal(pid, signal.SIGKILL)
         raise
-    for pid in known.keys() - owned:
+    for pid in members.keys() - owned:
         _reap_orphan(pid)
     return left
 
 
-def _ask(seed: Seed, known: Members, deadline: float) -> Members:
+def _ask(seed: Seed, members: Members, deadline: float) -> Members:
     """Sends SIGTERM to each process once, as it is found. A stopped one is continued so that it can react."""
-    asked: set[tuple[int, int]] = set()
+    signalled: set[tuple[int, int]] = set()
     while True:
-        known, running = _look(seed, known)
-        for found in running:
-            if (found.pid, found.started) not in asked:
-                asked.add((found.pid, found.started))
-                _signal(found.pid, signal.SIGTERM)
-                _signal(found.pid, signal.SIGCONT)
+        members, running = _members_and_running(seed, members)
+        for process in running:
+            if (process.pid, process.started) not in signalled:
+                signalled.add((process.pid, process.started))
+                _signal(process.pid, signal.SIGTERM)
+                _signal(process.pid, signal.SIGCONT)
         if not running or time.monotonic() >= deadline:
-            return known
+            return members
         time.sleep(POLL_S)
 
 
 def _kill(
-    seed: Seed, known: Members, chase: _Chase, kill_s: float, held: dict[int, int]
+    seed: Seed, members: Members, chase: _Chase, kill_s: float, held: dict[int, int]
 ) -> tuple[Members, tuple[int, ...]]:
     """Stops all processes before any is killed: a stopped process cannot start a child that is missed. `held` has what it stopped."""
     begun = time.monotonic()
     quiet = 0
     while True:
-        before, caught = known, chase()
-        known, running = _look(seed, known)
-        new = known.keys() - before.keys()
+        before, caught = members, chase()
+        members, running = _members_and_running(seed, members)
+        new = members.keys() - before.keys()
         # /proc is not read at one instant: a child may appear in a part of it that was read before. The
         # next pass finds it, or its children.
         quiet = 0 if running or caught or new else quiet + 1
         if quiet == QUIET_LOOKS or time.monotonic() - begun > kill_s:
-            pids = tuple(found.pid for found in running)
-            return known, pids if quiet else pids or (max(known, default=0),)
-        free = [found for found in running if found.state not in HELD or found.pid not in held]
+            pids = tuple(process.pid for process in running)
+            return members, pids if quiet else pids or (max(members, default=0),)
+        free = [process for process in running if process.state not in HELD or process.pid not in held]
         if free and time.monotonic() - begun < min(FREEZE_S, kill_s / 2):
-            for found in free:
-                held[found.pid] = found.started
-                _signal(found.pid, signal.SIGSTOP)
+            for process in free:
+                held[process.pid] = process.started
+                _signal(process.pid, signal.SIGSTOP)
         else:
-            for found in running:
-                _signal(found.pid, signal.SIGKILL)
+            for process in running:
+                _signal(process.pid, signal.SIGKILL)
         time.sleep(POLL_S / 5)
 
 
@@ -228,28 +228,28 @@ class _Chase:
     def _children(self) -> set[int]:
         try:
             with open(self._path) as file:
-                return {int(word) for word in file.read().split()}
+                return {int(number) for number in file.read().split()}
         except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
             return set()
 
 
-def _look(seed: Seed, known: Members) -> tuple[Members, list[Process]]:
+def _members_and_running(seed: Seed, members: Members) -> tuple[Members, list[Process]]:
     table = _table()
-    known = _grow({**known, **seed(table)}, table)
-    return known, [table[pid] for pid in known if pid in table and _runs(table[pid])]
+    members = _grow({**members, **seed(table)}, table)
+    return members, [table[pid] for pid in members if pid in table and _runs(table[pid])]
 
 
-def _grow(known: Members, table: Mapping[int, Process]) -> Members:
+def _grow(seeds: Members, table: Mapping[int, Process]) -> Members:
     """`known`, and all processes that descend from it or are in a session that one of it led; never this process."""
-    members = {pid: start for pid, start in known.items() if pid not in table or table[pid].started == start}
+    members = {pid: start for pid, start in seeds.items() if pid not in table or table[pid].started == start}
     me = os.getpid()
     members.pop(me, None)
     while new := {
-        found.pid: found.started
-        for found in table.values()
-        if found.pid not in members
-        and found.pid != me
-        and (found.parent in members or found.session in members)
+        process.pid: process.started
+        for process in table.values()
+        if process.pid not in members
+        and process.pid != me
+        and (process.parent in members or process.session in members)
     }:
         members.update(new)
     return members
@@ -262,8 +262,8 @@ def _below(pid: int, table: Mapping[int, Process]) -> bool:
 
 
 def _table() -> dict[int, Process]:
-    found = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in found if process is not None}
+    processes = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in processes if process is not None}
 
 
 def _read(pid: int) -> Process | None:
@@ -277,15 +277,15 @@ def _read(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
 
 
-def _runs(found: Process) -> bool:
+def _runs(process: Process) -> bool:
     """Whether the process is not dead. A process whose main thread ended has state Z while its other threads continue."""
-    if found.state not in DEAD:
+    if process.state not in DEAD:
         return True
     try:
-        tasks = os.listdir(f"/proc/{found.pid}/task")
+        tasks = os.listdir(f"/proc/{process.pid}/task")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    states = [_read(int(task)) for task in tasks if int(task) != found.pid]
+    states = [_read(int(task)) for task in tasks if int(task) != process.pid]
     return any(task is not None and task.state not in DEAD for task in states)
 
 

@@ -45,12 +45,12 @@ class NodeBarrier:
         # is gone.
         wait_s = min(self.network_s, ASK_S) if objection else self.network_s
         deadline = min(time.monotonic() + wait_s, until)
-        said = self.put(f"{barrier}/{self.node}", objection or OK, deadline)
-        if objection or said:
-            return objection or said
+        objection_of_others = self.put(f"{barrier}/{self.node}", objection or OK, deadline)
+        if objection or objection_of_others:
+            return objection or objection_of_others
         notes = self.arrivals(barrier, OK, deadline, min(deadline + patience_s, until))
-        if said := next((note for note in notes.values() if note not in (None, OK)), ""):
-            return said
+        if objection_of_others := next((note for note in notes.values() if note not in (None, OK)), ""):
+            return objection_of_others
         late = [name for name, note in notes.items() if note is None]
         return f"{late[0]} did not reach the barrier '{barrier}' in time" if late else ""
 
@@ -104,18 +104,20 @@ class NodeBarrier:
         "".
         """
         if self.rank == 0:
-            return self._word(key, self.responder.put(key, value).value)
+            return self._not_stored(key, self.responder.put(key, value).value)
         while True:
             try:
-                return self._word(key, put_note(self.first, self.access, key, value, _patience_s(deadline)))
+                return self._not_stored(
+                    key, put_note(self.first, self.access, key, value, _patience_s(deadline))
+                )
             except ExchangeError as error:
                 if time.monotonic() + RETRY_S < deadline:
                     time.sleep(RETRY_S)
                     continue
                 return f"{self.node} cannot reach {self.first.name}: {error}"
 
-    def _word(self, key: str, why: str) -> str:
-        return f"{self.first.name} did not take the note {key} of {self.node}: {why}" if why else ""
+    def _not_stored(self, key: str, reason: str) -> str:
+        return f"{self.first.name} did not take the note {key} of {self.node}: {reason}" if reason else ""
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None if there is none or the first node does not answer."""
@@ -131,7 +133,7 @@ class NodeBarrier:
         notes: list[str | None] = [None] * len(keys)
         while None in notes and (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
-            patience_s, asked = wait + _patience_s(deadline - wait), time.monotonic()
+            patience_s, asked_at = wait + _patience_s(deadline - wait), time.monotonic()
             try:
                 notes = ask_notes(self.first, self.access, keys, wait, patience_s, alike)
             except ExchangeError:
@@ -139,7 +141,7 @@ class NodeBarrier:
                 continue
             if None not in notes or (alike is not None and any(note not in (None, alike) for note in notes)):
                 break
-            if time.monotonic() - asked < wait / 2:  # the first node has no room for those who wait
+            if time.monotonic() - asked_at < wait / 2:  # the first node has no room for those who wait
                 # Nodes that ask again do so at different times.
                 pause_s = PAUSE_S * (0.5 + self.rank % 16 / 32)
                 time.sleep(max(0.0, min(pause_s, deadline - time.monotonic())))

@@ -21,7 +21,7 @@ from checks.model import ErrorKind
 R = TypeVar("R")
 # Judgement, for a node whose CPUs are busy: the time to start Python, to measure, and to write the result.
 CLOSING_S = {"instant": 2.0, "seconds": 60.0, "minutes": 300.0}
-BESIDE = 4  # the number of checks that checks.runner.schedule runs at the same time
+AT_ONCE = 4  # the number of checks that checks.runner.schedule runs at the same time
 CLOSING_SHARE = 0.25
 END_S, END_SHARE = 2.0, 0.125
 LEAST_S = 0.5  # a check that has less time left than this is not started
@@ -50,7 +50,7 @@ class CheckLimit:
         return self.seconds >= LEAST_S
 
     @property
-    def kind(self) -> ErrorKind:
+    def error_kind(self) -> ErrorKind:
         """That of a check which it ended, or which was not started because of it."""
         if not self.declared:
             return ErrorKind.DEADLINE
@@ -97,9 +97,9 @@ class Deadline:
         """The time from now until the verdict has to be there."""
         return max(0.0, self.ends_at + ANSWER_S - time.monotonic())
 
-    def reason(self, given: CheckProgress) -> str:
+    def reason(self, progress: CheckProgress) -> str:
         """The reason in the observation of a check that the deadline ended."""
-        return f"the run's deadline of {self.seconds:g} s passed: {given.value}"
+        return f"the run's deadline of {self.seconds:g} s passed: {progress.value}"
 
 
 NEVER = Deadline()
@@ -108,9 +108,9 @@ NEVER = Deadline()
 def deadline_of(seconds: float, begun_at: float, closing: Sequence[Check]) -> Deadline:
     """The deadline of a node that runs these closing checks."""
     costs = [CLOSING_S[check.cost] for check in closing]
-    wanted = max([*costs, sum(costs) / BESIDE]) if costs else 0.0
-    kept = min(wanted, CLOSING_SHARE * seconds)
-    return Deadline(seconds, begun_at, kept, min(END_S, END_SHARE * seconds))
+    wanted = max([*costs, sum(costs) / AT_ONCE]) if costs else 0.0
+    kept_s = min(wanted, CLOSING_SHARE * seconds)
+    return Deadline(seconds, begun_at, kept_s, min(END_S, END_SHARE * seconds))
 
 
 class NotInTime(TimeoutError):

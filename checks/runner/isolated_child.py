@@ -27,21 +27,21 @@ def main(argv: list[str]) -> int:
     how, argv = (argv[0], argv[1:]) if argv[0] in ("--before", "--watch") else ("", argv)
     name, path, bundle, roster, node, scratch, result, timeout_s = argv
     node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch), path)
-    [found] = node_context.checks
-    if found.name != name:
-        raise SystemExit(f"{path} is {found.name}, not {name}")
-    if how == "--watch" and found.watch is not None:
-        watchers.watch(found.watch(node_context.check_context(found)), Path(result), sys.stdin.buffer)
-    elif how == "--before" and found.before is not None:
-        seen = found.before(replace(node_context.check_context(found), timeout_s=float(timeout_s)))
-        write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
+    [check] = node_context.checks
+    if check.name != name:
+        raise SystemExit(f"{path} is {check.name}, not {name}")
+    if how == "--watch" and check.watch is not None:
+        watchers.watch(check.watch(node_context.check_context(check)), Path(result), sys.stdin.buffer)
+    elif how == "--before" and check.before is not None:
+        values = check.before(replace(node_context.check_context(check), timeout_s=float(timeout_s)))
+        write_whole(Path(result), json.dumps(dict(values), allow_nan=False).encode())
     else:
         before = read_before(before_path(Path(scratch), name))
-        watched = watchers.watched(watch_path(Path(scratch), name)) if found.watch else None
-        context = node_context.check_context(found, before=before, watched=watched)
+        watched = watchers.watched(watch_path(Path(scratch), name)) if check.watch else None
+        context = node_context.check_context(check, before=before, watched=watched)
         context = replace(context, timeout_s=float(timeout_s))
         line = node_context.bundle.policy.checks.get(name, CheckPolicy())
-        write_whole(Path(result), dump_plain(repeated_measurement.observed(found, context, node, line)))
+        write_whole(Path(result), dump_plain(repeated_measurement.observed(check, context, node, line)))
     return 0
 
 

@@ -39,11 +39,11 @@ class Journal:
         self.data = b""
         self._writing = threading.Event()
 
-    def add(self, rows: Iterable[Observation]) -> None:
+    def add(self, observations: Iterable[Observation]) -> None:
         """Adds observations and writes. Raises JournalError; the observations are kept for the next write."""
-        kept = tuple(self._kept(row) for row in rows)
-        if kept:
-            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *kept))
+        added = tuple(self._fitted(observation) for observation in observations)
+        if added:
+            self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *added))
             self.write()
 
     def finish(self, complete: bool) -> None:
@@ -81,26 +81,28 @@ class Journal:
         self._writing.set()
         limited(WRITE_S, whole)
 
-    def _kept(self, row: Observation) -> Observation:
+    def _fitted(self, observation: Observation) -> Observation:
         """The row with its evidence cut. If all of the evidence cannot be stored in time, the row names no file."""
-        if len(row.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
-            return row
-        made: list[Observation] = []
+        if len(observation.evidence) <= EVIDENCE_BYTES // 4:  # at most four bytes a character
+            return observation
+        parts_made: list[Observation] = []
         try:
-            self._patiently(lambda: made.append(keep_whole(row, self._evidence)))
+            self._patiently(lambda: parts_made.append(keep_whole(observation, self._evidence)))
         except TimeoutError:
-            cut = clip(row.evidence)[0]
-            return dataclasses.replace(row, evidence=cut, evidence_truncated=True, evidence_sha256="")
-        return made[0]
+            cut = clip(observation.evidence)[0]
+            return dataclasses.replace(observation, evidence=cut, evidence_truncated=True, evidence_sha256="")
+        return parts_made[0]
 
     def _fit(self) -> bytes:
         """The report's JSON. If it is too large, it loses the longest evidence until it is within the limit."""
-        rows = list(self.report.observations)
+        observations = list(self.report.observations)
         data = dump_plain(self.report)
-        while len(data) > NODE_REPORT_BYTES and any(row.evidence for row in rows):
-            longest = max(range(len(rows)), key=lambda i: len(rows[i].evidence))
-            rows[longest] = dataclasses.replace(rows[longest], evidence="", evidence_truncated=True)
-            self.report = dataclasses.replace(self.report, observations=tuple(rows))
+        while len(data) > NODE_REPORT_BYTES and any(observation.evidence for observation in observations):
+            longest = max(range(len(observations)), key=lambda i: len(observations[i].evidence))
+            observations[longest] = dataclasses.replace(
+                observations[longest], evidence="", evidence_truncated=True
+            )
+            self.report = dataclasses.replace(self.report, observations=tuple(observations))
             data = dump_plain(self.report)
         return data
 
@@ -118,40 +120,48 @@ class JournalWriter:
         self.rows: dict[tuple[str, str], Observation] = {}
         self._watch = Watch()
 
-    def __call__(self, rows: Iterable[Observation]) -> None:
+    def __call__(self, observations: Iterable[Observation]) -> None:
         """Adds the observations that are new."""
-        new = [self._explained(row) for row in rows if (row.check, row.subject) not in self.rows]
-        self.rows.update({(row.check, row.subject): row for row in new})
+        new = [
+            self._explained(observation)
+            for observation in observations
+            if (observation.check, observation.subject) not in self.rows
+        ]
+        self.rows.update({(observation.check, observation.subject): observation for observation in new})
         try:
             self.journal.add(new)
         except JournalError as error:
             log(str(error))
-        for row in new if self._tick else ():
-            self._tick(row)  # type: ignore[misc]
+        for observation in new if self._tick else ():
+            self._tick(observation)  # type: ignore[misc]
 
-    def _explained(self, row: Observation) -> Observation:
+    def _explained(self, observation: Observation) -> Observation:
         """Adds to the reason that other work used the CPUs, if so. It is for people; no rule reads it."""
-        explains = row.outcome is Outcome.ERRORED and row.error_kind not in UNEXPLAINED
-        seen = self._watch.seen() if explains else None
-        said = seen.words(node_of(row.subject)) if seen is not None else ""
-        return dataclasses.replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
+        explains = observation.outcome is Outcome.ERRORED and observation.error_kind not in UNEXPLAINED
+        contention = self._watch.contention() if explains else None
+        explanation = contention.describe(node_of(observation.subject)) if contention is not None else ""
+        return (
+            dataclasses.replace(observation, reason=f"{observation.reason} ({explanation})"[:1000])
+            if explanation
+            else observation
+        )
 
 
-def keep_whole(row: Observation, folder: Path) -> Observation:
+def keep_whole(observation: Observation, folder: Path) -> Observation:
     """The row with at most 4 KiB of evidence; all of it is stored as folder/<sha256>.gz.
 
     If that cannot be written, the row says that its evidence was cut and names no file.
     """
-    kept, cut = clip(row.evidence)
+    evidence, cut = clip(observation.evidence)
     if not cut:
-        return dataclasses.replace(row, evidence=kept)
-    data = row.evidence.encode("utf-8", "replace")
+        return dataclasses.replace(observation, evidence=evidence)
+    data = observation.evidence.encode("utf-8", "replace")
     name = digest(data)
     try:
         write_whole(folder / f"{name}.gz", gzip.compress(data, mtime=0))
     except OSError:
         name = ""
-    return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256=name)
+    return dataclasses.replace(observation, evidence=evidence, evidence_truncated=True, evidence_sha256=name)
 
 
 def now() -> str:

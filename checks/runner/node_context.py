@@ -69,7 +69,7 @@ class NodeContext:
     deadline: Deadline = NEVER
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """The arguments with which a child process opens the same context: BUNDLE ROSTER NODE SCRATCH."""
         return str(self.bundle_path), str(self.roster_path), self.node, str(self.scratch)
 
@@ -133,10 +133,10 @@ def before_path(scratch: Path, check: str) -> Path:
 def read_before(path: Path) -> Mapping[str, object] | None:
     """What the first measurement saw; None if there is none or it failed, so that the check says that it cannot compare."""
     try:
-        seen = json.loads(path.read_bytes())
+        values = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return seen if isinstance(seen, dict) else None
+    return values if isinstance(values, dict) else None
 
 
 def watch_path(scratch: Path, check: str) -> Path:
@@ -149,7 +149,7 @@ def open_node_context(
     roster_path: Path,
     node: str,
     scratch: Path,
-    alone: str = "",
+    only_check: str = "",
     begun_at: float | None = None,
 ) -> NodeContext:
     """Reads bundle, roster and key, and finds the node in the roster. Raises PlaceError.
@@ -161,7 +161,7 @@ def open_node_context(
     try:
         bundle = bundles.load(bundle_path.read_bytes())
         roster = decode(Roster, parse_json(roster_path.read_bytes(), 1 << 24))
-        checks, plan = ((imported(alone),), ()) if alone else plan_of(bundle)
+        checks, plan = ((imported(only_check),), ()) if only_check else plan_of(bundle)
     except OSError as error:
         raise PlaceError(f"{error.filename}: {error.strerror}") from error
     except (DecodeError, CatalogError) as error:
@@ -178,7 +178,7 @@ def open_node_context(
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
     scratch.mkdir(parents=True, exist_ok=True)
-    made = NodeContext(
+    node_context = NodeContext(
         bundle,
         bundle_path,
         roster,
@@ -192,10 +192,10 @@ def open_node_context(
         secret.access(Service.MPI, bundle.gate_id, node).key,
         key_path,
     )
-    if alone:
-        return made
-    closing = [check for check in made.planned() if check.closing]
-    return replace(made, deadline=deadline_of(bundle.deadline_s, begun_at, closing))
+    if only_check:
+        return node_context
+    closing = [check for check in node_context.planned() if check.closing]
+    return replace(node_context, deadline=deadline_of(bundle.deadline_s, begun_at, closing))
 
 
 def write_node_context(
@@ -224,11 +224,11 @@ def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], roo
 
     A node is searched by its name `node`, its host's name, Slurm's name for it and its EC2 instance id.
     """
-    found = (node, platform.node(), environ.get("SLURMD_NODENAME", ""), machine.instance_id(root))
-    known = tuple(dict.fromkeys(filter(None, found)))
+    candidates = (node, platform.node(), environ.get("SLURMD_NODENAME", ""), machine.instance_id(root))
+    names = tuple(dict.fromkeys(filter(None, candidates)))
     if topology is not None:
-        return {SWITCHES: COMMA.join(topology.switches(known))}
-    switches = by_address(environ.get(SLURM_ADDRESS, ""), environ.get(SLURM_PATTERN, ""), known)
+        return {SWITCHES: COMMA.join(topology.switches(names))}
+    switches = by_address(environ.get(SLURM_ADDRESS, ""), environ.get(SLURM_PATTERN, ""), names)
     return {} if switches is None else {SWITCHES: COMMA.join(switches)}
 
 
@@ -240,9 +240,9 @@ def certified_checks(node_context: NodeContext, node: Node) -> dict[str, Decisio
     terms = decision.terms_of(
         bundle.gate_id, bundle.policy, bundle.facts, node.catalogue, bundle.profile, bundle.declared
     )
-    found = decision.certified(node, bundle.certificates.certificates, terms)
+    decisions = decision.certified(node, bundle.certificates.certificates, terms)
     planned = {check.name for check in node_context.planned() if check.scope is Scope.NODE}
-    return {check: one for check, one in found.items() if check in planned}
+    return {check: decision_of_check for check, decision_of_check in decisions.items() if check in planned}
 
 
 def known_before(state: Path, bundle: Bundle) -> str:
@@ -251,14 +251,14 @@ def known_before(state: Path, bundle: Bundle) -> str:
     """
     may_skip = any(line.valid_for for line in bundle.policy.checks.values())
     try:
-        known = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
-        if known is None or not may_skip:
+        findings = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
+        if findings is None or not may_skip:
             return ""
     except (OSError, DecodeError) as error:
         if may_skip:
             log(f"{state}: what this machine knows is not used: {error}")
         return ""
-    return certificates.dump(known)
+    return certificates.dump(findings)
 
 
 def open_before(state: Path) -> str:
@@ -266,9 +266,9 @@ def open_before(state: Path) -> str:
     so that the verdict says so.
     """
     try:
-        known = limited(READ_S, lambda: machine_state.read(state))
+        findings = limited(READ_S, lambda: machine_state.read(state))
     except OSError as error:
         return f"{state / machine_state.FINDINGS}: {error.strerror or error}"
     except DecodeError as error:
         return f"{state / machine_state.FINDINGS}: {error}"[:500]
-    return open_findings.dump(carried(known)).decode() if known != OpenFindings() else ""
+    return open_findings.dump(carried(findings)).decode() if findings != OpenFindings() else ""

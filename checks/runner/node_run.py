@@ -150,27 +150,29 @@ def _run_stages(
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
     barrier, until = barrier_of(node_context, responder), node_context.deadline.stage_ends_at
-    why = barrier.agree("reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until)
+    reason = barrier.agree(
+        "reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until
+    )
     for check in serial:
         side_by_side([check] if check.name not in certified else [], run)
-    why = barrier.agree(
-        "probed", why or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
+    reason = barrier.agree(
+        "probed", reason or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
     )
     responder.close(node_context.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in node_context.planned()):
-        keep(_skip_ranks(node_context, why) if why else [])
-        if not why and node_context.deadline.left_s() < LEAST_S:
+        keep(_skip_ranks(node_context, reason) if reason else [])
+        if not reason and node_context.deadline.left_s() < LEAST_S:
             keep(rank_stage.given_up(node_context, {}))
-            why = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
+            reason = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
-            ended = why or rank_stage.run_stage(node_context, keep, barrier)
+            ended = reason or rank_stage.run_stage(node_context, keep, barrier)
         except (
             OSError,
             RuntimeError,
         ) as error:  # the first measurements of the closing checks must not be lost with it
-            ended = f"{rank_stage.ALL} could not be run: {error}"
+            ended = f"{rank_stage.RANK_CHECKS} could not be run: {error}"
         log(ended)
-        keep(_not_reached(node_context, keep, ended) if ended.startswith(rank_stage.ALL) else [])
+        keep(_not_reached(node_context, keep, ended) if ended.startswith(rank_stage.RANK_CHECKS) else [])
     close = partial(
         _closed, partial(_isolated, node_context, processes, keep.opened, closing=True), failed, watches
     )
@@ -188,8 +190,8 @@ def _side_by_side(
 ) -> None:
     """Runs these checks at the same time, until the rest of the node's time is over."""
 
-    def give_up(check: Check, given: CheckProgress) -> Observation:
-        return errored(check.name, node_context.node, node_context.deadline.reason(given), 0.0)
+    def give_up(check: Check, progress: CheckProgress) -> Observation:
+        return errored(check.name, node_context.node, node_context.deadline.reason(progress), 0.0)
 
     # Each check is ended by the thread that runs it; only one that hangs in the kernel is still there MARGIN_S later.
     late = time.monotonic() + node_context.deadline.left_s(closing) + node_context.deadline.end_s / 4
@@ -203,11 +205,11 @@ def _closed(
     failed.
     """
     watches.stop(check.name)
-    row = run(check)
-    why = failed.get(check.name) or watches.failed.get(check.name)
-    if row.outcome is not Outcome.ERRORED or not why:
-        return row
-    return replace(row, reason=f"{row.reason} (first measurement: {why})"[:1000])
+    observation = run(check)
+    reason = failed.get(check.name) or watches.failed.get(check.name)
+    if observation.outcome is not Outcome.ERRORED or not reason:
+        return observation
+    return replace(observation, reason=f"{observation.reason} (first measurement: {reason})"[:1000])
 
 
 def _look_before(
@@ -221,19 +223,19 @@ def _look_before(
     def look(check: Check) -> Observation:
         path = before_path(node_context.scratch, check.name)
         timeout_s = node_context.timeout_s(check)
-        files = (*node_context.words, str(path), f"{timeout_s:.3f}")
+        files = (*node_context.arguments, str(path), f"{timeout_s:.3f}")
         start = partial(processes.start, ("--before", check.name, check.path, *files))
         return isolated(check.name, node_context.node, start, path.with_suffix(".row"), timeout_s)
 
     failed: dict[str, str] = {}
 
-    def note(rows: Iterable[Observation]) -> None:
-        for row in rows:
-            if not before_path(node_context.scratch, row.check).exists():
+    def note(observations: Iterable[Observation]) -> None:
+        for observation in observations:
+            if not before_path(node_context.scratch, observation.check).exists():
                 # The last line of a traceback is the error itself.
-                said = (row.evidence.strip().splitlines() or [row.reason])[-1]
-                kind = f"{CheckError.__module__}.{CheckError.__name__}: "
-                failed[row.check] = said.removeprefix(kind)[:500]
+                problem = (observation.evidence.strip().splitlines() or [observation.reason])[-1]
+                prefix = f"{CheckError.__module__}.{CheckError.__name__}: "
+                failed[observation.check] = problem.removeprefix(prefix)[:500]
 
     schedule.run_all(looking, look, note, until=node_context.deadline.stage_ends_at)
     return failed
@@ -252,57 +254,57 @@ def _isolated(
     if timeout_s < LEAST_S:
         own = timeout_s == limit.seconds
         never = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
-        kind, said = (limit.kind, limit.reason) if own else (ErrorKind.OTHER, never)
-        return errored(check.name, node_context.node, said, 0.0, kind=kind)
+        error_kind, reason = (limit.error_kind, limit.reason) if own else (ErrorKind.OTHER, never)
+        return errored(check.name, node_context.node, reason, 0.0, error_kind=error_kind)
     over = timeout_s < limit.seconds
     late = node_context.deadline.reason(CheckProgress.RUNNING) if over else limit.reason
-    kind = ErrorKind.OTHER if over else limit.kind
-    words = (check.name, check.path, *node_context.words, str(result), f"{timeout_s:.3f}")
+    error_kind = ErrorKind.OTHER if over else limit.error_kind
+    arguments = (check.name, check.path, *node_context.arguments, str(result), f"{timeout_s:.3f}")
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
-        start = partial(processes.start, words)
-        row = isolated(check.name, node_context.node, start, result, timeout_s, late, kind)
+        start = partial(processes.start, arguments)
+        observation = isolated(check.name, node_context.node, start, result, timeout_s, late, error_kind)
     except (OSError, RuntimeError) as error:  # no thread or no file is available: only this check is lost
-        row = errored(
+        observation = errored(
             check.name, node_context.node, f"the check's process could not be started: {error}", 0.0
         )
     # The start and the end of its process count as well, because they would also take time if checks ran one after another.
-    return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
+    return replace(observation, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
 
 
-def _without_gpu(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:
+def _without_gpu(node_context: NodeContext, observations: dict[tuple[str, str], Observation]) -> str:
     """Why no rank can have a GPU here, or "". With a reason the ranks are not started, so that it is reported once and not by each
     of them.
     """
-    row = rows.get(("gpu.inventory", node_context.node))
-    if row is None or row.metrics.get("gpus_found") != 0:
+    inventory = observations.get(("gpu.inventory", node_context.node))
+    if inventory is None or inventory.metrics.get("gpus_found") != 0:
         return ""
     declared = node_context.bundle.declared.gpus_per_node
     return f"{node_context.node} has no GPU, but {declared} {'is' if declared == 1 else 'are'} declared"
 
 
-def _unreached(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:
+def _unreached(node_context: NodeContext, observations: dict[tuple[str, str], Observation]) -> str:
     """Why this node cannot continue with the ranks, or ""."""
     if node_context.bundle.declared.nodes == 1:
         return ""
-    row = rows.get((PEER_CHECKS[0], node_context.node))
-    if row is None or row.outcome is not Outcome.MEASURED:
+    reachability = observations.get((PEER_CHECKS[0], node_context.node))
+    if reachability is None or reachability.outcome is not Outcome.MEASURED:
         return f"{node_context.node} could not test whether its peers are reachable"
-    peers, failures = row.metrics["peers"], row.metrics["failures"]
+    peers, failures = reachability.metrics["peers"], reachability.metrics["failures"]
     if not isinstance(peers, tuple) or not isinstance(failures, tuple):
         return f"{node_context.node} could not test whether its peers are reachable"
-    gone = [f"{peer} ({why})" for peer, why in zip(peers, failures, strict=True) if why != "ok"]
-    if not gone and row.metrics["rendezvous"] != "ok":
-        return f"{node_context.node} cannot reach the rendezvous port: {row.metrics['rendezvous']}"
+    gone = [f"{peer} ({failure})" for peer, failure in zip(peers, failures, strict=True) if failure != "ok"]
+    if not gone and reachability.metrics["rendezvous"] != "ok":
+        return f"{node_context.node} cannot reach the rendezvous port: {reachability.metrics['rendezvous']}"
     return f"{node_context.node} cannot reach {', '.join(gone[:8])}" if gone else ""
 
 
 def left_out(node_context: NodeContext) -> list[Observation]:
     """The checks that the gate file skips: they are planned and observed as skipped, so that the verdict mentions them."""
-    said = "the check was skipped because [checks] skip lists it"
+    reason = "the check was skipped because [checks] skip lists it"
     skipped = {line.check for line in node_context.plan if line.skip is None} & {*node_context.bundle.skip}
     return [
-        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, said)
+        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.GATE_FILE, reason)
         for check in node_context.checks
         if check.name in skipped
         for subject in _subjects(node_context, check)
@@ -310,14 +312,14 @@ def left_out(node_context: NodeContext) -> list[Observation]:
 
 
 def _as_skipped(node: str, certified: Iterable[Decision]) -> Iterable[Observation]:
-    for one in certified:
-        said = f"gate {one.gate_id} measured it {age_text(one.age_s)} ago"
-        yield Observation(one.check, node, Outcome.SKIPPED, 0.0, {}, Skip.CERTIFIED, said)
+    for decision in certified:
+        reason = f"gate {decision.gate_id} measured it {age_text(decision.age_s)} ago"
+        yield Observation(decision.check, node, Outcome.SKIPPED, 0.0, {}, Skip.CERTIFIED, reason)
 
 
-def _skip_ranks(node_context: NodeContext, why: str) -> list[Observation]:
+def _skip_ranks(node_context: NodeContext, reason: str) -> list[Observation]:
     return [
-        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, why[:1000])
+        Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, reason[:1000])
         for check in node_context.planned()
         if check.scope is Scope.RANK
         for subject in _subjects(node_context, check)
@@ -332,11 +334,18 @@ def _subjects(node_context: NodeContext, check: Check) -> list[str]:
     return [rank_subject(node_context.node, first + local) for local in range(per_node)]
 
 
-def _not_reached(node_context: NodeContext, keep: JournalWriter, why: str) -> list[Observation]:
+def _not_reached(node_context: NodeContext, keep: JournalWriter, reason: str) -> list[Observation]:
     """What no rank came to, where the reason is known and lies with none of them."""
-    missing = (row for row in _skip_ranks(node_context, why) if (row.check, row.subject) not in keep.rows)
-    said, kind = f"not reached: {why}", ErrorKind.NOT_REACHED
-    return [errored(row.check, row.subject, said, 0.0, kind=kind) for row in missing]
+    missing = (
+        observation
+        for observation in _skip_ranks(node_context, reason)
+        if (observation.check, observation.subject) not in keep.rows
+    )
+    message, error_kind = f"not reached: {reason}", ErrorKind.NOT_REACHED
+    return [
+        errored(observation.check, observation.subject, message, 0.0, error_kind=error_kind)
+        for observation in missing
+    ]
 
 
 def first_report(node_context: NodeContext, attempt: str) -> NodeReport:

@@ -63,9 +63,9 @@ class RankFile:
             {"event": "start", "check": check, "timeout_s": timeout_s, "pid": os.getpid(), "at": time.time()}
         )
 
-    def add(self, row: Observation) -> None:
+    def add(self, observation: Observation) -> None:
         """Writes an observation."""
-        self._write({"event": "observation", "row": plain(row)})
+        self._write({"event": "observation", "row": plain(observation)})
 
     def end(self) -> None:
         """No more events will come."""
@@ -123,11 +123,11 @@ class Session:
     def _observe(self, check: Check) -> None:
         timeout_s, limit = self._timeout_s(check), self.node_context.limit_of(check)
         if check.group and self.lost:
-            row = errored(check.name, self.subject, self.lost, 0.0, kind=ErrorKind.NOT_RUN)
+            observation = errored(check.name, self.subject, self.lost, 0.0, error_kind=ErrorKind.NOT_RUN)
         elif not limit.starts and self.left_s() >= LEAST_S:
-            row = errored(check.name, self.subject, limit.reason, 0.0, kind=limit.kind)
+            observation = errored(check.name, self.subject, limit.reason, 0.0, error_kind=limit.error_kind)
         elif timeout_s < LEAST_S:
-            row = errored(
+            observation = errored(
                 check.name, self.subject, self.node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
             )
         else:
@@ -136,12 +136,14 @@ class Session:
             context = self.node_context.check_context(check, self.rank)
             context = replace(context, lose_group=self._lose, timeout_s=timeout_s, store=self.store)
             agree = partial(self._agree, check, timeout_s)
-            row = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
+            observation = repeated_measurement.observed(
+                check, context, self.subject, self._line(check), agree
+            )
             self.watchdog.disarm()
             # A CheckError is raised by the check itself, on every rank; any other exception may have broken the group.
-            if check.group and row.error_kind is ErrorKind.RAISED:
+            if check.group and observation.error_kind is ErrorKind.RAISED:
                 self.lost = f"not run: the process group was lost in {check.name}"
-        self.file.add(row)
+        self.file.add(observation)
         self.left.pop(0)
 
     def left_s(self) -> float:
@@ -157,14 +159,14 @@ class Session:
     def _agree(self, check: Check, timeout_s: float, slow: bool, has_time: bool) -> bool:
         """Whether the check is to be measured again. For a group check all ranks must agree."""
         if not check.group:
-            return repeated_measurement.alone(slow, has_time)
+            return repeated_measurement.decide_alone(slow, has_time)
         note_store = NoteStore(self.store, f"again/{check.name}/", end=time.monotonic() + timeout_s)
         return repeated_measurement.together(note_store, self.rank.world_size, VOTE_SHARE * timeout_s)(
             slow, has_time
         )
 
-    def _lose(self, why: str) -> None:
-        self.lost = f"not run: {why}"
+    def _lose(self, reason: str) -> None:
+        self.lost = f"not run: {reason}"
 
     def _join(self) -> None:
         """Joins the group and verifies that all ranks have the same catalogue, before the first collective.
@@ -195,16 +197,16 @@ class Session:
             f" within its time limit of {limit.seconds:g} s ([checks] timeouts_s)" if limit.declared else ""
         )
         reason, then = limit.reason, f"not run: the check {hung.name} did not return{within}"
-        kind, after = limit.kind, ErrorKind.NOT_RUN
+        error_kind, after = limit.error_kind, ErrorKind.NOT_RUN
         if over:
-            kind = after = ErrorKind.OTHER
+            error_kind = after = ErrorKind.OTHER
             reason, then = map(
                 self.node_context.deadline.reason, (CheckProgress.RUNNING, CheckProgress.NEVER_STARTED)
             )
         try:
-            self.file.add(errored(hung.name, self.subject, reason, limit.seconds, kind=kind))
+            self.file.add(errored(hung.name, self.subject, reason, limit.seconds, error_kind=error_kind))
             for check in others:
-                self.file.add(errored(check.name, self.subject, then, 0.0, kind=after))
+                self.file.add(errored(check.name, self.subject, then, 0.0, error_kind=after))
             self.file.end()
         finally:
             os._exit(0)
@@ -256,8 +258,8 @@ def prepare(world: str) -> None:
     """In the process of which `world` ranks, with those of other nodes, are forks: imports what their checks import. Raises SystemExit
     where they cannot be forks.
     """
-    if why := why_not_forked(int(world)):
-        say(f"checks: torchrun starts the ranks, because {why}")
+    if reason := why_not_forked(int(world)):
+        say(f"checks: torchrun starts the ranks, because {reason}")
         raise SystemExit(1)
 
 

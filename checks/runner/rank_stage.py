@@ -41,7 +41,7 @@ OVERDUE_S = 3.0
 class RankState:
     """One rank: its observations, its process, and the check that it is running. `overdue` ranks are frozen or hang."""
 
-    rows: tuple[Observation, ...]
+    observations: tuple[Observation, ...]
     ended: bool
     current: str
     due_at: float
@@ -54,8 +54,8 @@ class RankState:
 
 def read(folder: Path, ranks: range, opened: float = 0.0) -> dict[int, RankState]:
     """The state of every rank that has written anything. `opened` (seconds since 1970) is when the report was opened."""
-    found = {rank: _read_rank(folder / f"rank-{rank}.jsonl", opened) for rank in ranks}
-    return {rank: state for rank, state in found.items() if state is not None}
+    states = {rank: _read_rank(folder / f"rank-{rank}.jsonl", opened) for rank in ranks}
+    return {rank: state for rank, state in states.items() if state is not None}
 
 
 def _read_rank(path: Path, opened: float) -> RankState | None:
@@ -63,7 +63,7 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return None
-    rows: list[Observation] = []
+    observations: list[Observation] = []
     ended, current, begun_at, due_at, pid = False, "", opened, time.time() + 3600, 0
     for line in lines:
         try:
@@ -73,19 +73,19 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
                 due_at = begun_at + float(event["timeout_s"]) + OVERDUE_S
                 pid = int(event["pid"])
             elif event["event"] == "observation":
-                row = decode(Observation, event["row"])
-                started_s = max(begun_at - opened, 0.0) if row.check == current else 0.0
-                rows.append(replace(row, started_s=round(started_s, 3)))
+                observation = decode(Observation, event["row"])
+                started_s = max(begun_at - opened, 0.0) if observation.check == current else 0.0
+                observations.append(replace(observation, started_s=round(started_s, 3)))
             else:
                 ended = True
         except (ValueError, KeyError, TypeError, DecodeError):
             continue  # a line that cannot be read is a missing observation, which becomes a finding
-    return RankState(tuple(rows), ended, current, due_at, pid)
+    return RankState(tuple(observations), ended, current, due_at, pid)
 
 
 POLL_S = 0.1
 STARTUP_S = 150.0
-ALL = "the rank checks"
+RANK_CHECKS = "the rank checks"
 AFTER_END_S = 3.0
 TORCHRUN = "torchrun"
 # Each rank of torch looks up its peers' names (c10d's socket.cpp asks for ::ffff:ADDRESS, which is not in /etc/hosts). A name server
@@ -131,9 +131,9 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
     """
     if importlib.util.find_spec("torch") is None:
         install = f"Install it there: {sys.executable} -m pip install torch"
-        return f"{ALL} did not start: {sys.executable} has no module torch. {install}"
+        return f"{RANK_CHECKS} did not start: {sys.executable} has no module torch. {install}"
     if problem := interface_problem(node_context.roster.interface):
-        return f"{ALL} did not start: {problem}"
+        return f"{RANK_CHECKS} did not start: {problem}"
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
@@ -144,8 +144,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
         ranks = RankProcesses(node_context, environ, ending)
         with suppress(TimeoutError):  # what has not started is late
             if problem := ranks.start(barrier, may_fork(declared, instance, os.environ)):
-                return f"{ALL} did not start: {problem}"
-        why = _watch(node_context, ranks.children, folder, keep)
+                return f"{RANK_CHECKS} did not start: {problem}"
+        ended = _watch(node_context, ranks.children, folder, keep)
         for name, child in ranks.children.items():
             if code := child.poll():
                 say(f"checks: {name} (process {child.pid}) {how_it_ended(code)}")
@@ -154,7 +154,7 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
             barrier.put(f"ranked/{node_context.node}", OK, until)
             if barrier.rank == 0:  # the ranks of other nodes may still need the store
                 barrier.get_all([f"ranked/{member.name}" for member in barrier.members], until)
-        return why
+        return ended
 
 
 class RankProcesses:
@@ -162,7 +162,7 @@ class RankProcesses:
 
     def __init__(self, node_context: NodeContext, environ: Mapping[str, str], ending: ExitStack) -> None:
         self._node_context, self._environ, self._ending = node_context, environ, ending
-        self._words = (*node_context.words, repr(node_context.deadline.begun_at))
+        self._words = (*node_context.arguments, repr(node_context.deadline.begun_at))
         self.children: dict[str, Child] = {}
         self.forked = False
 
@@ -172,12 +172,12 @@ class RankProcesses:
         """
         until = self._node_context.deadline.stage_ends_at
         server = self._import(barrier) if may_fork else None
-        why = barrier.agree("imported", "" if server else TORCHRUN, STARTUP_S, until)
-        if server is None or why == TORCHRUN:
+        objection = barrier.agree("imported", "" if server else TORCHRUN, STARTUP_S, until)
+        if server is None or objection == TORCHRUN:
             self._ending.close()
             self._start_torchrun()
             return ""
-        return why or self._fork(server)
+        return objection or self._fork(server)
 
     def _import(self, barrier: NodeBarrier) -> ForkServer | None:
         """A process that has imported torch, and on the first node the store of all ranks. None where they cannot be forks, which that
@@ -187,7 +187,7 @@ class RankProcesses:
         server = self._ending.enter_context(closing(ForkServer(RANK, str(world), environ=self._environ)))
         store = (barrier.first.address, str(port)) if barrier.rank == 0 else ()
         try:
-            self._kept(server.fork(("--store", *store), self._patience_s()))
+            self._ended_at_last(server.fork(("--store", *store), self._patience_s()))
         except ConnectionError:
             return None
         return server
@@ -199,7 +199,7 @@ class RankProcesses:
                 child = server.fork((*self._words, str(local)), self._patience_s())
             except ConnectionError as error:
                 return f"rank {rank} could not be forked: {error}"
-            self.children[f"rank {rank}"] = self._kept(child)
+            self.children[f"rank {rank}"] = self._ended_at_last(child)
         return ""
 
     def _patience_s(self) -> float:
@@ -211,9 +211,9 @@ class RankProcesses:
             with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=self._environ,
         )  # fmt: skip
-        self.children["the process that starts the ranks"] = self._kept(child)
+        self.children["the process that starts the ranks"] = self._ended_at_last(child)
 
-    def _kept(self, child: Child) -> Child:
+    def _ended_at_last(self, child: Child) -> Child:
         self._ending.callback(self._end, child, Output(piped(child), sys.stderr.buffer))
         return child
 
@@ -230,10 +230,12 @@ def interface_problem(declared: str) -> str:
 
     NCCL takes the beginning of a name. About the other forms that it reads nothing is said.
     """
-    found = sorted(name for _, name in socket.if_nameindex())
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", declared) or any(name.startswith(declared) for name in found):
+    interfaces = sorted(name for _, name in socket.if_nameindex())
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", declared) or any(
+        name.startswith(declared) for name in interfaces
+    ):
         return ""
-    has = ", ".join(found)
+    has = ", ".join(interfaces)
     return f"this node has no network interface {declared}, but {has}. Correct the gate file's `interface`, or leave it out"
 
 
@@ -264,17 +266,17 @@ def _watch(
     keep: JournalWriter,
 ) -> str:
     ranks = _ranks(node_context)
-    begun, kept, ended_at = time.monotonic(), 0, 0.0
+    begun, count, ended_at = time.monotonic(), 0, 0.0
     while True:
         running = not children or any(child.poll() is None for child in children.values())
         states = read(folder, ranks, keep.opened)
-        rows = [row for state in states.values() for row in state.rows]
-        if len(rows) > kept:
-            kept = len(rows)
-            keep(rows)
+        observations = [observation for state in states.values() for observation in state.observations]
+        if len(observations) > count:
+            count = len(observations)
+            keep(observations)
         if not running:
             name, child = next(iter(children.items()))
-            return "" if states else f"{ALL} did not start: {name} {how_it_ended(child.returncode)}"
+            return "" if states else f"{RANK_CHECKS} did not start: {name} {how_it_ended(child.returncode)}"
         if node_context.deadline.left_s() <= 0:
             keep(given_up(node_context, states))
             return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
@@ -298,31 +300,31 @@ def given_up(node_context: NodeContext, states: Mapping[int, RankState]) -> list
     """Observations for the checks that the node's ranks had not reported by its deadline. A rank that died gets none, because it
     gave up nothing.
     """
-    rows: list[Observation] = []
+    observations: list[Observation] = []
     for rank in _ranks(node_context):
         state = states.get(rank)
         if state is not None and (state.ended or start_ticks(state.pid) is None):
             continue
-        said = {row.check for row in state.rows} if state else set()
+        reported = {observation.check for observation in state.observations} if state else set()
         for check in node_context.planned():
-            if check.scope is Scope.RANK and check.name not in said:
+            if check.scope is Scope.RANK and check.name not in reported:
                 running = state is not None and state.current == check.name
-                why = node_context.deadline.reason(
+                reason = node_context.deadline.reason(
                     CheckProgress.RUNNING if running else CheckProgress.NEVER_STARTED
                 )
-                rows.append(errored(check.name, rank_subject(node_context.node, rank), why, 0.0))
-    return rows
+                observations.append(errored(check.name, rank_subject(node_context.node, rank), reason, 0.0))
+    return observations
 
 
 def _why_end(states: dict[int, RankState], ranks: int, seconds: float, stage_s: float) -> str:
     if seconds > stage_s:
-        return f"{ALL} took longer than {stage_s:g} s. Raise [checks] stage_s if that is too short"
+        return f"{RANK_CHECKS} took longer than {stage_s:g} s. Raise [checks] stage_s if that is too short"
     if seconds > STARTUP_S and len(states) < ranks:
-        return f"{ALL}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+        return f"{RANK_CHECKS}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
     now = time.time()
     overdue = [rank for rank, state in states.items() if state.overdue(now)]
     busy = [rank for rank, state in states.items() if not state.ended and rank not in overdue]
     if overdue and not busy:
-        said = ", ".join(f"rank {rank} in {states[rank].current}" for rank in overdue)
-        return f"some ranks are frozen or hang: {said}"
+        hanging = ", ".join(f"rank {rank} in {states[rank].current}" for rank in overdue)
+        return f"some ranks are frozen or hang: {hanging}"
     return ""

@@ -34,7 +34,7 @@ MOST = 0.5  # the share of the remaining time: later checks need the rest
 Agree = Callable[[bool, bool], bool]
 
 
-def alone(slow: bool, has_time: bool) -> bool:
+def decide_alone(slow: bool, has_time: bool) -> bool:
     """The decision of a check that needs no other rank."""
     return slow and has_time
 
@@ -49,11 +49,11 @@ def together(note_store: NoteStore, ranks: int, wait_s: float) -> Agree:
         asking, late = note_store.add("slow", int(slow)), note_store.add("late", int(not has_time))
         if note_store.add("votes", 1) == ranks and asking is not None and late is not None:
             yes = bool(note_store.add("slow", 0)) and not note_store.add("late", 0)
-            said = note_store.agree("decision", "yes" if yes else "no")
+            decision = note_store.agree("decision", "yes" if yes else "no")
         else:
-            said = note_store.await_note("decision", wait_s) or note_store.agree("decision", "no")
+            decision = note_store.await_note("decision", wait_s) or note_store.agree("decision", "no")
         note_store.close()
-        return said == "yes"
+        return decision == "yes"
 
     return agree
 
@@ -63,12 +63,12 @@ def observed(
     context: Context,
     subject: str,
     line: CheckPolicy,
-    agree: Agree = alone,
+    agree: Agree = decide_alone,
 ) -> Observation:
     """The check's observation, with the CPU load during it; if it was slow, with both measurements."""
     begun, speed = time.monotonic(), [rule for rule in line.rules if rule.needs_cpu]
-    kept = bool(speed) or check.name in JUDGED_BY_THE_ENGINE
-    first = _watched(check, context, subject, kept)
+    with_load = bool(speed) or check.name in JUDGED_BY_THE_ENGINE
+    first = _watched(check, context, subject, with_load)
     if not speed:
         return first
     took = time.monotonic() - begun
@@ -78,61 +78,67 @@ def observed(
     if not agree(_is_slow(check.name, context, first, speed), has_time):
         return first
     time.sleep(PAUSE_S)
-    second = _watched(check, context, subject, kept)
+    second = _watched(check, context, subject, with_load)
     if second.outcome is not Outcome.MEASURED:
         return second
     metrics = both(first.metrics, second.metrics, line.rules, _faults(check.name, context, first, line))
-    told = f"measured twice, because the first value was slow\n{second.evidence}\nfirst measurement:\n{first.evidence}"
-    return replace(second, metrics=metrics, evidence=told, seconds=time.monotonic() - begun)
+    evidence = f"measured twice, because the first value was slow\n{second.evidence}\nfirst measurement:\n{first.evidence}"
+    return replace(second, metrics=metrics, evidence=evidence, seconds=time.monotonic() - begun)
 
 
 def both(
     first: Mapping[str, Value], second: Mapping[str, Value], rules: Sequence[Rule], faulty: Sequence[Rule]
 ) -> dict[str, Value]:
     """The metrics of two measurements: the second's, with the first's speeds beside them and the first's faults. Pure."""
-    kept = {name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first}
+    faulty_metrics = {
+        name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first
+    }
     wanted = {name for rule in rules if rule.needs_cpu for name in (rule.metric, rule.each, rule.at) if name}
     wanted |= {name for name in first if name.startswith("host_")}
-    return {**second, **kept, **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first}}
+    return {
+        **second,
+        **faulty_metrics,
+        **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first},
+    }
 
 
-def _watched(check: Check, context: Context, subject: str, kept: bool) -> Observation:
-    if not kept:
+def _watched(check: Check, context: Context, subject: str, with_load: bool) -> Observation:
+    if not with_load:
         return probe(check, context, subject)
     watch = Watch()
-    row = probe(check, context, subject)
-    seen = watch.seen()
-    if seen is None or row.outcome is not Outcome.MEASURED:
-        return row
-    return replace(row, metrics={**row.metrics, **seen.metrics()})
+    observation = probe(check, context, subject)
+    contention = watch.contention()
+    if contention is None or observation.outcome is not Outcome.MEASURED:
+        return observation
+    return replace(observation, metrics={**observation.metrics, **contention.metrics()})
 
 
-def _is_slow(check: str, context: Context, row: Observation, speed: Sequence[Rule]) -> bool:
+def _is_slow(check: str, context: Context, observation: Observation, speed: Sequence[Rule]) -> bool:
     """Whether a rule that can be applied here calls the value slow, or other work used the CPUs and a rule compares with peers."""
-    if row.outcome is not Outcome.MEASURED:
+    if observation.outcome is not Outcome.MEASURED:
         return False
     here = [rule for rule in speed if rule.over not in RELATIVE]
-    load = Contention.of(row.metrics)
+    load = Contention.from_metrics(observation.metrics)
     if len(here) < len(speed) and load is not None and load.busy:
         return True
-    return any(_found(check, context, row, rule) for rule in here)
+    return any(_fails(check, context, observation, rule) for rule in here)
 
 
-def _faults(check: str, context: Context, row: Observation, line: CheckPolicy) -> list[Rule]:
+def _faults(check: str, context: Context, observation: Observation, line: CheckPolicy) -> list[Rule]:
     others = [
         rule for rule in line.rules if not rule.needs_cpu and not rule.same and rule.over not in RELATIVE
     ]
-    return [rule for rule in others if _found(check, context, row, rule)]
+    return [rule for rule in others if _fails(check, context, observation, rule)]
 
 
-def _found(check: str, context: Context, row: Observation, rule: Rule) -> bool:
+def _fails(check: str, context: Context, observation: Observation, rule: Rule) -> bool:
     from checks.judge.rules import apply as rules
 
     facts = builtin()
-    kind = context.declared.instance_type
-    known = RuleContext(context.instance, facts.absent(kind, check), context.declared, facts)
+    instance_type = context.declared.instance_type
+    rule_context = RuleContext(context.instance, facts.absent(instance_type, check), context.declared, facts)
     plain = CheckPolicy(
         rules=(replace(rule, needs_cpu=False),)
     )  # without regard to the CPU load, which is considered when the report is judged
-    found = rules.apply(check, plain, [row], 1, known)
-    return any(one.cause is not Cause.EVIDENCE or rule.cause is Cause.EVIDENCE for one in found)
+    findings = rules.apply(check, plain, [observation], 1, rule_context)
+    return any(finding.cause is not Cause.EVIDENCE or rule.cause is Cause.EVIDENCE for finding in findings)

@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from checks.check import Check, Resource, Turn
 from checks.model import Observation
 from checks.process.tree import end_children
-from checks.runner.deadline import BESIDE as MOST
+from checks.runner.deadline import AT_ONCE as MOST
 from checks.runner.deadline import CheckProgress
 
 LOOK_S = 0.05
@@ -117,8 +117,8 @@ class _Running:
 
 def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Check | None:
     """The first check that may start beside those that run; None if none may."""
-    beside = list(running)
-    if len(beside) >= most:
+    others = list(running)
+    if len(others) >= most:
         return None
-    taken: set[Resource] = {resource for check in beside for resource in check.uses}
-    return next((check for check in waiting if not taken & set(check.uses)), None)
+    used: set[Resource] = {resource for check in others for resource in check.uses}
+    return next((check for check in waiting if not used & set(check.uses)), None)

@@ -39,20 +39,20 @@ POLICIES = Path(__file__).parents[1] / "policies"
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
-    made = own_bundle("node", arguments)
+    bundle = own_bundle("node", arguments)
     require_writable(arguments.out)
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
-        report_bytes = checked(made, folder, settles=True)
+        report_bytes = checked(bundle, folder, settles=True)
         write_whole(arguments.out, report_bytes)
     report = load(report_bytes)
     if arguments.verbose:
         say("\n".join(person_options.lines_of(report)))
-    return show(decide(report, made.policy, builtin()), "text")
+    return show(decide(report, bundle.policy, builtin()), "text")
 
 
 def own_bundle(
-    kind: str,
+    prefix: str,
     arguments: argparse.Namespace,
     nodes: int = 1,
     ranks_per_node: int | None = None,
@@ -67,13 +67,15 @@ def own_bundle(
     declared = replace(implied, ranks_per_node=ranks_per_node or implied.ranks_per_node)
     rules, profile = read_policy(arguments.policy, declared, announced=announced), Profile(arguments.profile)
     if not builtin().are_for(rules.instance_types, declared):
-        said = not_for(rules.instance_types, declared.instance_type)
-        raise PlaceError(f"{arguments.policy}: the policy {said}. Name another one, or leave --policy out.")
+        problem = not_for(rules.instance_types, declared.instance_type)
+        raise PlaceError(
+            f"{arguments.policy}: the policy {problem}. Name another one, or leave --policy out."
+        )
     try:
         rules = person_options.with_options(rules, profile, arguments.option, declared.gpus_per_node)
     except DecodeError as error:
         raise PlaceError(str(error)) from error
-    gate_id, raised = f"{kind}-{uuid.uuid4().hex[:8]}", tuple(arguments.option)
+    gate_id, raised = f"{prefix}-{uuid.uuid4().hex[:8]}", tuple(arguments.option)
     return bundles.make(gate_id, declared, profile, rules, builtin(), raised=raised, **fields)
 
 
@@ -106,8 +108,8 @@ def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
         raise PlaceError("the instance type of this machine is not given. Give --instance-type, such as cpu.")
     instance = facts.instances.get(instance_type)
     if instance is None:
-        said, near = unknown_type(instance_type, tuple(facts.instances))
-        raise PlaceError(f"{said}.{f' Did you mean {near}?' if near else ''}")
+        problem, near = unknown_type(instance_type, tuple(facts.instances))
+        raise PlaceError(f"{problem}.{f' Did you mean {near}?' if near else ''}")
     return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
 
 
@@ -115,15 +117,15 @@ def read_policy(path: Path | None, declared: Declared | None = None, *, announce
     """The policy in a file, or the shipped one for the declared machines; `announced` on stderr. Raises PlaceError."""
     for file in [path] if path is not None else sorted(POLICIES.glob("*.json")):
         try:
-            found = policies.load(_table(file))
+            policy = policies.load(_table(file))
         except OSError as error:
             raise PlaceError(f"{file}: {error.strerror}") from error
         except (DecodeError, ValueError) as error:
             raise PlaceError(f"{file}: {error}") from error
-        if path is not None or (declared is not None and builtin().are_for(found.instance_types, declared)):
+        if path is not None or (declared is not None and builtin().are_for(policy.instance_types, declared)):
             if announced:
-                say(f"policy: {found.name} ({file})")
-            return found
+                say(f"policy: {policy.name} ({file})")
+            return policy
     raise PlaceError(
         f"there is no shipped policy for {declared.instance_type if declared else 'these machines'}. Give --policy FILE."
     )
@@ -135,30 +137,30 @@ def show(verdict: Verdict, form: str) -> int:
         print(json.dumps(plain(verdict), sort_keys=True))
         return EXIT_CODES[verdict.answer]
     c = verdict.coverage
-    seen = f"{c.nodes.observed} of {c.nodes.required} nodes, {c.checks.observed} of {c.checks.required} observations"
-    print(f"{ANSWER_WORDS[verdict.answer]}: {seen} ({verdict.level.value})")
-    told: dict[tuple[str, ...], list[Finding]] = {}
+    observed = f"{c.nodes.observed} of {c.nodes.required} nodes, {c.checks.observed} of {c.checks.required} observations"
+    print(f"{ANSWER_WORDS[verdict.answer]}: {observed} ({verdict.level.value})")
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in verdict.findings:
-        told.setdefault((finding.level.value, finding.cause.value, finding.check), []).append(finding)
-    for (level, cause, check), found in told.items():
-        more = f" (and {len(found) - 1} more findings of this check)" if len(found) > 1 else ""
-        print(f"{level} {cause} {found[0].subject} {check}: {found[0].message!a}{more}")
+        groups.setdefault((finding.level.value, finding.cause.value, finding.check), []).append(finding)
+    for (level, cause, check), findings in groups.items():
+        more = f" (and {len(findings) - 1} more findings of this check)" if len(findings) > 1 else ""
+        print(f"{level} {cause} {findings[0].subject} {check}: {findings[0].message!a}{more}")
     return EXIT_CODES[verdict.answer]
 
 
-def checked(made: Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:
+def checked(bundle: Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:
     """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes. `settles`: they
     count as a gate for the open findings of this machine.
     """
     name = host_name()
     ports = free_ports(2, "127.0.0.1")
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
-    node_context = write_node_context(folder, made, roster, name)
+    node_context = write_node_context(folder, bundle, roster, name)
     begun, token = now(), uuid.uuid4().hex
     journal = node_run.run(node_context, token, folder / "out", tick)
     if settles:
-        settle_alone(made.policy, journal.report)
-    return dump(merge(made, token, {name: journal.path.read_bytes()}, begun))
+        settle_alone(bundle.policy, journal.report)
+    return dump(merge(bundle, token, {name: journal.path.read_bytes()}, begun))
 
 
 def host_name() -> str:

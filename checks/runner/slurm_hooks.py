@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("PATH", PATH)
     passes = arguments.cannot_tell == "pass"
     # Of a prolog that fails slurmd logs all that it printed, stderr included, in one message: the cause has to be its first line.
-    made = own_bundle(
+    bundle = own_bundle(
         "node", arguments, announced=False, deadline_s=arguments.deadline_s,
         skip=tuple(sorted(RANKS)),
     )  # fmt: skip
@@ -51,40 +51,40 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(signal.SIGALRM, partial(_late, arguments, folder))
         signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
         try:
-            code, said = answer_of(
-                decide(load(checked(made, Path(folder))), made.policy, builtin()).findings, passes
+            code, reason = answer_of(
+                decide(load(checked(bundle, Path(folder))), bundle.policy, builtin()).findings, passes
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was measured
-            code, said = _untold(f"the checks left no report: {type(error).__name__}: {error}", passes)
+            code, reason = _untold(f"the checks left no report: {type(error).__name__}: {error}", passes)
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return _end(arguments, code, said)
+    return _end(arguments, code, reason)
 
 
 def answer_of(findings: Sequence[Finding], passes: bool) -> tuple[Exit, str]:
     """The exit code, and why in one line that begins with the cause; what cannot be told is no failure if it `passes`. Pure."""
-    failed = [found for found in findings if found.level is Level.FAIL and found.check not in RANKS]
-    broken = next((found for found in failed if found.cause is not Cause.EVIDENCE), None)
+    failed = [finding for finding in findings if finding.level is Level.FAIL and finding.check not in RANKS]
+    broken = next((finding for finding in failed if finding.cause is not Cause.EVIDENCE), None)
     worst = broken or next(iter(failed), None)
     if worst is None:
         return Exit.GO, ""
-    said = f"{worst.check}: {worst.message}"
-    return (Exit.NO_GO, f"{broken.cause.value}: {said}") if broken else _untold(said, passes)
+    reason = f"{worst.check}: {worst.message}"
+    return (Exit.NO_GO, f"{broken.cause.value}: {reason}") if broken else _untold(reason, passes)
 
 
-def _untold(said: str, passes: bool) -> tuple[Exit, str]:
-    whole = f"{Cause.EVIDENCE.value}: {said}"
+def _untold(reason: str, passes: bool) -> tuple[Exit, str]:
+    whole = f"{Cause.EVIDENCE.value}: {reason}"
     return (Exit.GO, f"{whole} (the site lets this pass)") if passes else (Exit.CANNOT_TELL, whole)
 
 
-def _end(arguments: argparse.Namespace, code: Exit, said: str) -> Exit:
+def _end(arguments: argparse.Namespace, code: Exit, reason: str) -> Exit:
     """Print the line, and drain the node where that was asked for, in a time of its own."""
-    if said:
-        print(f"prelaunch: {said}", flush=True)
+    if reason:
+        print(f"prelaunch: {reason}", flush=True)
     if code and arguments.drain:
         signal.signal(signal.SIGALRM, lambda number, frame: _leave(code))
         signal.setitimer(signal.ITIMER_REAL, DRAIN_S)
         host = socket.gethostname().partition(".")[0]
-        _drain(arguments.node or os.environ.get("SLURMD_NODENAME") or host, said)
+        _drain(arguments.node or os.environ.get("SLURMD_NODENAME") or host, reason)
         signal.setitimer(signal.ITIMER_REAL, 0)
     return code
 
@@ -101,15 +101,15 @@ def _leave(code: Exit) -> None:
     os._exit(code)
 
 
-def _drain(node: str, said: str) -> None:
+def _drain(node: str, reason: str) -> None:
     """Drain the node, unless it has a reason already: that is somebody else's."""
-    asked = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%E")
-    reasons = {line.strip() for line in asked.splitlines()} - {*NO_REASON}
+    output = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%E")
+    reasons = {line.strip() for line in output.splitlines()} - {*NO_REASON}
     if reasons:
         say(f"prelaunch: {node} is left alone, because it has a reason already: {min(reasons)}")
         return
-    words = "".join(letter if letter.isprintable() else " " for letter in f"prelaunch: {said}")
-    _slurm("scontrol", "update", f"nodename={node}", "state=drain", f"reason={words[:REASON_CHARACTERS]}")
+    printable = "".join(letter if letter.isprintable() else " " for letter in f"prelaunch: {reason}")
+    _slurm("scontrol", "update", f"nodename={node}", "state=drain", f"reason={printable[:REASON_CHARACTERS]}")
 
 
 def _slurm(*argv: str) -> str:

@@ -49,12 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments.out)
         arguments.out.unlink(missing_ok=True)  # remove the verdict of an earlier run
     store = _store()
-    made = _bundle(arguments, int(os.environ["WORLD_SIZE"]) // per_node, per_node, store, rank)
-    roster = _meet(store, made, rank // per_node)
+    bundle = _bundle(arguments, int(os.environ["WORLD_SIZE"]) // per_node, per_node, store, rank)
+    roster = _meet(store, bundle, rank // per_node)
     attempt = store.get("prelaunch/attempt").decode()
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         out = Path(name) / "out"
-        answer = gate(_write_context(store, made, roster, Path(name)), attempt, out)
+        answer = gate(_write_context(store, bundle, roster, Path(name)), attempt, out)
         if isinstance(answer, Refusal):
             say(f"checks run: {answer.reason}")
         if rank == 0:
@@ -79,13 +79,13 @@ def _bundle(arguments: argparse.Namespace, nodes: int, per_node: int, store: Sto
         # Everybody who can connect to torchrun's store can read it, because it is not authenticated (docs/how-it-decides.md).
         store.set("prelaunch/key", secret_key.make().decode())
         store.set("prelaunch/bundle", _first_bundle(arguments, nodes, per_node).decode())
-    made = bundles.load(store.get("prelaunch/bundle"))
-    if made.declared.nodes != nodes or made.declared.ranks_per_node != per_node:
-        declared = f"{made.declared.nodes} x {made.declared.ranks_per_node}"
+    bundle = bundles.load(store.get("prelaunch/bundle"))
+    if bundle.declared.nodes != nodes or bundle.declared.ranks_per_node != per_node:
+        declared = f"{bundle.declared.nodes} x {bundle.declared.ranks_per_node}"
         raise PlaceError(
             f"torchrun started {nodes} x {per_node} ranks, but {declared} are declared. Start torchrun with the declared numbers."
         )
-    return made
+    return bundle
 
 
 def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> bytes:
@@ -94,23 +94,23 @@ def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> b
     return bundles.dump(own_bundle("torchrun", arguments, nodes, per_node))
 
 
-def _meet(store: Store, made: Bundle, node_rank: int) -> Roster:
+def _meet(store: Store, bundle: Bundle, node_rank: int) -> Roster:
     """The roster, made from what the first rank of every node wrote to the store."""
-    names, address = made.declared.node_names, _own_address()
+    names, address = bundle.declared.node_names, _own_address()
     name = names[node_rank] if names else f"{host_name()}-{node_rank}"
     own = Member(name, address, free_port(address))
     store.set(f"prelaunch/member/{node_rank}", dump_plain(own).decode())
     if node_rank == 0:
         store.set("prelaunch/rendezvous", str(free_port(address)))
-    keys = [f"prelaunch/member/{index}" for index in range(made.declared.nodes)]
+    keys = [f"prelaunch/member/{index}" for index in range(bundle.declared.nodes)]
     members = tuple(decode(Member, parse_json(store.get(key), 4096)) for key in keys)
     return Roster(members, int(store.get("prelaunch/rendezvous")), "")  # ranks use what the environment names
 
 
-def _write_context(store: Store, made: Bundle, roster: Roster, folder: Path) -> NodeContext:
-    node = roster.members[int(os.environ["RANK"]) // made.declared.ranks_per_node].name
+def _write_context(store: Store, bundle: Bundle, roster: Roster, folder: Path) -> NodeContext:
+    node = roster.members[int(os.environ["RANK"]) // bundle.declared.ranks_per_node].name
     key = b"" if secret_key.VARIABLE in os.environ else store.get("prelaunch/key")
-    return write_node_context(folder, made, roster, node, key)
+    return write_node_context(folder, bundle, roster, node, key)
 
 
 def _own_address() -> str:

@@ -48,9 +48,9 @@ class Watchers:
                 continue
             path = watch_path(self._node_context.scratch, check.name)
             path.unlink(missing_ok=True)
-            words = (*self._node_context.words, str(path), f"{self._node_context.timeout_s(check):g}")
+            arguments = (*self._node_context.arguments, str(path), f"{self._node_context.timeout_s(check):g}")
             argv = own_packages.module(
-                "checks.runner.isolated_child", "--watch", check.name, check.path, *words
+                "checks.runner.isolated_child", "--watch", check.name, check.path, *arguments
             )
             try:
                 child = subprocess.Popen(
@@ -70,8 +70,10 @@ class Watchers:
             while not _has_record(path) and child.poll() is None and time.monotonic() < deadline:
                 time.sleep(LOOK_S)
             if not _has_record(path):
-                said = output.text(0.1).strip().splitlines()[-1:]
-                self.failed[name] = said[0][:500] if said else "the check's watch process did not start"
+                last_line = output.text(0.1).strip().splitlines()[-1:]
+                self.failed[name] = (
+                    last_line[0][:500] if last_line else "the check's watch process did not start"
+                )
 
     def stop(self, name: str) -> None:
         """Ends the check's watch, if it has one: first it is asked to end, and after a few seconds it is killed."""
@@ -90,9 +92,11 @@ class Watchers:
                 child.wait(LEAST_S)
         else:
             if child.returncode and name not in self.failed:
-                said = output.text(0.5).strip().splitlines()[-1:]
+                last_line = output.text(0.5).strip().splitlines()[-1:]
                 self.failed[name] = (
-                    said[0][:500] if said else f"the check's watch process ended with code {child.returncode}"
+                    last_line[0][:500]
+                    if last_line
+                    else f"the check's watch process ended with code {child.returncode}"
                 )
 
     def stop_all(self) -> None:
@@ -106,11 +110,11 @@ class Watchers:
 
 def watch(records: Iterator[Mapping[str, object] | None], path: Path, held: IO[bytes]) -> None:
     """In the child: records what the watch yields until `held` is closed, then that it ended in order."""
-    kept = 0
+    count = 0
     with path.open("w", encoding="utf-8") as file:
         for record in records:
-            if record is not None and kept < MOST_RECORDS:
-                kept += 1
+            if record is not None and count < MOST_RECORDS:
+                count += 1
                 file.write(json.dumps(dict(record), allow_nan=False) + "\n")
                 file.flush()
             if select.select([held], [], [], 0)[0]:

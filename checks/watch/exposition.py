@@ -66,39 +66,39 @@ def _samples(numbers: WatchNumbers) -> Iterator[Row]:
         yield from _round(numbers.last)
 
 
-def _findings(known: OpenFindings) -> Iterator[Row]:
-    by_gravity = sorted(known.open, key=lambda one: (-one.level.rank, one.opened_at))
+def _findings(findings: OpenFindings) -> Iterator[Row]:
+    by_gravity = sorted(findings.open, key=lambda finding: (-finding.level.rank, finding.opened_at))
     # Two findings whose long names are cut alike are one series; the other one is counted as omitted.
-    listed = dict.fromkeys(tuple(map(cut, _labels(one))) for one in by_gravity[:MOST_FINDINGS])
+    listed = dict.fromkeys(tuple(map(cut, _labels(finding))) for finding in by_gravity[:MOST_FINDINGS])
     for labels in listed:
         yield families.OPEN, labels, 1
-    counted = Counter((one.level, one.key.cause) for one in known.open)
+    counted = Counter((finding.level, finding.key.cause) for finding in findings.open)
     for level in (Level.WARN, Level.FAIL):
         for cause in Cause:
             yield families.OPEN_COUNT, (level.value, cause.value), counted[level, cause]
-    yield families.OMITTED, (), known.omitted + len(known.open) - len(listed)
-    yield families.OPENED, (), known.opened_total
+    yield families.OMITTED, (), findings.omitted + len(findings.open) - len(listed)
+    yield families.OPENED, (), findings.opened_total
     for closer in Closer:
-        yield families.CLOSED, (closer.value,), known.closed_total.get(closer.value, 0)
+        yield families.CLOSED, (closer.value,), findings.closed_total.get(closer.value, 0)
 
 
 def _round(last: RoundResult) -> Iterator[Row]:
     yield families.LAST_ROUND, (), last.ended_at
     yield families.ROUND_DURATION, (), last.ended_at - last.began_at
-    counted = Counter(row.outcome for row in last.rows)
+    counted = Counter(observation.outcome for observation in last.observations)
     for outcome in Outcome:
         yield families.OBSERVATIONS, (outcome.value,), counted[outcome]
-    for row in last.rows:
-        yield families.CHECK_DURATION, (row.check,), row.seconds
-    found = _measured(last.rows).get("gpu.inventory", {}).get("gpus_found")
-    if isinstance(found, int):
-        yield families.FOUND_GPUS, (), found
-    yield from read(AS_MEASURED, last.rows)
+    for observation in last.observations:
+        yield families.CHECK_DURATION, (observation.check,), observation.seconds
+    gpus = _measured(last.observations).get("gpu.inventory", {}).get("gpus_found")
+    if isinstance(gpus, int):
+        yield families.FOUND_GPUS, (), gpus
+    yield from read(AS_MEASURED, last.observations)
 
 
-def read(sources: Sequence[Source], rows: Sequence[Observation]) -> Iterator[Row]:
+def read(sources: Sequence[Source], observations: Sequence[Observation]) -> Iterator[Row]:
     """The families as one round measured them: a sample for each label that has a number."""
-    measured = _measured(rows)
+    measured = _measured(observations)
     for family, check, metric, by, more in sources:
         metrics = measured.get(check, {})
         names, numbers = metrics.get(by), metrics.get(metric)
@@ -108,9 +108,19 @@ def read(sources: Sequence[Source], rows: Sequence[Observation]) -> Iterator[Row
                     yield family, (str(name), *more), float(number)
 
 
-def _measured(rows: Sequence[Observation]) -> dict[str, Mapping[str, Value]]:
-    return {row.check: row.metrics for row in rows if row.outcome is Outcome.MEASURED}
+def _measured(observations: Sequence[Observation]) -> dict[str, Mapping[str, Value]]:
+    return {
+        observation.check: observation.metrics
+        for observation in observations
+        if observation.outcome is Outcome.MEASURED
+    }
 
 
-def _labels(one: OpenFinding) -> tuple[str, ...]:
-    return (one.key.check, one.key.part, one.key.metric, one.level.value, one.key.cause.value)
+def _labels(finding: OpenFinding) -> tuple[str, ...]:
+    return (
+        finding.key.check,
+        finding.key.part,
+        finding.key.metric,
+        finding.level.value,
+        finding.key.cause.value,
+    )

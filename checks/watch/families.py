@@ -42,18 +42,18 @@ class Family:
 Row = tuple[Family, tuple[str, ...], float]
 
 
-def text_of(rows: Iterable[Row]) -> str:
+def text_of(samples: Iterable[Row]) -> str:
     """The text of one scrape."""
     series: dict[Family, dict[str, float]] = {}
-    for family, labels, value in rows:
-        named = ",".join(
+    for family, labels, value in samples:
+        label_text = ",".join(
             f'{name}="{_escaped(text)}"' for name, text in zip(family.labels, labels, strict=True)
         )
-        series.setdefault(family, {})[f"{family.name}{{{named}}}" if named else family.name] = value
+        series.setdefault(family, {})[f"{family.name}{{{label_text}}}" if label_text else family.name] = value
     return "".join(
         f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
-        + "".join(f"{name} {value!r}\n" for name, value in found.items())
-        for family, found in series.items()
+        + "".join(f"{name} {value!r}\n" for name, value in values.items())
+        for family, values in series.items()
     )
 
 
@@ -66,12 +66,12 @@ def _escaped(text: str) -> str:
     return cut(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _watch(name: str, said: str, *labels: str) -> Family:
-    return Family(name, Source.WATCH, said, labels)
+def _watch(name: str, description: str, *labels: str) -> Family:
+    return Family(name, Source.WATCH, description, labels)
 
 
-def _store(name: str, said: str, *labels: str) -> Family:
-    return Family(name, Source.STORE, said, labels)
+def _store(name: str, description: str, *labels: str) -> Family:
+    return Family(name, Source.STORE, description, labels)
 
 
 BUILD_INFO = _watch("prelaunch_build_info", "1, with the version of Prelaunch.", "version")

@@ -30,34 +30,35 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.CANNOT_TELL
 
 
-def _closed(state: Path, name: str, who: str) -> int:
-    if not who:
+def _closed(state: Path, name: str, by: str) -> int:
+    if not by:
         say("checks findings: name with --by who closes the finding, and the reason.")
         return Exit.REJECTED
     try:
-        machine_state.change(state, lambda known: close(known, name, who[:200], time.time()))
+        machine_state.change(state, lambda findings: close(findings, name, by[:200], time.time()))
     except KeyError:
-        names = sorted((one.key.name for one in machine_state.read(state).open), key=natural)
+        names = sorted((finding.key.name for finding in machine_state.read(state).open), key=natural)
         say(f"checks findings: no open finding is called {name!r:.80}. Open: {', '.join(names) or 'none'}.")
         return Exit.REJECTED
     print(f"closed {name}")
     return Exit.GO
 
 
-def _listed(known: OpenFindings, form: str) -> int:
+def _listed(findings: OpenFindings, form: str) -> int:
     if form == "json":
-        print(json.dumps(plain(known), sort_keys=True))
-    elif not known.open and not known.omitted:
+        print(json.dumps(plain(findings), sort_keys=True))
+    elif not findings.open and not findings.omitted:
         print("No finding is open.")
     else:
-        for one in sorted(known.open, key=lambda one: (-one.level.rank, one.opened_at)):
-            print(_line(one))
-        if known.omitted:
-            print(f"{known.omitted:,} more are open and not listed")
-    grave = any(one.level is Level.FAIL for one in known.open) or known.omitted
+        for finding in sorted(findings.open, key=lambda finding: (-finding.level.rank, finding.opened_at)):
+            print(_line(finding))
+        if findings.omitted:
+            print(f"{findings.omitted:,} more are open and not listed")
+    grave = any(finding.level is Level.FAIL for finding in findings.open) or findings.omitted
     return Exit.NO_GO if grave else Exit.GO
 
 
-def _line(one: OpenFinding) -> str:
-    since = datetime.fromtimestamp(one.opened_at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"{one.level.value} {one.key.cause.value} {one.key.name}: {one.message!a} (since {since}, found by {one.by})"
+def _line(finding: OpenFinding) -> str:
+    since = datetime.fromtimestamp(finding.opened_at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    head = f"{finding.level.value} {finding.key.cause.value} {finding.key.name}"
+    return f"{head}: {finding.message!a} (since {since}, found by {finding.by})"

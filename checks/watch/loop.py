@@ -58,13 +58,15 @@ class RecordFile:
 
     def end(self, result: RoundResult, findings: OpenFindings) -> None:
         """Call it after each round whose findings are on disk; `findings` are those that are open now. Raises OSError."""
-        whole = result.in_time and all(row.outcome is Outcome.MEASURED for row in result.rows)
-        seen = WatchRound(
+        whole = result.in_time and all(
+            observation.outcome is Outcome.MEASURED for observation in result.observations
+        )
+        watch_round = WatchRound(
             self._number, self._boot_id, self._instance_type, self._policy, self._facts, ENGINE, self._interval_s,
             time.time(), self._began_boot_s, machine_state.boot_s(),
             whole and not findings.open and not findings.omitted,
         )  # fmt: skip
-        self._state = continued(self._state, seen)
+        self._state = continued(self._state, watch_round)
         machine_state.keep_record(self._folder, self._state.record)
 
     def lost(self) -> None:
@@ -80,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     declared = declare(arguments.instance_type, 1, builtin())
     policy = read_policy(arguments.policy, declared)
     try:
-        _, known = machine_state.change(state, lambda known: known)
+        _, findings = machine_state.change(state, lambda findings: findings)
         rounds = Rounds(state, declared, policy, DEADLINE_S)
     except DecodeError as error:
         file = state / machine_state.FINDINGS
@@ -88,14 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
             f"{file} cannot be read: {error}. Mend it, or move it away and run a gate."
         ) from error
     except OSError as error:
-        said = f"{error.filename or state}: {error.strerror}"
-        raise PlaceError(f"{said}. Set {machine_state.VARIABLE} to a folder that can be written.") from error
+        problem = f"{error.filename or state}: {error.strerror}"
+        raise PlaceError(
+            f"{problem}. Set {machine_state.VARIABLE} to a folder that can be written."
+        ) from error
     if not rounds.required:
         raise PlaceError(
             f"the policy {policy.name} has no check that is safe beside a job: nothing would be watched."
         )
     numbers = WatchNumbers(
-        declared.instance_type, declared.gpus_per_node, arguments.every, rounds.required, known
+        declared.instance_type, declared.gpus_per_node, arguments.every, rounds.required, findings
     )
     pages = dict[str, Page]()
     _publish(numbers, pages)
@@ -122,8 +126,8 @@ def _serve(listen: str, pages: Mapping[str, Page]) -> PageServer | None:
     try:
         server = PageServer(address_of(listen), pages.get)
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise PlaceError(f"--listen {listen}: {said}.") from error
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise PlaceError(f"--listen {listen}: {problem}.") from error
     Thread(target=server.serve_forever, daemon=True).start()
     return server
 
@@ -136,8 +140,8 @@ def _go_on(
     pages: dict[str, Page],
     record: RecordFile,
 ) -> None:
-    made = 0
-    while not arguments.rounds or made < arguments.rounds:
+    rounds_made = 0
+    while not arguments.rounds or rounds_made < arguments.rounds:
         begun = time.monotonic()
         try:
             _once(rounds, numbers, state, record)
@@ -148,46 +152,49 @@ def _go_on(
         _publish(numbers, pages)
         if arguments.textfile:
             _write(arguments.textfile, pages[METRICS][1])
-        made += 1
-        if not arguments.rounds or made < arguments.rounds:
+        rounds_made += 1
+        if not arguments.rounds or rounds_made < arguments.rounds:
             time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
 
 
 def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile) -> None:
     record.begin()
-    result = rounds.look()
+    result = rounds.make_round()
     try:
         before, after = machine_state.change(
-            state, lambda known: after_round(known, result.seen), numbers.findings
+            state, lambda known: after_round(known, result.machine), numbers.findings
         )
     except (OSError, DecodeError):
-        numbers.findings = after_round(numbers.findings, result.seen)  # what was found is shown all the same
+        numbers.findings = after_round(
+            numbers.findings, result.machine
+        )  # what was found is shown all the same
         raise
-    for family, labels, grown in read(GROWN, result.rows):
+    for family, labels, grown in read(GROWN, result.observations):
         numbers.totals[family, labels] += max(int(grown), 0)
     numbers.in_time, numbers.late = numbers.in_time + result.in_time, numbers.late + (not result.in_time)
     numbers.findings, numbers.last = after, result
-    _tell(before, after, result)
+    _announce(before, after, result)
     record.end(result, after)
 
 
-def _tell(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:
-    for one in opened(before, after):
-        part = f" {one.key.part}" if one.key.part else ""
-        log(f"opened {one.level.value} {one.key.cause.value} {one.key.check}{part}: {one.message}")
+def _announce(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:
+    for finding in opened(before, after):
+        location = f" {finding.key.part}" if finding.key.part else ""
+        log(
+            f"opened {finding.level.value} {finding.key.cause.value} {finding.key.check}{location}: {finding.message}"
+        )
     closings = sum(after.closed_total.values()) - sum(before.closed_total.values())
     for done in after.closed[-closings:] if closings else ():
         log(f"closed {done.finding.key.name} ({done.closer.value})")
     if not result.in_time:
-        log(
-            f"the round was ended at its deadline; {sum(not row.metrics for row in result.rows)} checks are missing"
-        )
+        missing = sum(not observation.metrics for observation in result.observations)
+        log(f"the round was ended at its deadline; {missing} checks are missing")
 
 
 def opened(before: OpenFindings, after: OpenFindings) -> list[OpenFinding]:
     """The findings that are open now and were not before."""
-    known = {one.key for one in before.open}
-    return [one for one in after.open if one.key not in known]
+    before_keys = {finding.key for finding in before.open}
+    return [finding for finding in after.open if finding.key not in before_keys]
 
 
 def _write(folder: Path, data: bytes) -> None:

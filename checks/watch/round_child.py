@@ -49,24 +49,24 @@ def main(argv: list[str]) -> int:
 def _observed(check: Check, node_context: NodeContext) -> Observation:
     left = node_context.scratch / f"{check.name}.left.json"
     if blocked := _still_there(left):
-        said = f"not run, because processes of an earlier round cannot be ended: {', '.join(blocked)}"
-        return errored(check.name, node_context.node, said, 0.0)
-    row, hangs = _in_time(check, node_context)
+        reason = f"not run, because processes of an earlier round cannot be ended: {', '.join(blocked)}"
+        return errored(check.name, node_context.node, reason, 0.0)
+    observation, hangs = _in_time(check, node_context)
     remaining = {pid: start_ticks(pid) for pid in end_children(0.0, KILL_S)} if _has_children() else {}
     if hangs:  # its thread may keep this process
         remaining[os.getpid()] = start_ticks(os.getpid())
     if remaining:
         write_whole(left, json.dumps(remaining).encode())
-    return row
+    return observation
 
 
 def _still_there(left: Path) -> list[str]:
     """The processes that the check left behind in an earlier round, as far as they are still there."""
-    known = read_before(left) or {}
-    there = [pid for pid, ticks in known.items() if isinstance(ticks, int) and alive(int(pid), ticks)]
-    if known and not there:
+    left_behind = read_before(left) or {}
+    running = [pid for pid, ticks in left_behind.items() if isinstance(ticks, int) and alive(int(pid), ticks)]
+    if left_behind and not running:
         left.unlink(missing_ok=True)
-    return there
+    return running
 
 
 def _has_children() -> bool:
@@ -84,8 +84,8 @@ def _in_time(check: Check, node_context: NodeContext) -> tuple[Observation, bool
     try:
         return limited(patience_s, lambda: _measured(check, context, node_context)), False
     except (NotInTime, SystemExit):
-        said = f"the check did not end within {patience_s:g} s"
-    return errored(check.name, node_context.node, said, patience_s, kind=ErrorKind.DEADLINE), True
+        reason = f"the check did not end within {patience_s:g} s"
+    return errored(check.name, node_context.node, reason, patience_s, error_kind=ErrorKind.DEADLINE), True
 
 
 def _measured(check: Check, context: Context, node_context: NodeContext) -> Observation:
@@ -99,15 +99,17 @@ def _measured(check: Check, context: Context, node_context: NodeContext) -> Obse
     path = before_path(node_context.scratch, check.name)
     last = read_before(path)
     try:
-        look = check.before(replace(context, before=last))
-        seen: Mapping[str, object] = json.loads(json.dumps(dict(look), allow_nan=False))
+        values = check.before(replace(context, before=last))
+        plain_values: Mapping[str, object] = json.loads(json.dumps(dict(values), allow_nan=False))
     except Exception as error:  # noqa: BLE001 - one check's crash costs one observation
-        said = f"its counters could not be read: {error}"
-        return errored(check.name, node_context.node, said, 0.0, kind=ErrorKind.RAISED)
-    row = probe(check, replace(context, before=last or seen, look=seen), node_context.node)
+        reason = f"its counters could not be read: {error}"
+        return errored(check.name, node_context.node, reason, 0.0, error_kind=ErrorKind.RAISED)
+    observation = probe(
+        check, replace(context, before=last or plain_values, look=plain_values), node_context.node
+    )
     with contextlib.suppress(OSError):
-        write_whole(path, json.dumps(seen).encode())
-    return row
+        write_whole(path, json.dumps(plain_values).encode())
+    return observation
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from checks.runner.node_context import PlaceError
 from checks.runner.single_node import host_name
 from checks.value_types import DecodeError
 
-WHO = "watch"
+FOUND_BY = "watch"
 KILL_S = 2.0
 SCRATCH = "watch"
 
@@ -42,14 +42,14 @@ SCRATCH = "watch"
 class RoundResult:
     """One round. `began_at` and `ended_at` are Unix times; `in_time` is False if it was ended at its deadline.
 
-    `rows` are one observation for each check that had to be measured, and `seen` what they say of the machine.
+    `observations` has one for each check that had to be measured, and `machine` is what they say of the machine.
     """
 
     began_at: float
     ended_at: float
     in_time: bool
-    rows: tuple[Observation, ...]
-    seen: Seen
+    observations: tuple[Observation, ...]
+    machine: Seen
 
 
 class Rounds:
@@ -62,12 +62,12 @@ class Rounds:
         facts = builtin().of(declared)
         self.declared = declared
         if not facts.are_for(policy.instance_types, declared):
-            said = not_for(policy.instance_types, declared.instance_type)
-            raise PlaceError(f"the policy {policy.name} {said}.")
+            problem = not_for(policy.instance_types, declared.instance_type)
+            raise PlaceError(f"the policy {policy.name} {problem}.")
         instance = facts.instances.get(declared.instance_type)
-        known = (*catalog.CATALOG, *catalog.WATCH_ONLY)
-        self.policy = view(policy, known)
-        checks = watched(known, policy)
+        checks_known = (*catalog.CATALOG, *catalog.WATCH_ONLY)
+        self.policy = view(policy, checks_known)
+        checks = watched(checks_known, policy)
         self.paths = tuple(
             check.path for check in checks if check.skip_for(self.declared, Profile.QUICK, instance) is None
         )
@@ -82,29 +82,31 @@ class Rounds:
         """How many observations a round has to make."""
         return sum(line.skip is None for line in self.plan)
 
-    def look(self) -> RoundResult:
+    def make_round(self) -> RoundResult:
         """One round. Raises OSError if no process can be started or nothing can be written."""
         began_at, attempt = time.time(), uuid.uuid4().hex
         path = self.scratch / f"{attempt}.jsonl"
         try:
-            said, in_time = self._run(path)
-            rows = self._rows(dict(_read(path)), said, in_time)
+            output, in_time = self._run(path)
+            observations = self._completed(dict(_read(path)), output, in_time)
         finally:
             path.unlink(missing_ok=True)
         ended_at = time.time()
-        return RoundResult(began_at, ended_at, in_time, rows, self._judged(rows, attempt, ended_at))
+        return RoundResult(
+            began_at, ended_at, in_time, observations, self._judged(observations, attempt, ended_at)
+        )
 
     def _prepare(self, state: Path) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
         for other in (state / SCRATCH).iterdir():
             if other != self.scratch:
                 shutil.rmtree(other, ignore_errors=True)
-        made = bundles.make(
+        bundle = bundles.make(
             f"watch-{uuid.uuid4().hex[:8]}", self.declared, Profile.QUICK, self.policy, builtin()
         )
         roster = Roster((Member(self.node, "127.0.0.1", 1),), 1, "lo")
-        self.gate_id, self.catalogue = made.gate_id, made.catalogue
-        (self.scratch / "bundle.json").write_bytes(bundles.dump(made))
+        self.gate_id, self.catalogue = bundle.gate_id, bundle.catalogue
+        (self.scratch / "bundle.json").write_bytes(bundles.dump(bundle))
         (self.scratch / "roster.json").write_bytes(dump_plain(roster))
 
     def _run(self, path: Path) -> tuple[str, bool]:
@@ -127,17 +129,21 @@ class Rounds:
                 child.wait(KILL_S)
         return output.text(0.1), in_time
 
-    def _rows(self, found: Mapping[str, Observation], said: str, in_time: bool) -> tuple[Observation, ...]:
+    def _completed(
+        self, measured: Mapping[str, Observation], output: str, in_time: bool
+    ) -> tuple[Observation, ...]:
         """One observation for each planned check: what the round did not come to is ERRORED."""
-        why = (
+        reason = (
             "its process ended early" if in_time else f"it was ended at its deadline of {self.deadline_s:g} s"
         )
-        kind = ErrorKind.NOT_RUN if in_time else ErrorKind.DEADLINE
-        missed = f"the round did not come to it: {why}"
+        error_kind = ErrorKind.NOT_RUN if in_time else ErrorKind.DEADLINE
+        missed = f"the round did not come to it: {reason}"
         wanted = [line.check for line in self.plan if line.skip is None]
-        return tuple(found.get(name) or errored(name, self.node, missed, 0.0, said, kind) for name in wanted)
+        return tuple(
+            measured.get(name) or errored(name, self.node, missed, 0.0, output, error_kind) for name in wanted
+        )
 
-    def _judged(self, rows: tuple[Observation, ...], attempt: str, ended_at: float) -> Seen:
+    def _judged(self, observations: tuple[Observation, ...], attempt: str, ended_at: float) -> Seen:
         node = Node(self.node, 0, attempt, self.catalogue, True, system.identity_of_node())
         whole = Report(
             self.gate_id,
@@ -148,9 +154,9 @@ class Rounds:
             self.catalogue,
             self.plan,
             (node,),
-            rows,
+            observations,
         )
-        return seen_alone(whole, self.policy, builtin(), ended_at, WHO, self.boot_id)
+        return seen_alone(whole, self.policy, builtin(), ended_at, FOUND_BY, self.boot_id)
 
 
 def _read(path: Path) -> Iterator[tuple[str, Observation]]:
@@ -161,7 +167,7 @@ def _read(path: Path) -> Iterator[tuple[str, Observation]]:
         return
     for line in lines:
         try:
-            row = decode(Observation, parse_json(line, RESULT_BYTES))
+            observation = decode(Observation, parse_json(line, RESULT_BYTES))
         except DecodeError:
             continue
-        yield row.check, row
+        yield observation.check, observation

@@ -51,7 +51,7 @@ class PageServer(ThreadingMixIn, TCPServer):
         """In a thread of its own."""
         with self._changing:
             if len(self._asked) >= CLIENTS:
-                silent = (one for one, asked in self._asked.items() if not asked)
+                silent = (connection for connection, is_requested in self._asked.items() if not is_requested)
                 oldest = next(silent, next(iter(self._asked)))
                 del self._asked[oldest]
                 with suppress(OSError):
@@ -81,8 +81,12 @@ class _Handler(BaseHTTPRequestHandler):
         if page is None:
             self.send_error(HTTPStatus.NOT_FOUND, f"there is no such page; the metrics are at {METRICS}")
             return
-        kind, data = page
-        headers = {"Content-Type": kind, "Content-Length": str(len(data)), "Cache-Control": "no-store"}
+        content_type, data = page
+        headers = {
+            "Content-Type": content_type,
+            "Content-Length": str(len(data)),
+            "Cache-Control": "no-store",
+        }
         self.send_response(HTTPStatus.OK)
         for name, value in {**headers, "X-Content-Type-Options": "nosniff"}.items():
             self.send_header(name, value)

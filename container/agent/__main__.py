@@ -7,10 +7,10 @@ import sys
 from container.agent import cli
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
+    arguments = sys.argv[1:]
     # With an instance type instead of a bundle the hosts make their bundle themselves, and only then is its code imported.
-    if words[:1] == ["check"] and any(word.startswith("--instance-type") for word in words):
+    if arguments[:1] == ["check"] and any(argument.startswith("--instance-type") for argument in arguments):
         from container.agent import allocation
 
-        sys.exit(allocation.main(words))
-    sys.exit(cli.main(words))
+        sys.exit(allocation.main(arguments))
+    sys.exit(cli.main(arguments))

@@ -54,11 +54,11 @@ def live(settings: Settings, signals: Signals) -> int:
         scratch = make()
         return _leave(settings, signals, *_live(settings, signals, record, scratch))
     except OSError as error:
-        said = f"cannot_tell: {error.filename or 'the agent'}: {error.strerror or error}"
-        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, said))
+        reason = f"cannot_tell: {error.filename or 'the agent'}: {error.strerror or error}"
+        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, reason))
     except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
-        said = f"cannot_tell: an error of the agent itself: {type(error).__name__}: {error}"
-        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, said))
+        reason = f"cannot_tell: an error of the agent itself: {type(error).__name__}: {error}"
+        return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, reason))
     finally:
         if scratch is not None:
             remove(scratch)
@@ -125,8 +125,8 @@ def _attempt(
 def _execute(context: AgentContext, record: Record) -> Ended:
     """Run on all hosts or on none, because a command that meets its peers would wait for a missing host."""
     if record.missing or record.reason:
-        said = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
-        return Ended(Exit.CANNOT_TELL, f"cannot_tell: the command was not started: {said}")
+        reason = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
+        return Ended(Exit.CANNOT_TELL, f"cannot_tell: the command was not started: {reason}")
     return host_work.execute(context, record.attempt)
 
 
@@ -170,8 +170,8 @@ def _call_roll(context: AgentContext, own: ContainerStart, responder: RollCallRe
         return roll_call.keep(responder, hosts.names, (hosts.node, own), settings.join_s, context.signals)
 
     def first() -> Member | None:
-        found = check_command.listed_address(hosts, hosts.first)
-        return check_command.agent(context, hosts.first, found) if found else None
+        address = check_command.listed_address(hosts, hosts.first)
+        return check_command.agent(context, hosts.first, address) if address else None
 
     return roll_call.answer(first, context.access, (hosts.node, own), settings.join_s, context.signals)
 
@@ -191,7 +191,7 @@ def _open_responder(context: AgentContext, own_address: str) -> RollCallResponde
 def _forget(folder: Path, node: str, first: bool) -> None:
     """Remove what an earlier start left: a launcher may give a container that starts again the same token, and that proves nothing."""
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
-    own += [folder / kind / node for kind in ("started", "failure", ASKING)]
+    own += [folder / subfolder / node for subfolder in ("started", "failure", ASKING)]
     for stale in (*own, folder / MERGED_FILE, folder / ANSWER) if first else own:
         _remove(stale)
 
@@ -208,8 +208,8 @@ def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
     if not settings.upload:
         return Mirror(folder, "")
     gate = record.gate_id if record.gate_id != UNKNOWN else settings.job or UNKNOWN
-    place = f"{settings.upload.rstrip('/')}/{gate}"
-    return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
+    target = f"{settings.upload.rstrip('/')}/{gate}"
+    return Mirror(folder, target if whole else f"{target}/{record.attempt}", from_now=whole)
 
 
 def _log_files(record: Record, top: PurePath) -> LogFiles:

@@ -40,7 +40,7 @@ from container.agent import cli as agent_cli
 
 JOIN_S = 60.0
 LOOK_S = 0.1
-KEPT = ("PRELAUNCH_INTERFACE", "PRELAUNCH_PYTHON")
+INHERITED = ("PRELAUNCH_INTERFACE", "PRELAUNCH_PYTHON")
 # As in a gate's batch script (tasks/launchers/slurm/job.sh): two jobs on one node do not meet.
 FIRST_PORT, PORTS, PORTS_PER_JOB = 20000, 3000, 4
 
@@ -70,10 +70,10 @@ def excluded(verdict: Verdict, names: Sequence[str], reported: Sequence[str]) ->
     silent = set(names) - set(reported)
     broken = set(failed_nodes(verdict))
     unknown = _nodes(finding.subject for finding in failed if finding.cause is Cause.EVIDENCE)
-    found = broken | silent | (unknown if unknown < set(names) else set())
-    if verdict.suspect_policy or found >= set(names):
+    bad = broken | silent | (unknown if unknown < set(names) else set())
+    if verdict.suspect_policy or bad >= set(names):
         return ()
-    return tuple(name for name in names if name in found)
+    return tuple(name for name in names if name in bad)
 
 
 def _nodes(subjects: Iterable[str]) -> set[str]:
@@ -110,12 +110,12 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     bundle = folder / "in" / "bundle.json"
     first = node == names[0]
     # Every node reads the policy: where it is none, nobody waits for a folder that the first node will not make.
-    made = single_node.own_bundle("check", arguments, len(names), announced=first)
+    own_bundle = single_node.own_bundle("check", arguments, len(names), announced=first)
     if first:
-        _prepare(folder, made)
+        _prepare(folder, own_bundle)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
-            f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
+            f"{node}: the first node, {names[0]}, own_bundle no folder {folder} that is seen here. Name a shared folder with --out."
         )
     _set_environment(folder, start, listed=bool(arguments.hosts))
     code = agent_cli.main(
@@ -152,32 +152,34 @@ def _start_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     listed = environment.get("SLURM_STEP_NODELIST", "")
     if not listed:
         return _Start((socket.gethostname(),), socket.gethostname(), uuid.uuid4().hex, _port(os.getpid()))
-    parts = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
-    job = int(parts[0]) if parts[0].isdecimal() else os.getpid()
-    return _Start(tuple(expand(listed)), environment.get("SLURMD_NODENAME", ""), "-".join(parts), _port(job))
+    numbers = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
+    job = int(numbers[0]) if numbers[0].isdecimal() else os.getpid()
+    return _Start(
+        tuple(expand(listed)), environment.get("SLURMD_NODENAME", ""), "-".join(numbers), _port(job)
+    )
 
 
 def _port(number: int) -> int:
     return FIRST_PORT + PORTS_PER_JOB * (number % PORTS)
 
 
-def _prepare(folder: Path, made: Bundle) -> None:
+def _prepare(folder: Path, own_bundle: Bundle) -> None:
     """Let the folder appear complete, for its owner alone. Raises OSError."""
-    beside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
-        (beside / "in").mkdir(parents=True)
-        beside.chmod(0o700)
-        (beside / "in" / "bundle.json").write_bytes(bundles.dump(made))
-        secret_key.write(beside / "in" / secret_key.FILE, secret_key.make())
-        os.rename(beside, folder)
+        (partial / "in").mkdir(parents=True)
+        partial.chmod(0o700)
+        (partial / "in" / "bundle.json").write_bytes(bundles.dump(own_bundle))
+        secret_key.write(partial / "in" / secret_key.FILE, secret_key.make())
+        os.rename(partial, folder)
     except OSError as error:
         if folder.exists():
             raise PlaceError(
-                f"{folder} is there already: a run of that name was made before. Give another --run."
+                f"{folder} is there already: a run of that name was own_bundle before. Give another --run."
             ) from error
         raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -190,7 +192,7 @@ def _is_ours(folder: Path) -> bool:
 
 def _set_environment(folder: Path, start: _Start, *, listed: bool) -> None:
     """The agent's settings; what the user's shell has of another gate is none of them."""
-    for name in [name for name in os.environ if name.startswith("PRELAUNCH_") and name not in KEPT]:
+    for name in [name for name in os.environ if name.startswith("PRELAUNCH_") and name not in INHERITED]:
         del os.environ[name]
     os.environ |= {
         "PRELAUNCH_EXCHANGE_KEY": str(folder / "in" / secret_key.FILE),
@@ -214,20 +216,20 @@ def _show(path: Path, bundle: Path, names: Sequence[str], code: int, *, verbose:
     if verbose:
         say("\n".join(person_options.lines_of(report)))
     verdict = decide(report, rules, builtin())
-    shown = EXIT_CODES[verdict.answer]
+    code_of_verdict = EXIT_CODES[verdict.answer]
     print(f"report: {path}")
-    without = excluded(verdict, names, [found.name for found in report.nodes])
+    without = excluded(verdict, names, [reported.name for reported in report.nodes])
     if without:
         print(f"--exclude={','.join(without)}")
-    elif shown and len(names) > 1:
+    elif code_of_verdict and len(names) > 1:
         print("There is no --exclude line: no part of the nodes explains this.")
     sys.stdout.flush()
-    return shown or code
+    return code_of_verdict or code
 
 
-def _within(seconds: float, so: Callable[[], bool]) -> bool:
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + seconds
-    while not so():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(LOOK_S)

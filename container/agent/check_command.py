@@ -22,7 +22,7 @@ from container.agent.settings import Settings, Verb
 from container.agent.supervisor import Signals
 
 PACKAGES = Path(__file__).parents[2]
-SHOWN = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it
+POOLED_AS = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it
 WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.gate goes back there
 
 
@@ -47,8 +47,8 @@ class AgentContext:
 def listed_address(hosts: Hosts, name: str) -> str:
     """The address that the roster gives for a host, else what its name resolves to now, else ""."""
     listed = hosts.roster.members if hosts.roster else ()
-    named = next((member.address for member in listed if member.name == name), "")
-    return named or address.resolve(hosts.resolvable(name))
+    listed_at = next((member.address for member in listed if member.name == name), "")
+    return listed_at or address.resolve(hosts.resolvable(name))
 
 
 def own_address(hosts: Hosts) -> str:
@@ -60,10 +60,10 @@ def own_address(hosts: Hosts) -> str:
     return address.own(own, hosts.interface, peers) if len(hosts.names) > 1 else "127.0.0.1"
 
 
-def agent(context: AgentContext, name: str, found: str) -> Member:
+def agent(context: AgentContext, name: str, own_address_found: str) -> Member:
     """A host's agent. Nodes of a launcher's roster may share an address, so each has a port of its own."""
     shift = context.hosts.names.index(name) if context.hosts.roster is not None else 0
-    return Member(name, found, context.settings.port + shift)
+    return Member(name, own_address_found, context.settings.port + shift)
 
 
 def roster(context: AgentContext, joined: AttemptMembers) -> Roster:
@@ -71,9 +71,9 @@ def roster(context: AgentContext, joined: AttemptMembers) -> Roster:
     hosts, port = context.hosts, context.settings.port
     if hosts.roster is not None:
         return hosts.roster
-    found = {name: start.address for name, start in joined.members.items()}
+    addresses = {name: start.address for name, start in joined.members.items()}
     members = tuple(
-        Member(name, found.get(name) or address.resolve(hosts.resolvable(name)) or name, port + 1)
+        Member(name, addresses.get(name) or address.resolve(hosts.resolvable(name)) or name, port + 1)
         for name in hosts.names
     )
     return Roster(members, port + 2, hosts.interface)
@@ -97,13 +97,13 @@ def arguments(context: AgentContext) -> tuple[str, ...]:
 
 def filled(settings: Settings) -> tuple[str, ...]:
     """The command with {job}, {out} and {python} for this host's folders and interpreter."""
-    words = {
+    values = {
         "{job}": str(channel(settings.root)),
         "{out}": str(settings.out),
         "{python}": settings.python or sys.executable,
     }
     return tuple(
-        re.sub(r"\{(?:job|out|python)\}", lambda found: words[found[0]], word) for word in settings.command
+        re.sub(r"\{(?:job|out|python)\}", lambda match: values[match[0]], word) for word in settings.command
     )
 
 
@@ -115,12 +115,12 @@ def environment(
     The checks are told where the key of their exchange lies; a command without checks is not.
     """
     bare = context.settings.verb is Verb.EXEC
-    engine = {key: value for key, value in inherited.items() if key not in (SHOWN, secret_key.VARIABLE)}
+    engine = {key: value for key, value in inherited.items() if key not in (POOLED_AS, secret_key.VARIABLE)}
     with_code = for_checks(engine, str(PACKAGES), {})
     return {
         **(for_training(with_code) if bare else with_code),
         **({} if bare else {secret_key.VARIABLE: str(context.key_path.absolute())}),
-        **({SHOWN: pool_token} if pool_token else {}),
+        **({POOLED_AS: pool_token} if pool_token else {}),
         "PRELAUNCH_ROSTER": str(context.scratch / "roster.json"),
         "PRELAUNCH_NODE": context.hosts.node,
         # The checks run elsewhere: an image may have a checks/ of its own where it works. The command gets it back.

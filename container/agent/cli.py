@@ -34,54 +34,54 @@ def main(argv: Sequence[str]) -> int:
     signals.install()
     _compatible()
     try:
-        made = read(arguments)
+        configured = read(arguments)
     except SettingsError as error:
         agent_run.reject(Path(arguments.root), str(error))
         return Exit.REJECTED
-    return agent_run.live(made, signals)
+    return agent_run.live(configured, signals)
 
 
 def _compatible() -> None:
-    if said := cuda_compat.prepare():
-        print(f"prelaunch: {said}", file=sys.stderr)
+    if problem := cuda_compat.prepare():
+        print(f"prelaunch: {problem}", file=sys.stderr)
 
 
 def read(arguments: argparse.Namespace) -> Settings:
     """The settings from arguments and environment. Raises SettingsError."""
-    made = settings.make(Path(arguments.root), _given(arguments), os.environ)
+    base = settings.make(Path(arguments.root), _settings_of(arguments), os.environ)
     if arguments.verb == "train":
-        return made
+        return base
     verb = Verb(arguments.verb)
     if verb is Verb.CHECK:
-        return replace(made, verb=verb, command=())
-    words = _words(arguments)
-    if not words:
+        return replace(base, verb=verb, command=())
+    command = _command_of(arguments)
+    if not command:
         raise SettingsError(
             f"{verb.value} has no command. Give it after --"
             + (", or say `check`." if verb is Verb.GATE else ".")
         )
-    return replace(made, verb=verb, command=words)
+    return replace(base, verb=verb, command=command)
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, str | None]:
+def _settings_of(arguments: argparse.Namespace) -> dict[str, str | None]:
     """The options by the names of the settings; what was not given, or is none of the verb's, is None."""
     names = ("bundle", "out", "upload", "confirm", "ask_s", "answers", "observe", "keep", "pooled")
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: "1" if value is True else value or None for name, value in values.items()}
 
 
-def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
+def _command_of(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The command: after --, or in the file. Raises SettingsError."""
-    command = arguments.command
-    words = tuple(command[1:] if command[:1] == ["--"] else command)
-    place = arguments.command_file or os.environ.get("PRELAUNCH_COMMAND_FILE", "")
-    if words or not place:
-        return words
+    typed = arguments.command
+    command = tuple(typed[1:] if typed[:1] == ["--"] else typed)
+    file = arguments.command_file or os.environ.get("PRELAUNCH_COMMAND_FILE", "")
+    if command or not file:
+        return command
     try:
-        text = inputs.fetch(place, COMMAND_BYTES).decode()
+        text = inputs.fetch(file, COMMAND_BYTES).decode()
     except (inputs.FetchError, UnicodeDecodeError) as error:
         raise SettingsError(f"the command's file cannot be read: {error}") from error
-    return settings.parse_command(place, text)
+    return settings.parse_command(file, text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=[], command_file=None)
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
     verbs.add_parser("checks", help="run `python -m checks`: list, run, judge, gate", add_help=False)
-    for name, said in (
+    for name, help_text in (
         ("train", "the entry point on SageMaker: run the checks, then PRELAUNCH_COMMAND if it is set"),
         (
             "check",
@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         ("gate", "run the checks, and the command after -- if every host has the same PASS"),
         ("exec", "run the command after -- on every host without checks, once all hosts are there"),
     ):
-        _options(verbs.add_parser(name, help=said))
+        _options(verbs.add_parser(name, help=help_text))
     _keep(verbs.choices["train"])
     _keep(verbs.choices["check"])
     for name in ("train", "gate"):

@@ -101,11 +101,11 @@ class Settings:
         return self.grace_s or (COMMAND_GRACE_S if self.command else GRACE_S)
 
 
-def make(root: Path, given: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
+def make(root: Path, arguments: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
     """The settings. Raises SettingsError."""
 
     def find(name: str) -> str:
-        return given.get(name) or environment.get(f"PRELAUNCH_{name.upper()}", "")
+        return arguments.get(name) or environment.get(f"PRELAUNCH_{name.upper()}", "")
 
     command = parse_command("PRELAUNCH_COMMAND", find("command"))
     fields: dict[str, Any] = {name: find(name) for name in TEXTS}
@@ -125,17 +125,23 @@ def make(root: Path, given: Mapping[str, str | None], environment: Mapping[str, 
     )
 
 
-def parse_command(named: str, text: str) -> tuple[str, ...]:
+def parse_command(source: str, text: str) -> tuple[str, ...]:
     """A JSON list of words; () for no text. Raises SettingsError, which says where it was `named`."""
     if not text:
         return ()
     try:
-        words = json.loads(text)
+        command = json.loads(text)
     except ValueError:
-        words = None
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise SettingsError(f'{named} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].')
-    return tuple(words)
+        command = None
+    if (
+        not isinstance(command, list)
+        or not command
+        or not all(isinstance(argument, str) for argument in command)
+    ):
+        raise SettingsError(
+            f'{source} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
+        )
+    return tuple(command)
 
 
 def _flag(name: str, text: str) -> bool:

@@ -95,7 +95,7 @@ class Ended:
     @property
     def busy(self) -> bool:
         """Whether other work on this machine used the CPUs during a check: then slow parts are named, and not condemned."""
-        seen = (Contention.of(row.metrics) for row in self.report.observations)
+        seen = (Contention.from_metrics(row.metrics) for row in self.report.observations)
         return any(one is not None and one.busy for one in seen)
 
     def slow(self) -> set[str]:

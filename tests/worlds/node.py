@@ -137,7 +137,7 @@ def _ranks(node_context: NodeContext, asked: dict[str, Any]) -> list[Observation
     for child in children:
         os.waitpid(child, 0)
     found = rank_stage.read(folder, range(first, first + per_node))
-    return [row for state in found.values() for row in state.rows]
+    return [row for state in found.values() for row in state.observations]
 
 
 def _rank(node_context: NodeContext, told: dict[str, Any]) -> int:

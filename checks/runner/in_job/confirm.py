@@ -24,7 +24,7 @@ def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str
     proven = _read(pass_path)
     if isinstance(proven, str):
         return [proven]
-    then = next((known.identity for known in proven.nodes if known.name == node), None)
+    then = next((node_of_pass.identity for node_of_pass in proven.nodes if node_of_pass.name == node), None)
     if then is None:
         return [f"{node} is not among the nodes that passed"]
     return differences(then, identity_of_node(), gpus_per_node)
@@ -40,43 +40,43 @@ def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
     return among(proven, identity_of_node(), gpus_per_node)
 
 
-def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
+def among(proven: Pass, identity: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
     """The same for a given identity."""
-    key = next((one for one in NAMES_IN_POOL if found.get(one)), "")
+    key = next((name for name in NAMES_IN_POOL if identity.get(name)), "")
     if not key:
         return "", [
             "this machine has no pool token: it joined the pool after the check, or its disk was cleaned"
         ]
-    then = next((known for known in proven.nodes if known.identity.get(key) == found[key]), None)
+    then = next((passed for passed in proven.nodes if passed.identity.get(key) == identity[key]), None)
     if then is None:
         return "", [f"this machine's {key.replace('_', ' ')} is not one of those that passed"]
-    lines = differences(then.identity, found, gpus_per_node, (key, "boot_id", "gpu_uuids", "driver"))
+    lines = differences(then.identity, identity, gpus_per_node, (key, "boot_id", "gpu_uuids", "driver"))
     return ("", [f"as {then.name}: {line}" for line in lines]) if lines else (then.name, [])
 
 
 def twice(claims: Mapping[str, str | None]) -> str:
     """Why these hosts (host -> node of the pass) are not all different machines of the pass; "" if they are."""
-    taken: dict[str, str] = {}
+    claimed: dict[str, str] = {}
     for host, name in claims.items():
         if not name:
             return f"{host} cannot be matched to a machine that passed"
-        if name in taken:
-            return f"{host} and {taken[name]} both identify themselves as {name}"
-        taken[name] = host
+        if name in claimed:
+            return f"{host} and {claimed[name]} both identify themselves as {name}"
+        claimed[name] = host
     return ""
 
 
 def differences(
     then: Mapping[str, str],
-    found: Mapping[str, str],
+    identity: Mapping[str, str],
     gpus_per_node: int = 0,
     keys: tuple[str, ...] = SAME,
 ) -> list[str]:
     """The differences, one line each."""
     lines = [
-        f"{key} was {then.get(key, 'unknown')} and is now {found.get(key, 'unknown')}"
+        f"{key} was {then.get(key, 'unknown')} and is now {identity.get(key, 'unknown')}"
         for key in keys
-        if then.get(key) != found.get(key)
+        if then.get(key) != identity.get(key)
     ]
     needed = (*keys[:2], *(("gpu_uuids", "driver") if gpus_per_node else ()))
     return lines or [f"{key} is not known" for key in needed if not then.get(key)]

@@ -67,8 +67,8 @@ def gate(
     become_subreaper()
     responder = open_responder(node_context)
     try:
-        known = _confirmed(node_context, responder, confirm, pooled) if confirm else None
-        answer = known or _check(node_context, attempt, out, responder, ask_s)
+        confirmed = _confirmed(node_context, responder, confirm, pooled) if confirm else None
+        answer = confirmed or _check(node_context, attempt, out, responder, ask_s)
         if isinstance(answer, Refusal):
             # The node that leaves first would close the responder that the others still ask.
             barrier_of(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
@@ -100,10 +100,10 @@ def start(
         "master_port": str(roster.rendezvous_port),
         "python": sys.executable,
     }
-    ours = any(KEY_FD in word for word in command)
+    ours = any(KEY_FD in argument for argument in command)
     if ours:
         values["key_fd"] = str(_handed_over(node_context.mpi_key))
-    argv = [_fill(word, values) for word in command]
+    argv = [_fill(argument, values) for argument in command]
     environment = {
         **(as_started(os.environ) if ours else for_training(as_started(os.environ))),
         **({"PRELAUNCH_INTERFACE": roster.interface} if roster.interface else {}),
@@ -122,9 +122,9 @@ def start(
 
 def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: Refusal) -> None:
     """The reason, in a file that outlives the job. If the disk refuses it, that is written to stderr."""
-    path, said = out / attempt / "failure" / node_context.node, refusal.reason.encode("utf-8", "replace")
+    path, data = out / attempt / "failure" / node_context.node, refusal.reason.encode("utf-8", "replace")
     try:
-        limited(FAILURE_S, lambda: write_whole(path, said + b"\n"))
+        limited(FAILURE_S, lambda: write_whole(path, data + b"\n"))
     except OSError as error:
         say(f"the failure file cannot be written: {error}")
 
@@ -138,12 +138,14 @@ def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, p
         name, differences = node_context.node, confirm_here(confirm, node_context.node, gpus)
     for line in differences:
         say(f"{node_context.node}: {line}")
-    why = barrier.agree("confirmed", f"{node_context.node}: {'; '.join(differences)}" if differences else "")
-    if pooled and not why:
-        why = _each_its_own(node_context, barrier, name)
-    if not why:
+    objection = barrier.agree(
+        "confirmed", f"{node_context.node}: {'; '.join(differences)}" if differences else ""
+    )
+    if pooled and not objection:
+        objection = _each_its_own(node_context, barrier, name)
+    if not objection:
         return confirm
-    say(f"these are not the machines that passed ({why}), so the checks run again here")
+    say(f"these are not the machines that passed ({objection}), so the checks run again here")
     return None
 
 
@@ -178,20 +180,20 @@ def _check(
     open_found(node_context.node, report, verdict.findings)
     try:
         _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
-        word = ""
+        approval = ""
         if verdict.answer is Answer.ASK and ask_s:
-            answered = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
-            if isinstance(answered, Refusal):
-                return answered
-            word = f"{answered.by} at {answered.at}: {answered.why}"
+            approval_of_person = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            if isinstance(approval_of_person, Refusal):
+                return approval_of_person
+            approval = f"{approval_of_person.by} at {approval_of_person.at}: {approval_of_person.why}"
         elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
         return _written(
-            node_context, partial(_write_pass, node_context, report, verdict, out / attempt, word)
+            node_context, partial(_write_pass, node_context, report, verdict, out / attempt, approval)
         )
     except TimeoutError as error:
-        said = f"cannot_tell: the verdict ({_said(verdict)}) cannot be written below {out}: {error}"
-        return Refusal(Exit.CANNOT_TELL, said)
+        reason = f"cannot_tell: the verdict ({_summary(verdict)}) cannot be written below {out}: {error}"
+        return Refusal(Exit.CANNOT_TELL, reason)
     except OSError as error:
         return Refusal(Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
 
@@ -206,18 +208,18 @@ def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes
     """The reports of the other nodes. A node is waited for as long as it answers; without the first one there are no notes."""
     patience_s = node_context.bundle.network_s
     last = _by(node_context, patience_s + node_context.bundle.stage_s, REPORTS_S)
-    found: dict[str, bytes] = {}
+    reports: dict[str, bytes] = {}
     for member in node_context.roster.members:
         if member.name == node_context.node:
             continue
         text = barrier.await_note(f"report/{member.name}", member, patience_s, last)
         if text is not None:
-            found[member.name] = text.encode()
+            reports[member.name] = text.encode()
         elif member is barrier.first:
             break
         else:
             patience_s = GONE_S
-    return found
+    return reports
 
 
 def _written(node_context: NodeContext, write: Callable[[], R]) -> R:
@@ -238,23 +240,25 @@ def _write_judged(node_context: NodeContext, report: Report, verdict: Verdict, f
 
 def _refusal(verdict: Verdict) -> Refusal:
     code = Exit.CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else Exit.NO_GO
-    return Refusal(code, _said(verdict))
+    return Refusal(code, _summary(verdict))
 
 
-def _said(verdict: Verdict) -> str:
+def _summary(verdict: Verdict) -> str:
     if not verdict.findings:
         return verdict.answer.value
     first = verdict.findings[0]
     return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
 
 
-def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
-    told = answered(report, verdict.findings)
+def _write_pass(
+    node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, approval: str
+) -> Path:
+    closed = answered(report, verdict.findings)
     nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, told.get(node.name, ())) for node in report.nodes
+        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
     )
     judged = digest(dump_plain(verdict))
-    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, word)
+    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, approval)
     path = folder / "passes" / f"{node_context.node}.json"
     write_whole(path, bundles.dump(token))
     return path
@@ -266,9 +270,9 @@ def _leave_together(node_context: NodeContext, responder: Responder, pass_path: 
     token = digest(pass_path.read_bytes())
     network_s = node_context.bundle.network_s
     deadline = _by(node_context, network_s, LEAVE_S)
-    said = barrier.put(f"pass/{node_context.node}", token, deadline)
-    if said:
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+    problem = barrier.put(f"pass/{node_context.node}", token, deadline)
+    if problem:
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {problem}")
     names = [member.name for member in node_context.roster.members]
     # A node that still answers may be writing its verdict and its pass.
     tokens = barrier.arrivals("pass", token, deadline, _by(node_context, network_s + 2 * WRITE_S, LEAVE_S))
@@ -277,17 +281,19 @@ def _leave_together(node_context: NodeContext, responder: Responder, pass_path: 
         # A token that differs ends the wait for those that are not there yet.
         name = next((name for name in others if tokens[name] is not None), others[0])
         late = tokens[name] is None
-        why = "it published no pass token in time" if late else "its pass token differs from this node's"
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {why}")
+        problem_of_token = (
+            "it published no pass token in time" if late else "its pass token differs from this node's"
+        )
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {problem_of_token}")
     deadline = _by(node_context, network_s, LEAVE_S)
-    said = barrier.put(f"seen/{node_context.node}", OK, deadline)
-    if said:
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+    problem = barrier.put(f"seen/{node_context.node}", OK, deadline)
+    if problem:
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {problem}")
     # The first host keeps the notes, so it leaves last.
     waits = names[1:] if node_context.node_rank == 0 else []
-    seen = barrier.get_all([f"seen/{name}" for name in waits], deadline)
-    if None in seen:
-        name = waits[seen.index(None)]
+    confirmations = barrier.get_all([f"seen/{name}" for name in waits], deadline)
+    if None in confirmations:
+        name = waits[confirmations.index(None)]
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: it did not confirm every pass token in time")
     return pass_path
 
@@ -301,7 +307,7 @@ def _handed_over(key: bytes) -> int:
     return reading
 
 
-def _fill(word: str, values: dict[str, str]) -> str:
+def _fill(argument: str, values: dict[str, str]) -> str:
     for key, value in values.items():
-        word = word.replace(f"{{{key}}}", value)
-    return word
+        argument = argument.replace(f"{{{key}}}", value)
+    return argument

@@ -36,17 +36,17 @@ def hold(
     gate_id: str, attempt: str, out: Path, barrier: NodeBarrier, ask_s: float, question: str
 ) -> GateAnswer | Refusal:
     """A person's leave to launch, of which every host has seen an answer itself. Raises OSError."""
-    why = barrier.agree("asking", "", WRITE_S)
-    if why:
-        said = f"the approval was not requested, because not all hosts are waiting: {why}"
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
-    found = _wait(gate_id, attempt, out, barrier, ask_s, question)
-    if isinstance(found, GateAnswer) and found.word is AnswerWord.REFUSE:
-        found = _refused(found, question)
-    if isinstance(found, Refusal):
-        barrier.agree("answered", found.reason)
-        return found
-    return _agreed(gate_id, attempt, barrier, found, question)
+    objection = barrier.agree("asking", "", WRITE_S)
+    if objection:
+        reason = f"the approval was not requested, because not all hosts are waiting: {objection}"
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {reason}")
+    answer = _wait(gate_id, attempt, out, barrier, ask_s, question)
+    if isinstance(answer, GateAnswer) and answer.word is AnswerWord.REFUSE:
+        answer = _refused(answer, question)
+    if isinstance(answer, Refusal):
+        barrier.agree("answered", answer.reason)
+        return answer
+    return _agreed(gate_id, attempt, barrier, answer, question)
 
 
 def _wait(
@@ -57,11 +57,11 @@ def _wait(
     say(f"{barrier.node} waits {ask_s:g} s for an approval: {question}")
     try:
         write_whole(asking, question.encode("utf-8", "replace") + b"\n")
-        found = wait_for_answer(out, gate_id, attempt, ask_s, say, _is_over(barrier, reasons))
+        answer = wait_for_answer(out, gate_id, attempt, ask_s, say, _is_over(barrier, reasons))
     finally:
         asking.unlink(missing_ok=True)
-    if found is not None:
-        return found
+    if answer is not None:
+        return answer
     reason = reasons[0] if reasons else f"no approval was given within {ask_s:g} s: {question}"
     return Refusal(Exit.CANNOT_TELL if reason.startswith("cannot_tell") else Exit.NO_GO, reason)
 
@@ -94,11 +94,11 @@ def _agreed(
     """The first host's answer, once every host saw one. An answer that is given twice may differ in its time."""
     if barrier.rank == 0:
         barrier.put("answer", dump_plain(own).decode(), 0.0)
-    why = barrier.agree("answered", "", APART_S)
-    text = None if why else barrier.get("answer", time.monotonic() + barrier.network_s)
+    objection = barrier.agree("answered", "", APART_S)
+    text = None if objection else barrier.get("answer", time.monotonic() + barrier.network_s)
     if text is None:
-        said = f"the hosts did not see the same answer: {why or 'the first host lost it'}"
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+        reason = f"the hosts did not see the same answer: {objection or 'the first host lost it'}"
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {reason}")
     try:
         first = load_answer(text.encode(), gate_id, attempt)
     except DecodeError as error:

@@ -38,9 +38,11 @@ def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
     node = next((node for node in report.nodes if node.name == name), None)
     if node is None:
         return
-    rows = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
-    seen = seen_by(node, report, rows, findings)
-    _change(lambda known: after_gate(known, seen))
+    measured = by_check(
+        [observation for observation in report.observations if observation.outcome is Outcome.MEASURED]
+    )
+    state_of_machine = seen_by(node, report, measured, findings)
+    _change(lambda known: after_gate(known, state_of_machine))
 
 
 def settle_alone(policy: Policy, own: NodeReport) -> None:
@@ -53,10 +55,10 @@ def settle_alone(policy: Policy, own: NodeReport) -> None:
 def _seen_here(policy: Policy, own: NodeReport) -> Seen:
     names = {check.name for check in watched(catalog.CATALOG, policy)}
     plan = tuple(line for line in own.plan if line.check in names)
-    rows = tuple(row for row in own.observations if row.check in names)
-    alone = replace(own.declared, nodes=1, node_names=(own.node.name,) if own.declared.node_names else ())
+    observations = tuple(observation for observation in own.observations if observation.check in names)
+    declared = replace(own.declared, nodes=1, node_names=(own.node.name,) if own.declared.node_names else ())
     report = Report(
-        own.gate_id, own.node.attempt, own.measured_at, own.profile, alone, own.node.catalogue, plan, (own.node,), rows
+        own.gate_id, own.node.attempt, own.measured_at, own.profile, declared, own.node.catalogue, plan, (own.node,), observations
     )  # fmt: skip
     seen_by, boot_id = view(policy, catalog.CATALOG), own.node.identity.get("boot_id", "")
     return seen_alone(report, seen_by, builtin(), moment(own.measured_at), own.gate_id, boot_id)

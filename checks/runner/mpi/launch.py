@@ -60,7 +60,7 @@ class MpiError(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class MpiHost:
     """This host among all hosts of the mpirun, and the key that keeps other machines out. The first host runs mpirun."""
 
     roster: Roster
@@ -96,7 +96,7 @@ class Stop:
 
 def place_of(
     environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
-) -> Place:
+) -> MpiHost:
     """This host, from the roster in its environment. The key is read from `key_fd`, which is then closed. Raises MpiError."""
     path = environment.get("PRELAUNCH_ROSTER", "")
     try:
@@ -109,7 +109,7 @@ def place_of(
         )
     attempt = environment.get("PRELAUNCH_ATTEMPT", "")
     key = secret_key.derived(_key(key_fd, nodes), attempt)  # the key of another start of the job is of no use
-    return Place(roster, node_rank, ranks_per_node, Access(key, roster.members[node_rank].name))
+    return MpiHost(roster, node_rank, ranks_per_node, Access(key, roster.members[node_rank].name))
 
 
 def _key(descriptor: int | None, nodes: int) -> bytes:
@@ -131,17 +131,17 @@ def _key(descriptor: int | None, nodes: int) -> bytes:
 def main(argv: Sequence[str]) -> int:
     """Run the launch; returns the exit code of mpirun on every host, and 2 if nothing was started."""
     arguments = _parser().parse_args(argv)
-    words = tuple(arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words)
+    command = tuple(arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words)
     stop = Stop()
     become_subreaper()
     try:
-        if not words:
+        if not command:
             raise MpiError("the command is missing. Give it after --.")
-        place = place_of(
+        host = place_of(
             os.environ, arguments.nodes, arguments.node_rank, arguments.ranks_per_node, arguments.key_fd
         )
         with tempfile.TemporaryDirectory(prefix="prelaunch-mpi-") as name:
-            return launch(place, words, Path(name), stop)
+            return launch(host, command, Path(name), stop)
     except (MpiError, OSError, subprocess.SubprocessError) as error:
         say(f"checks.runner.mpi.launch: {error}")
         return Exit.REJECTED
@@ -149,16 +149,16 @@ def main(argv: Sequence[str]) -> int:
         end_children(0.0)
 
 
-def launch(place: Place, words: Sequence[str], folder: Path, stop: Stop) -> int:
+def launch(host: MpiHost, command: Sequence[str], folder: Path, stop: Stop) -> int:
     """Once all hosts are there, the first one runs mpirun and the others what it starts there. Raises MpiError."""
-    responder = Responder(place.access, "")
-    barrier = NodeBarrier(place.roster, place.access, MEET_S, responder)
+    responder = Responder(host.access, "")
+    barrier = NodeBarrier(host.roster, host.access, MEET_S, responder)
     try:
-        if place.workers and place.rank == 0:
+        if host.workers and host.rank == 0:
             # The gate has ended, so that its port is free.
             responder.listen(barrier.first.address, barrier.first.probe_port)
-        _meet(barrier, "orted" if place.rank else "mpirun")
-        return serve(place, barrier, stop) if place.rank else lead(place, barrier, words, folder, stop)
+        _meet(barrier, "orted" if host.rank else "mpirun")
+        return serve(host, barrier, stop) if host.rank else lead(host, barrier, command, folder, stop)
     except ExchangeError as error:
         raise MpiError(f"{error}. The gate's port must be free.") from error
     finally:
@@ -172,21 +172,21 @@ def _meet(barrier: NodeBarrier, program: str) -> None:
     objection = "" if shutil.which(program) else lacks
     if objection:
         barrier.put(f"here/{barrier.node}", objection, time.monotonic() + MEET_S)
-    if why := barrier.agree("here", objection):
-        raise MpiError(why[:500])
+    if problem := barrier.agree("here", objection):
+        raise MpiError(problem[:500])
 
 
-def lead(place: Place, barrier: NodeBarrier, words: Sequence[str], folder: Path, stop: Stop) -> int:
+def lead(host: MpiHost, barrier: NodeBarrier, command: Sequence[str], folder: Path, stop: Stop) -> int:
     """The first host: run mpirun, and tell the workers its exit code."""
     code = int(Exit.REJECTED)
     try:
-        argv = mpirun(place, words, _write_agent(folder))
+        argv = mpirun(host, command, _write_agent(folder))
         stop.running = True
-        stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(place))
+        stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(host))
         if stop.at:
             stop.child.terminate()
         while (ended := stop.child.poll()) is None:
-            for worker in place.workers:
+            for worker in host.workers:
                 _pass_on(barrier.responder, folder, worker.name)
             time.sleep(POLL_S)
         code = ended if ended >= 0 else 128 - ended
@@ -214,13 +214,13 @@ def _pass_on(responder: Responder, folder: Path, worker: str) -> None:
             write_whole(path, code.encode())
 
 
-def serve(place: Place, barrier: NodeBarrier, stop: Stop) -> int:
+def serve(host: MpiHost, barrier: NodeBarrier, stop: Stop) -> int:
     """A worker: start what mpirun asks for, until that has ended. Returns its exit code. Raises MpiError."""
     command, ended = _await(barrier, stop, f"start/{barrier.node}", "ended")
     if command is not None and ended is None:
         stop.running = True
         argv = with_pdeathsig(("/bin/sh", "-c", command))
-        code = subprocess.run(argv, stdin=subprocess.DEVNULL, env=environment(place), check=False).returncode
+        code = subprocess.run(argv, stdin=subprocess.DEVNULL, env=environment(host), check=False).returncode
         barrier.put(
             f"code/{barrier.node}", str(code if code >= 0 else 128 - code), time.monotonic() + GRACE_S
         )
@@ -243,11 +243,11 @@ def _await(barrier: NodeBarrier, stop: Stop, *keys: str) -> list[str | None]:
             raise MpiError(f"{barrier.first.name} is gone and reported no exit code")
 
 
-def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
+def mpirun(host: MpiHost, command: Sequence[str], agent: Path) -> tuple[str, ...]:
     """The argv. Workers go by their names in the roster, this host by the one that mpirun knows it by."""
-    per = place.ranks_per_node
-    names = (os.uname().nodename, *(worker.name for worker in place.workers))
-    interface = place.roster.interface
+    per = host.ranks_per_node
+    names = (os.uname().nodename, *(worker.name for worker in host.workers))
+    interface = host.roster.interface
     parameters = {
         # Inside a job of Slurm mpirun would start its daemons by srun, which waits for the CPUs that this very step has, and would
         # take the number of its processes per node from the step (seen with Open MPI 4.1).
@@ -260,7 +260,7 @@ def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
         "plm_rsh_no_tree_spawn": "1",
         **(
             {"oob_tcp_if_include": interface, "btl_tcp_if_include": interface}
-            if interface and place.workers
+            if interface and host.workers
             else {}
         ),
     }
@@ -270,16 +270,16 @@ def mpirun(place: Place, words: Sequence[str], agent: Path) -> tuple[str, ...]:
         *(("--allow-run-as-root",) if os.getuid() == 0 else ()),
         *("--host", ",".join(f"{name}:{per}" for name in names), "-np", str(per * len(names))),
         *("--bind-to", "none"),  # one rank drives a GPU and its loaders: a single core would starve it
-        *(word for key, value in parameters.items() for word in ("--mca", key, value)),
-        *words,
+        *(argument for key, value in parameters.items() for argument in ("--mca", key, value)),
+        *command,
     )
 
 
-def environment(place: Place) -> dict[str, str]:
+def environment(host: MpiHost) -> dict[str, str]:
     """What the engine gave this host, with the rendezvous where PyTorch looks for it."""
     rendezvous = {
-        "MASTER_ADDR": place.roster.members[0].address,
-        "MASTER_PORT": str(place.roster.rendezvous_port),
+        "MASTER_ADDR": host.roster.members[0].address,
+        "MASTER_PORT": str(host.roster.rendezvous_port),
     }
     return {**rendezvous, **for_training(as_started(os.environ))}
 

@@ -28,14 +28,14 @@ class Missing(FetchError):
     """The file or object does not exist."""
 
 
-def fetch_bundle(place: str, root: Path) -> tuple[Bundle, bytes]:
+def fetch_bundle(location: str, root: Path) -> tuple[Bundle, bytes]:
     """The bundle and its bytes. Raises FetchError."""
-    found = place or _in_channels(root)
-    data = fetch(found, BUNDLE_BYTES)
+    bundle_location = location or _in_channels(root)
+    data = fetch(bundle_location, BUNDLE_BYTES)
     try:
         return bundles.load(data), data
     except DecodeError as error:
-        raise FetchError(f"the bundle {found} cannot be used: {error}") from error
+        raise FetchError(f"the bundle {bundle_location} cannot be used: {error}") from error
 
 
 def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Path]:
@@ -44,44 +44,46 @@ def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Pa
     It is named, or lies beside the bundle, or in our input channel where there is no bundle. What came from S3, or from a
     folder that the hosts share, is put into `scratch`.
     """
-    place = settings.exchange_key
-    if not place and settings.bundle:
-        place = f"{settings.bundle.rpartition('/')[0] or '.'}/{secret_key.FILE}"
-    found = sagemaker.channel_bundles(settings.root)
-    place = place or str((found[0].parent if found else sagemaker.channel(settings.root)) / secret_key.FILE)
+    location = settings.exchange_key
+    if not location and settings.bundle:
+        location = f"{settings.bundle.rpartition('/')[0] or '.'}/{secret_key.FILE}"
+    bundles_found = sagemaker.channel_bundles(settings.root)
+    location = location or str(
+        (bundles_found[0].parent if bundles_found else sagemaker.channel(settings.root)) / secret_key.FILE
+    )
     try:
-        if nodes == 1 or not (settings.shared or s3.is_url(place)):
+        if nodes == 1 or not (settings.shared or s3.is_url(location)):
             # A shared folder may be read-only, as a mounted Secret is: nothing there has to be removed.
             return secret_key.load(
-                Path(place), nodes
-            ), scratch / secret_key.FILE if settings.shared else Path(place)
-        data = fetch(place, secret_key.FILE_BYTES)
+                Path(location), nodes
+            ), scratch / secret_key.FILE if settings.shared else Path(location)
+        data = fetch(location, secret_key.FILE_BYTES)
         secret_key.write(scratch / secret_key.FILE, data)
-        return secret_key.parse(data, place), scratch / secret_key.FILE
+        return secret_key.parse(data, location), scratch / secret_key.FILE
     except secret_key.KeyUnavailable as error:
         raise FetchError(str(error)) from error
 
 
-def fetch(place: str, most: int) -> bytes:
+def fetch(location: str, most: int) -> bytes:
     """At most `most` bytes of a file or an object. Raises FetchError."""
     try:
-        data = s3.get(place, most + 1) if s3.is_url(place) else _read(Path(place), most + 1)
+        data = s3.get(location, most + 1) if s3.is_url(location) else _read(Path(location), most + 1)
     except OSError as error:
-        kind = Missing if isinstance(error, FileNotFoundError) else FetchError
-        raise kind(f"{place} cannot be read: {error.strerror or error}") from error
+        error_type = Missing if isinstance(error, FileNotFoundError) else FetchError
+        raise error_type(f"{location} cannot be read: {error.strerror or error}") from error
     except s3.NoObject as error:
         raise Missing(str(error)) from error
     except s3.S3Error as error:
         raise FetchError(str(error)) from error
     if len(data) > most:
-        raise FetchError(f"{place} has more than {most} bytes")
+        raise FetchError(f"{location} has more than {most} bytes")
     return data
 
 
-def usable_bundle(place: str, root: Path) -> tuple[Bundle | None, bytes]:
+def usable_bundle(location: str, root: Path) -> tuple[Bundle | None, bytes]:
     """The bundle if nothing requires it: None if there is none that can be used."""
     try:
-        return fetch_bundle(place, root)
+        return fetch_bundle(location, root)
     except FetchError:
         return None, b""
 
@@ -92,10 +94,10 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _in_channels(root: Path) -> str:
-    found = sagemaker.channel_bundles(root)
-    if len(found) == 1:
-        return str(found[0])
-    said = ", ".join(str(path) for path in found) if found else f"no {root}/input/data/*/bundle.json"
+    paths = sagemaker.channel_bundles(root)
+    if len(paths) == 1:
+        return str(paths[0])
+    problem = ", ".join(str(path) for path in paths) if paths else f"no {root}/input/data/*/bundle.json"
     raise FetchError(
-        f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {said}. Set it, or give one channel."
+        f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {problem}. Set it, or give one channel."
     )

@@ -15,7 +15,7 @@ from checks.documents.report import load_node
 from checks.value_types import DecodeError
 from container.agent.files.exit_record import say
 
-WORD = "PRELAUNCH_REPORT"
+LINE_PREFIX = "PRELAUNCH_REPORT"
 # With its head a line stays below PIPE_BUF (limits.h, 4096 bytes): what others write at the same time cannot cut it.
 PART_CHARACTERS = 3200
 # What an upload is called that goes to the log.
@@ -32,18 +32,18 @@ def lines_of(gate_id: str, attempt: str, node: str, report: bytes, path: str = "
     With `path` the lines are another file than the node's report, and say which one.
     """
     text = base64.b64encode(gzip.compress(report, mtime=0)).decode()
-    parts = [text[begin : begin + PART_CHARACTERS] for begin in range(0, len(text), PART_CHARACTERS)]
-    for number, data in enumerate(parts, 1):
-        named = {"path": path} if path else {}
+    pieces = [text[begin : begin + PART_CHARACTERS] for begin in range(0, len(text), PART_CHARACTERS)]
+    for number, data in enumerate(pieces, 1):
+        path_field = {"path": path} if path else {}
         head = {
             "gate_id": gate_id,
             "attempt": attempt,
             "node": node,
-            **named,
+            **path_field,
             "part": number,
-            "parts": len(parts),
+            "parts": len(pieces),
         }
-        yield f"{WORD} {json.dumps({**head, 'data': data}, separators=(',', ':'))}"
+        yield f"{LINE_PREFIX} {json.dumps({**head, 'data': data}, separators=(',', ':'))}"
 
 
 class LogFiles:

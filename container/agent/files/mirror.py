@@ -81,9 +81,9 @@ class Mirror:
     def _copy(self, path: Path) -> None:
         # Non-blocking, or a planted FIFO would stop the copy here.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
-            mark = _mark(found)
-            if not stat.S_ISREG(found.st_mode) or self._done.get(path) == mark:
+            paths = os.fstat(file.fileno())
+            mark = _mark(paths)
+            if not stat.S_ISREG(paths.st_mode) or self._done.get(path) == mark:
                 return
             data = file.read()
         relative = path.relative_to(self._source)
@@ -97,25 +97,25 @@ class Mirror:
         self._done[path] = mark
 
 
-def _mark(found: os.stat_result) -> Mark:
-    return found.st_mtime_ns, found.st_size
+def _mark(paths: os.stat_result) -> Mark:
+    return paths.st_mtime_ns, paths.st_size
 
 
 def _marks(folder: Path) -> dict[Path, Mark]:
     """The present state of every file of the folder."""
-    found: dict[Path, Mark] = {}
+    paths: dict[Path, Mark] = {}
     for path in _files(folder):
         try:
-            found[path] = _mark(path.lstat())
+            paths[path] = _mark(path.lstat())
         except OSError:
             continue
-    return found
+    return paths
 
 
 def _files(folder: Path) -> list[Path]:
     """The files below, links apart; names that begin with "." are still being written."""
-    found = []
+    paths = []
     for path, folders, names in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(path) / name for name in sorted(names) if not name.startswith(".")]
-    return [path for path in found if not path.is_symlink()]
+        paths += [Path(path) / name for name in sorted(names) if not name.startswith(".")]
+    return [path for path in paths if not path.is_symlink()]

@@ -42,9 +42,9 @@ class S3Refused(S3Error):
     passing = False
 
 
-def is_url(place: str) -> bool:
+def is_url(url: str) -> bool:
     """Whether this is an s3:// URL."""
-    return place.startswith("s3://")
+    return url.startswith("s3://")
 
 
 def split(url: str) -> tuple[str, str]:
@@ -72,10 +72,10 @@ def _call(url: str, call: Any) -> Any:
     try:
         return call(client)
     except errors as error:
-        raise _kind(error)(f"{url}: {error}") from error
+        raise _error_type(error)(f"{url}: {error}") from error
 
 
-def _kind(error: Exception) -> type[S3Error]:
+def _error_type(error: Exception) -> type[S3Error]:
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", ""))
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -89,10 +89,10 @@ def _kind(error: Exception) -> type[S3Error]:
 def _client() -> tuple[Any, tuple[type[Exception], ...]]:
     # boto3, and the megabytes of JSON that describe S3: a quarter of the time would go into looking for garbage.
     with without_collection():
-        return _made()
+        return _new_client()
 
 
-def _made() -> tuple[Any, tuple[type[Exception], ...]]:
+def _new_client() -> tuple[Any, tuple[type[Exception], ...]]:
     try:
         import boto3
     except ImportError:

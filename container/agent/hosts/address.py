@@ -12,10 +12,10 @@ SIOCGIFADDR = 0x8915  # linux/sockios.h
 def resolve(name: str) -> str:
     """An address of the name, IPv4 before IPv6; "" if there is none now."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return ""
-    ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+    ordered = sorted(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     return str(ordered[0][4][0]) if ordered else ""
 
 
@@ -25,14 +25,14 @@ def own(name: str, interface: str, peers: tuple[str, ...] = ()) -> str:
     Its name's, but where /etc/hosts says loopback (Debian's 127.0.1.1), the interface's, or the one from which the kernel would
     send to the first peer whose name resolves: a peer would find itself at a loopback address.
     """
-    named = resolve(name)
-    if named and not _loopback(named):
-        return named
+    resolved = resolve(name)
+    if resolved and not _loopback(resolved):
+        return resolved
     attached = of_interface(interface)
     if attached and not _loopback(attached):
         return attached
     sending = next(filter(None, (towards(resolve(peer)) for peer in peers if peer != name)), "")
-    return sending or named or attached
+    return sending or resolved or attached
 
 
 def towards(other: str) -> str:
@@ -45,8 +45,8 @@ def towards(other: str) -> str:
             probe.connect((other, 9))
         except OSError:
             return ""
-        found = str(probe.getsockname()[0])
-    return "" if _loopback(found) else found
+        addresses = str(probe.getsockname()[0])
+    return "" if _loopback(addresses) else addresses
 
 
 def of_interface(interface: str) -> str:

@@ -26,7 +26,7 @@ ROLL_BYTES = 1 << 20
 TOKEN_CHARACTERS = 32
 ASK_S = 3.0
 RETRY_S = 0.3
-JOIN, ROLL = "join/", "roll"
+JOIN, MEMBERS = "join/", "roll"
 
 
 class NotInAttempt(Exception):
@@ -59,7 +59,7 @@ class RollCallResponder(Responder):
 
     def put(self, key: str, value: str) -> Put:
         """Leave a note; nobody can join a closed roll."""
-        if key.startswith(JOIN) and ROLL in self.notes:
+        if key.startswith(JOIN) and MEMBERS in self.notes:
             return Put.CLOSED
         return super().put(key, value)
 
@@ -71,9 +71,9 @@ class RollCallResponder(Responder):
         """Close the roll with the hosts that came, in the order of `names`, for everybody to read."""
         with self.lock:
             starts = {name: read_start(self.notes.get(JOIN + name, "")) for name in names}
-            roll = AttemptMembers({name: start for name, start in starts.items() if start is not None})
-            self.write(ROLL, dump_plain(dict(roll.members)).decode())
-        return roll
+            closed = AttemptMembers({name: start for name, start in starts.items() if start is not None})
+            self.write(MEMBERS, dump_plain(dict(closed.members)).decode())
+        return closed
 
 
 def keep(
@@ -105,21 +105,21 @@ def answer(
     `first` is asked for the first host each time: its name may resolve only later.
     """
     name, start = own
-    until, why = time.monotonic() + join_s, "its name does not resolve"
+    until, reason = time.monotonic() + join_s, "its name does not resolve"
     while not signals.number and time.monotonic() < until:
         member = first()
         if member is not None:
             try:
                 put_note(member, access, JOIN + name, dump_start(start), ASK_S)
-                (text,) = ask_notes(member, access, [ROLL], ASK_S, 2 * ASK_S)
+                (text,) = ask_notes(member, access, [MEMBERS], ASK_S, 2 * ASK_S)
             except ExchangeError as error:
-                why = str(error)
+                reason = str(error)
             else:
-                why = "it did not close the roll in time"
+                reason = "it did not close the roll in time"
                 if text is not None:
-                    return _on_it(read_roll(text), name, start)
+                    return _require_member(read_roll(text), name, start)
         signals.pause(RETRY_S)
-    return AttemptMembers({name: start}, f"the first host did not answer the roll call: {why}")
+    return AttemptMembers({name: start}, f"the first host did not answer the roll call: {reason}")
 
 
 def read_roll(text: str) -> AttemptMembers:
@@ -145,8 +145,10 @@ def read_start(text: str) -> ContainerStart | None:
         return None
 
 
-def _on_it(roll: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
-    if roll.members.get(name) == start:
-        return roll
-    other = "began with an earlier start of this host" if name in roll.members else "began without this host"
-    raise NotInAttempt(f"attempt {roll.token} {other}. Start all hosts of the job again, together.")
+def _require_member(attempt: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
+    if attempt.members.get(name) == start:
+        return attempt
+    other = (
+        "began with an earlier start of this host" if name in attempt.members else "began without this host"
+    )
+    raise NotInAttempt(f"attempt {attempt.token} {other}. Start all hosts of the job again, together.")

@@ -69,7 +69,7 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     try:
         resources = sagemaker.parse_resources(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        return _of_slurm(os.environ, settings.interface) or _alone(path, bundle)
+        return _of_slurm(os.environ, settings.interface) or _single_host(path, bundle)
     except (OSError, UnicodeDecodeError, sagemaker.ResourceError) as error:
         raise PlaceUnknown(f"{path} cannot be used: {error}") from error
     return Hosts(resources.hosts, resources.current, resources.interface)
@@ -127,9 +127,9 @@ def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:
         names = tuple(expand(listed))
     except HostListError as error:
         raise PlaceUnknown(f"SLURM_STEP_NODELIST cannot be used: {error}") from error
-    node, place = environment.get("SLURMD_NODENAME", ""), environment.get("SLURM_NODEID", "")
-    if not node and place.isdecimal() and int(place) < len(names):
-        node = names[int(place)]
+    node, index = environment.get("SLURMD_NODENAME", ""), environment.get("SLURM_NODEID", "")
+    if not node and index.isdecimal() and int(index) < len(names):
+        node = names[int(index)]
     if node not in names or not all(re.fullmatch(NODE_NAME, name) for name in names):
         raise PlaceUnknown(
             f"SLURMD_NODENAME {node!r:.80} is not among the nodes of this step, {listed:.200}. Start the agent with srun."
@@ -137,13 +137,13 @@ def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:
     return Hosts(names, node, interface)
 
 
-def _alone(path: Path, bundle: Bundle | None) -> Hosts:
+def _single_host(path: Path, bundle: Bundle | None) -> Hosts:
     declared = bundle.declared if bundle else None
     if declared is not None and declared.nodes != 1:
         raise PlaceUnknown(
             f"{declared.nodes} nodes are declared, and nothing names them: there is no {path}, and "
             "PRELAUNCH_ROSTER is not set."
         )
-    named = next(iter(declared.node_names if declared else ()), "") or socket.gethostname()
-    name = named if re.fullmatch(NODE_NAME, named) else "node-0"
+    wanted = next(iter(declared.node_names if declared else ()), "") or socket.gethostname()
+    name = wanted if re.fullmatch(NODE_NAME, wanted) else "node-0"
     return Hosts((name,), name)

@@ -78,7 +78,7 @@ def test_what_a_board_takes_of_a_node(member: Member) -> None:
     table = [
         ("pass/node-1", "a", Put.OK),
         ("pass/node-1", "a", Put.OK),
-        ("pass/node-1", "b", Put.TAKEN),
+        ("pass/node-1", "b", Put.KEY_TAKEN),
         ("report/node-0", "x", Put.FOREIGN),
         ("report/node-10", "x", Put.FOREIGN),
         ("answer", "x", Put.FOREIGN),

@@ -291,7 +291,7 @@ def test_what_is_recorded_of_a_quiet_host_is_short() -> None:
     quiet = Contention(192, 3.04, 0.004, 0.98, pressure=0.02)
 
     assert {"host_load": 3.0, "host_taken": 0.0} == quiet.metrics()
-    assert Contention.of(Contention(2, 25.0, 0.8, 0.0, throttled=0.3).metrics()) == Contention(
+    assert Contention.from_metrics(Contention(2, 25.0, 0.8, 0.0, throttled=0.3).metrics()) == Contention(
         2, 25.0, 0.8, 0.0, throttled=0.3
     )
 

@@ -98,7 +98,7 @@ def _own_share(seconds: float = 0.7) -> tuple[float, float]:
     """The shares of the CPUs that others took, by the watch, and all that was not idle, by the same."""
     watch = Watch()
     time.sleep(seconds)
-    seen = watch.seen()
+    seen = watch.contention()
     assert seen is not None and seen.load >= 0
     return seen.taken, 1 - seen.idle
 
@@ -178,4 +178,4 @@ def test_a_run_that_no_launcher_marked_marks_its_own(monkeypatch: pytest.MonkeyP
 
 def test_a_machine_without_proc_has_no_record(tmp_path: Path) -> None:
     """And nothing is raised: the measurement counts, without an excuse."""
-    assert Watch(tmp_path).seen() is None
+    assert Watch(tmp_path).contention() is None

@@ -158,11 +158,11 @@ def test_the_load_of_a_node_explains_no_limit_that_somebody_set(
 ) -> None:
     """Two nodes with one reason, of which one was busy, have one finding."""
     busy = Contention(2, 9.0, 0.5, 0.0)
-    monkeypatch.setattr("checks.process.cpu_usage.Watch.seen", lambda self: busy)
+    monkeypatch.setattr("checks.process.cpu_usage.Watch.contention", lambda self: busy)
     node = Node("node-0", 0, "t", "c", False, {"host": "h"})
     report = NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, Declared("cpu", 1, 0, 1), (), node, ())
     writer = JournalWriter(Journal(tmp_path / "node-0.json", report))
-    writer([errored("a.a", "node-0", "too late", 0.0, kind=kind)])
+    writer([errored("a.a", "node-0", "too late", 0.0, error_kind=kind)])
     (row,) = writer.rows.values()
 
     assert blames is ("was busy" in row.reason)

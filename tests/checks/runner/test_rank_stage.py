@@ -52,7 +52,7 @@ def test_a_rank_that_ended_is_never_overdue(tmp_path: Path) -> None:
     file.add(ROW)
     file.end()
 
-    [row] = state(tmp_path).rows
+    [row] = state(tmp_path).observations
     assert (replace(row, started_s=0.0), state(tmp_path).ended) == (ROW, True)
     assert begun - 0.01 <= row.started_s <= time.time() + 0.01  # rounded to hundredths
     assert not state(tmp_path).overdue(time.time() + 1e6)
@@ -65,7 +65,7 @@ def test_a_line_cut_in_the_middle_is_no_observation(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
 
-    assert () == state(tmp_path).rows
+    assert () == state(tmp_path).observations
 
 
 def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_a_round_is_told() -> None:
     )
     assert (0, 1) == tuple(found["prelaunch_gpu_row_remap_pending", (("gpu", f"GPU {n}"),)] for n in (0, 1))
     assert 15.0 == found["prelaunch_watch_check_duration_seconds", (("check", "gpu.ecc"),)]
-    assert [(NVLINK_RECOVERIES, ("GPU 1",), 2)] == [*read(GROWN, made.last.rows)], (
+    assert [(NVLINK_RECOVERIES, ("GPU 1",), 2)] == [*read(GROWN, made.last.observations)], (
         "what was not compared counts nothing"
     )
 

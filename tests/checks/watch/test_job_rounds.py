@@ -56,9 +56,11 @@ def time_passes(rounds: Rounds, seconds: float) -> None:
 
 
 def found(rounds: Rounds) -> list[Finding]:
-    result = rounds.look()
-    assert [Outcome.MEASURED] * 2 == [row.outcome for row in result.rows], [row.reason for row in result.rows]
-    return [*result.seen.findings]
+    result = rounds.make_round()
+    assert [Outcome.MEASURED] * 2 == [row.outcome for row in result.observations], [
+        row.reason for row in result.observations
+    ]
+    return [*result.machine.findings]
 
 
 def test_a_job_that_moves_has_no_finding(tmp_path: Path, running: FakeJob) -> None:
@@ -78,8 +80,8 @@ def test_a_hung_job_is_a_warning_that_names_the_rank_and_ends_with_it(
     running.step(3, times=12)
     assert [] == found(rounds)
     time_passes(rounds, 60)
-    result = rounds.look()
-    [warning] = result.seen.findings
+    result = rounds.make_round()
+    [warning] = result.machine.findings
 
     assert (Level.WARN, Cause.APPLICATION, Action.NONE) == (warning.level, warning.cause, warning.action)
     assert ("rank 3 on 10.0.0.1 (GPU 3)",) == warning.elements
@@ -88,12 +90,12 @@ def test_a_hung_job_is_a_warning_that_names_the_rank_and_ends_with_it(
         r"has not moved for 6\d s",
         spoken(replace(warning, subject="node-1")),
     )
-    known = after_round(known, result.seen)
+    known = after_round(known, result.machine)
     assert ["rank 3 on 10.0.0.1 (GPU 3)"] == [one.key.part for one in known.open]
 
     running.ranks[3].counts["AllReduce"] += 12
     running.step()
-    known = after_round(known, rounds.look().seen)
+    known = after_round(known, rounds.make_round().machine)
     assert () == known.open
     assert {Closer.MEASURED.value: 1} == dict(known.closed_total)
 
@@ -110,14 +112,14 @@ def test_a_silent_rank_is_a_failure_of_the_application(tmp_path: Path, running: 
 
 def test_ras_that_cannot_be_read_is_missing_evidence(tmp_path: Path, running: FakeJob) -> None:
     running.ranks[1].counts = {"AllReduce": -1}
-    result = rounds_of(tmp_path).look()
+    result = rounds_of(tmp_path).make_round()
 
-    assert [(NAME, Cause.EVIDENCE)] == [(one.check, one.cause) for one in result.seen.findings]
+    assert [(NAME, Cause.EVIDENCE)] == [(one.check, one.cause) for one in result.machine.findings]
 
 
 def test_a_report_carries_no_finding_about_a_job_before_others(tmp_path: Path, running: FakeJob) -> None:
     running.ranks[9].dead = True
-    known = after_round(OpenFindings(), rounds_of(tmp_path).look().seen)
+    known = after_round(OpenFindings(), rounds_of(tmp_path).make_round().machine)
     many = tuple(_numbered(known.open[0], number) for number in range(400))
 
     assert [Level.FAIL] == [one.level for one in known.open]

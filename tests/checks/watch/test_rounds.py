@@ -51,11 +51,11 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def look(tmp_path: Path, deadline_s: float = DEADLINE_S) -> RoundResult:
-    return Rounds(tmp_path / "state", CPU, POLICY, deadline_s).look()
+    return Rounds(tmp_path / "state", CPU, POLICY, deadline_s).make_round()
 
 
 def outcomes(result: RoundResult) -> dict[str, Outcome]:
-    return {row.check.removeprefix("toy."): row.outcome for row in result.rows}
+    return {row.check.removeprefix("toy."): row.outcome for row in result.observations}
 
 
 @pytest.mark.usefixtures("counter")
@@ -69,9 +69,9 @@ def test_a_healthy_machine_has_no_finding(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert {check.name.removeprefix("toy.") for check in toy_checks.CHECKS} == {*outcomes(result)}
     assert {Outcome.MEASURED} == {*outcomes(result).values()}
-    assert [] == [*result.seen.findings]
+    assert [] == [*result.machine.findings]
     assert result.in_time
-    assert {check.name for check in toy_checks.CHECKS} == {*result.seen.measured}
+    assert {check.name for check in toy_checks.CHECKS} == {*result.machine.measured}
 
 
 @pytest.mark.usefixtures("counter")
@@ -79,14 +79,14 @@ def test_a_check_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytes
     toy_checks.in_forks(monkeypatch)
     monkeypatch.setenv("TOY_HANGS", "1")
     result = look(tmp_path)
-    [found] = result.seen.findings
+    [found] = result.machine.findings
 
     assert {
         **dict.fromkeys(("steady", "dies", "compares", "leaves"), Outcome.MEASURED),
         "hangs": Outcome.ERRORED,
     } == outcomes(result)
     assert ("toy.hangs", Cause.EVIDENCE) == (found.check, found.cause)
-    assert "toy.hangs" not in result.seen.measured
+    assert "toy.hangs" not in result.machine.measured
     assert result.in_time
 
 
@@ -98,9 +98,9 @@ def test_a_round_that_dies_keeps_what_it_had_and_names_the_rest(
     result = look(tmp_path)
 
     assert [Outcome.MEASURED] * 2 + [Outcome.ERRORED] * 3 == [*outcomes(result).values()]
-    assert {ErrorKind.NOT_RUN} == {row.error_kind for row in result.rows[2:]}
+    assert {ErrorKind.NOT_RUN} == {row.error_kind for row in result.observations[2:]}
     assert {(name, Cause.EVIDENCE) for name in ("toy.dies", "toy.compares", "toy.leaves")} == {
-        (found.check, found.cause) for found in result.seen.findings
+        (found.check, found.cause) for found in result.machine.findings
     }
 
 
@@ -112,7 +112,7 @@ def test_a_round_that_is_stopped_is_ended_at_its_deadline(
     result = look(tmp_path, deadline_s=3.0)
 
     assert not result.in_time
-    assert {ErrorKind.DEADLINE} == {row.error_kind for row in result.rows[2:]}
+    assert {ErrorKind.DEADLINE} == {row.error_kind for row in result.observations[2:]}
     left = subprocess.run(
         ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
     )
@@ -131,12 +131,12 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
     """The real checks of a CPU machine: whatever this machine's log holds, a job that keeps every CPU busy adds nothing."""
     policy = read_policy(None, CPU, announced=False)
     rounds = Rounds(tmp_path / "state", CPU, policy, 60.0)
-    alone = rounds.look()
+    alone = rounds.make_round()
     burning = [
         subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(os.cpu_count() or 1)
     ]
     try:
-        busy = rounds.look()
+        busy = rounds.make_round()
     finally:
         for process in burning:
             process.kill()
@@ -144,11 +144,11 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
 
     assert alone.in_time
     assert busy.in_time
-    assert {row.check for row in busy.rows if row.outcome is not Outcome.MEASURED} <= {
-        row.check for row in alone.rows if row.outcome is not Outcome.MEASURED
+    assert {row.check for row in busy.observations if row.outcome is not Outcome.MEASURED} <= {
+        row.check for row in alone.observations if row.outcome is not Outcome.MEASURED
     }
-    assert {(found.check, found.metric) for found in busy.seen.findings} <= {
-        (found.check, found.metric) for found in alone.seen.findings
+    assert {(found.check, found.metric) for found in busy.machine.findings} <= {
+        (found.check, found.metric) for found in alone.machine.findings
     }
 
 
@@ -163,7 +163,7 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
     try:
         left = rounds.scratch / "toy.steady.left.json"
         left.write_text(json.dumps({blocked.pid: start_ticks(blocked.pid)}))
-        result = rounds.look()
+        result = rounds.make_round()
     finally:
         blocked.kill()
         blocked.wait()
@@ -171,9 +171,11 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
     assert ["steady"] == [
         name for name, outcome in outcomes(result).items() if outcome is not Outcome.MEASURED
     ]
-    assert [("toy.steady", Cause.EVIDENCE)] == [(found.check, found.cause) for found in result.seen.findings]
-    assert str(blocked.pid) in result.rows[0].reason
-    assert {Outcome.MEASURED} == {*outcomes(rounds.look()).values()}
+    assert [("toy.steady", Cause.EVIDENCE)] == [
+        (found.check, found.cause) for found in result.machine.findings
+    ]
+    assert str(blocked.pid) in result.observations[0].reason
+    assert {Outcome.MEASURED} == {*outcomes(rounds.make_round()).values()}
     assert not left.exists()
 
 
@@ -183,15 +185,17 @@ def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
     """Counters begin anew at a boot: they are not compared with those of another one."""
     toy_checks.in_forks(monkeypatch)
     rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
-    rounds.look()
+    rounds.make_round()
     counter.write_text("?")
-    assert Outcome.ERRORED is outcomes(rounds.look())["compares"]
+    assert Outcome.ERRORED is outcomes(rounds.make_round())["compares"]
     counter.write_text("17")
-    [found] = rounds.look().seen.findings
-    assert [] == [*look(tmp_path).seen.findings], "a growth is found once, also by the watch after this one"
+    [found] = rounds.make_round().machine.findings
+    assert [] == [*look(tmp_path).machine.findings], (
+        "a growth is found once, also by the watch after this one"
+    )
 
     assert ("toy.compares", 7) == (found.check, int(found.compared.value) if found.compared else None)
     counter.write_text("3")
     monkeypatch.setattr(machine, "boot_id", lambda root: "another-boot")
-    assert [] == [*look(tmp_path).seen.findings]
+    assert [] == [*look(tmp_path).machine.findings]
     assert ["another-boot"] == os.listdir(tmp_path / "state" / SCRATCH)

@@ -18,7 +18,7 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from checks.runner.mpi.launch import Place, environment, mpirun
+from checks.runner.mpi.launch import MpiHost, environment, mpirun
 from tests.exchanges import access
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -209,7 +209,7 @@ def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.Monkey
     monkeypatch.setattr("checks.runner.mpi.launch.shutil.which", lambda name: f"/opt/bin/{name}")
     monkeypatch.setattr("checks.runner.mpi.launch.os.getuid", lambda: 0)
     members = (Member("algo-1", "10.0.0.1", 1), Member("algo-2", "10.0.0.2", 1))
-    place = Place(Roster(members, 2, "eth0"), 0, 8, access())
+    place = MpiHost(Roster(members, 2, "eth0"), 0, 8, access())
 
     assert (
         "/opt/bin/mpirun", "--allow-run-as-root",
@@ -225,6 +225,6 @@ def test_the_rendezvous_is_known_to_the_ranks(monkeypatch: pytest.MonkeyPatch) -
     """Unless the job's environment says another one."""
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("MASTER_PORT", "1234")
-    made = environment(Place(roster(), 1, 1, access()))
+    made = environment(MpiHost(roster(), 1, 1, access()))
 
     assert ("127.0.0.1", "1234") == (made["MASTER_ADDR"], made["MASTER_PORT"])
