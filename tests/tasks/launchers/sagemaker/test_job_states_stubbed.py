@@ -13,7 +13,6 @@ from tests.tasks.launchers.sagemaker.stubbed import (
     Stubbed,
     described,
     ended,
-    stubbed,
 )
 
 A, B = "a" * 32, "b" * 32
@@ -27,184 +26,168 @@ def lists(aws: Stubbed, *paths: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "", "x" * 300, "a/b", "-x", "x y"])
-def test_a_name_that_no_job_can_have_is_unknown_without_a_call(name: str) -> None:
+def test_a_name_that_no_job_can_have_is_unknown_without_a_call(aws: Stubbed, name: str) -> None:
     """Nothing is asked, nothing is put up."""
-    with stubbed() as aws:
-        assert aws.launcher.state(name).state is JobState.UNKNOWN
+    assert aws.launcher.state(name).state is JobState.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [("AccessDeniedException", "orchestrator-jobs.json"), ("ExpiredTokenException", "renew them")],
 )
-def test_a_refused_look_is_unknown_with_the_remedy(code: str, said: str) -> None:
+def test_a_refused_look_is_unknown_with_the_remedy(aws: Stubbed, code: str, said: str) -> None:
     """A retry may mend it, so it is no exception."""
-    with stubbed() as aws:
-        aws.refuses("describe_training_job", code, "no")
-        status = aws.launcher.state(JOB)
-        assert (status.state, said in status.detail) == (JobState.UNKNOWN, True)
-        assert not status.absent
+    aws.refuses("describe_training_job", code, "no")
+    status = aws.launcher.state(JOB)
+    assert (status.state, said in status.detail) == (JobState.UNKNOWN, True)
+    assert not status.absent
 
 
-def test_capacity_that_comes_late_is_only_waited_for() -> None:
+def test_capacity_that_comes_late_is_only_waited_for(aws: Stubbed) -> None:
     """Pending, then training."""
-    with stubbed() as aws:
-        aws.describes(
-            described(secondary="Pending", steps=("Starting", "Pending")),
-            described(steps=("Starting", "Pending", "Starting", "Training")),
-        )
-        aws.writes_nothing()
-        states = [aws.launcher.state(JOB) for _ in range(2)]
-        assert [status.state for status in states] == [JobState.PENDING, JobState.RUNNING]
-        assert "Insufficient capacity" in states[1].history[1]
+    aws.describes(
+        described(secondary="Pending", steps=("Starting", "Pending")),
+        described(steps=("Starting", "Pending", "Starting", "Training")),
+    )
+    aws.writes_nothing()
+    states = [aws.launcher.state(JOB) for _ in range(2)]
+    assert [status.state for status in states] == [JobState.PENDING, JobState.RUNNING]
+    assert "Insufficient capacity" in states[1].history[1]
 
 
-def test_a_job_without_capacity_says_so() -> None:
+def test_a_job_without_capacity_says_so(aws: Stubbed) -> None:
     """It never ran: nothing is looked for in S3."""
-    with stubbed() as aws:
-        aws.describes(ended("Failed", steps=("Starting", "Pending", "Failed"), FailureReason=CAPACITY))
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.trouble, status.attempt) == (JobState.FAILED, Trouble.NO_CAPACITY, "")
+    aws.describes(ended("Failed", steps=("Starting", "Pending", "Failed"), FailureReason=CAPACITY))
+    status = aws.launcher.state(JOB)
+    assert (status.state, status.trouble, status.attempt) == (JobState.FAILED, Trouble.NO_CAPACITY, "")
 
 
-def test_the_running_attempt_is_known_by_its_objects() -> None:
+def test_the_running_attempt_is_known_by_its_objects(aws: Stubbed) -> None:
     """Without reading one of them."""
-    with stubbed() as aws:
-        aws.describes(described())
-        lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.attempt, status.earlier) == (JobState.RUNNING, A, ())
+    aws.describes(described())
+    lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
+    status = aws.launcher.state(JOB)
+    assert (status.state, status.attempt, status.earlier) == (JobState.RUNNING, A, ())
 
 
-def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before() -> None:
+def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before(aws: Stubbed) -> None:
     """Not even where the job has ended and nothing more can come."""
     steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Failed")
-    with stubbed() as aws:
-        aws.describes(ended("Failed", steps=steps, FailureReason=ALGORITHM))
-        lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
-        aws.writes_nothing()
-        for _ in range(2):
-            aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "", 400)
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.attempt, status.earlier) == (JobState.FAILED, "", (A,))
+    aws.describes(ended("Failed", steps=steps, FailureReason=ALGORITHM))
+    lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
+    aws.writes_nothing()
+    for _ in range(2):
+        aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "", 400)
+    status = aws.launcher.state(JOB)
+    assert (status.state, status.attempt, status.earlier) == (JobState.FAILED, "", (A,))
 
 
-def test_s3_that_is_silent_does_not_end_a_job_that_runs() -> None:
+def test_s3_that_is_silent_does_not_end_a_job_that_runs(aws: Stubbed) -> None:
     """The last attempt that was seen stays; the detail says what is wrong."""
-    with stubbed() as aws:
-        aws.describes(described(), described())
-        lists(aws, f"{A}/agent/algo-1.json")
-        aws.launcher.state(JOB)
-        for _ in range(2000):
-            aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
-        status = aws.launcher.state(JOB)
-        aws.s3._queue.clear()
-        assert (status.state, status.attempt, "SlowDown" in status.detail) == (JobState.RUNNING, A, True)
+    aws.describes(described(), described())
+    lists(aws, f"{A}/agent/algo-1.json")
+    aws.launcher.state(JOB)
+    for _ in range(2000):
+        aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
+    status = aws.launcher.state(JOB)
+    aws.s3._queue.clear()
+    assert (status.state, status.attempt, "SlowDown" in status.detail) == (JobState.RUNNING, A, True)
 
 
-def test_s3_that_is_silent_at_the_end_is_asked_again() -> None:
+def test_s3_that_is_silent_at_the_end_is_asked_again(aws: Stubbed) -> None:
     """Whether there are reports is not known: unknown, not final."""
-    with stubbed() as aws:
-        aws.describes(ended())
-        for _ in range(2000):
-            aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
-        status = aws.launcher.state(JOB)
-        aws.s3._queue.clear()
-        assert (status.state, "SlowDown" in status.detail) == (JobState.UNKNOWN, True)
+    aws.describes(ended())
+    for _ in range(2000):
+        aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
+    status = aws.launcher.state(JOB)
+    aws.s3._queue.clear()
+    assert (status.state, "SlowDown" in status.detail) == (JobState.UNKNOWN, True)
 
 
-def test_reports_that_may_not_be_read_are_final_without_an_attempt() -> None:
+def test_reports_that_may_not_be_read_are_final_without_an_attempt(aws: Stubbed) -> None:
     """To ask again is in vain; the remedy is in the detail."""
-    with stubbed() as aws:
-        aws.describes(ended())
-        aws.s3.add_client_error("list_objects_v2", "AccessDenied", "Access Denied", 403)
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.attempt) == (JobState.SUCCEEDED, "")
-        assert "orchestrator-reports.json" in status.detail
+    aws.describes(ended())
+    aws.s3.add_client_error("list_objects_v2", "AccessDenied", "Access Denied", 403)
+    status = aws.launcher.state(JOB)
+    assert (status.state, status.attempt) == (JobState.SUCCEEDED, "")
+    assert "orchestrator-reports.json" in status.detail
 
 
-def test_an_unknown_job_is_cancelled_without_a_word() -> None:
+def test_an_unknown_job_is_cancelled_without_a_word(aws: Stubbed) -> None:
     """It is not final: it may be created yet. Neither is a name that no job can have."""
-    with stubbed() as aws:
-        aws.knows_none(2)
-        status = aws.launcher.state(JOB)
-        aws.launcher.cancel(JOB)
-        aws.launcher.cancel("../x")
-        assert (status.state, status.state.final, status.absent) == (JobState.UNKNOWN, False, True)
+    aws.knows_none(2)
+    status = aws.launcher.state(JOB)
+    aws.launcher.cancel(JOB)
+    aws.launcher.cancel("../x")
+    assert (status.state, status.state.final, status.absent) == (JobState.UNKNOWN, False, True)
 
 
-def test_a_cancel_stops_waits_and_lets_the_machines_go() -> None:
+def test_a_cancel_stops_waits_and_lets_the_machines_go(aws: Stubbed) -> None:
     """Pools are kept after a stop as well."""
-    with stubbed() as aws:
-        aws.describes(described())
-        aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-        aws.describes(described("Stopping", "Stopping"), ended("Stopped"), ended("Stopped"))
-        aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
-        aws.describes(ended("Stopped", WarmPoolStatus={"Status": "Available"}))
-        aws.sagemaker.add_response("update_training_job", {"TrainingJobArn": "arn:aws:sagemaker:x"})
-        aws.describes(ended("Stopped", WarmPoolStatus={"Status": "Terminated"}))
-        aws.launcher.cancel(JOB)
+    aws.describes(described())
+    aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+    aws.describes(described("Stopping", "Stopping"), ended("Stopped"), ended("Stopped"))
+    aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
+    aws.describes(ended("Stopped", WarmPoolStatus={"Status": "Available"}))
+    aws.sagemaker.add_response("update_training_job", {"TrainingJobArn": "arn:aws:sagemaker:x"})
+    aws.describes(ended("Stopped", WarmPoolStatus={"Status": "Terminated"}))
+    aws.launcher.cancel(JOB)
 
 
-def test_a_job_that_ended_meanwhile_is_cancelled_already() -> None:
+def test_a_job_that_ended_meanwhile_is_cancelled_already(aws: Stubbed) -> None:
     """SageMaker refuses to stop it."""
-    with stubbed() as aws:
-        aws.describes(described(keep_alive_s=0))
-        aws.refuses(
-            "stop_training_job", "ValidationException", "The request was rejected because it is Completed"
-        )
-        aws.describes(ended(keep_alive_s=0), ended(keep_alive_s=0))
+    aws.describes(described(keep_alive_s=0))
+    aws.refuses(
+        "stop_training_job", "ValidationException", "The request was rejected because it is Completed"
+    )
+    aws.describes(ended(keep_alive_s=0), ended(keep_alive_s=0))
+    aws.launcher.cancel(JOB)
+
+
+def test_a_stop_that_is_not_allowed_is_an_error(aws: Stubbed) -> None:
+    """The job runs on, and costs."""
+    aws.describes(described())
+    aws.refuses("stop_training_job", "AccessDeniedException", "no")
+    with pytest.raises(LaunchRejected, match="Allow sagemaker:StopTrainingJob"):
         aws.launcher.cancel(JOB)
 
 
-def test_a_stop_that_is_not_allowed_is_an_error() -> None:
-    """The job runs on, and costs."""
-    with stubbed() as aws:
-        aws.describes(described())
-        aws.refuses("stop_training_job", "AccessDeniedException", "no")
-        with pytest.raises(LaunchRejected, match="Allow sagemaker:StopTrainingJob"):
-            aws.launcher.cancel(JOB)
-
-
-def test_an_answer_lies_where_the_attempt_looks_for_it() -> None:
+def test_an_answer_lies_where_the_attempt_looks_for_it(aws: Stubbed) -> None:
     """One object an attempt."""
-    with stubbed() as aws:
-        asked = {"Bucket": "bucket", "Key": f"gates/{JOB}/answers/{A}.json", "Body": b"yes"}
-        aws.s3.add_response("put_object", {}, asked)
-        aws.launcher.answer(JOB, A, b"yes")
+    asked = {"Bucket": "bucket", "Key": f"gates/{JOB}/answers/{A}.json", "Body": b"yes"}
+    aws.s3.add_response("put_object", {}, asked)
+    aws.launcher.answer(JOB, A, b"yes")
 
 
 @pytest.mark.parametrize("attempt", ["", "../x", "a/b"])
-def test_an_answer_to_no_attempt_is_refused(attempt: str) -> None:
+def test_an_answer_to_no_attempt_is_refused(aws: Stubbed, attempt: str) -> None:
     """It would lie where nobody looks."""
-    with stubbed() as aws, pytest.raises(LaunchError, match="no attempt"):
+    with pytest.raises(LaunchError, match="no attempt"):
         aws.launcher.answer(JOB, attempt, b"yes")
 
 
-def test_the_merged_report_lies_at_the_seeds_path() -> None:
+def test_the_merged_report_lies_at_the_seeds_path(aws: Stubbed) -> None:
     """For the tools that read it there."""
-    with stubbed() as aws:
-        key = f"{JOB}/metrics/health_check_metrics.json"
-        aws.s3.add_response("put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"{}"})
-        assert f"s3://bucket/{key}" == aws.launcher.hand_out(JOB, b"{}")
+    key = f"{JOB}/metrics/health_check_metrics.json"
+    aws.s3.add_response("put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"{}"})
+    assert f"s3://bucket/{key}" == aws.launcher.hand_out(JOB, b"{}")
 
 
-def test_a_list_of_many_pages_is_read_to_its_end() -> None:
+def test_a_list_of_many_pages_is_read_to_its_end(aws: Stubbed) -> None:
     """ListObjectsV2 gives a thousand at most."""
     top = f"gates/{JOB}/reports/"
-    with stubbed() as aws:
-        aws.describes(described())
-        for token, following, attempt in (("", "more", A), ("more", "", B)):
-            row = {
-                "Key": f"{top}gate/{attempt}/agent/algo-1.json",
-                "ETag": '"e"',
-                "Size": 2,
-                "LastModified": BEGAN,
-            }
-            answer = {"Contents": [row], "IsTruncated": bool(following)}
-            answer |= {"NextContinuationToken": following} if following else {}
-            asked = {"Bucket": "bucket", "Prefix": top} | ({"ContinuationToken": token} if token else {})
-            aws.s3.add_response("list_objects_v2", answer, asked)
-        status = aws.launcher.state(JOB)
+    aws.describes(described())
+    for token, following, attempt in (("", "more", A), ("more", "", B)):
+        row = {
+            "Key": f"{top}gate/{attempt}/agent/algo-1.json",
+            "ETag": '"e"',
+            "Size": 2,
+            "LastModified": BEGAN,
+        }
+        answer = {"Contents": [row], "IsTruncated": bool(following)}
+        answer |= {"NextContinuationToken": following} if following else {}
+        asked = {"Bucket": "bucket", "Prefix": top} | ({"ContinuationToken": token} if token else {})
+        aws.s3.add_response("list_objects_v2", answer, asked)
+    status = aws.launcher.state(JOB)
 
-        assert {status.attempt, *status.earlier} == {A, B}
+    assert {status.attempt, *status.earlier} == {A, B}

@@ -7,41 +7,38 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import LaunchRejected
-from tests.tasks.launchers.sagemaker.stubbed import JOB, a_plan, described, ended, stubbed
+from tests.tasks.launchers.sagemaker.stubbed import JOB, Stubbed, a_plan, described, ended
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
 
 
 @pytest.mark.parametrize("found", [False, True])
-def test_a_job_that_aws_has_otherwise_than_it_was_sent_is_stopped(found: bool) -> None:
+def test_a_job_that_aws_has_otherwise_than_it_was_sent_is_stopped(aws: Stubbed, found: bool) -> None:
     """Before its checks are paid for, also where a gate that died had created it. The field and both values are named."""
-    with stubbed() as aws:
-        if not found:
-            aws.knows_none()
-            aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
-        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
-        aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-        with pytest.raises(
-            LaunchRejected, match=r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
-        ):
-            aws.launcher.submit(a_plan())
+    if not found:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+    aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+    aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+    with pytest.raises(
+        LaunchRejected, match=r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
+    ):
+        aws.launcher.submit(a_plan())
 
 
-def test_a_job_that_cannot_be_stopped_is_said_with_the_command() -> None:
+def test_a_job_that_cannot_be_stopped_is_said_with_the_command(aws: Stubbed) -> None:
     """It is billed until somebody stops it."""
-    with stubbed() as aws:
-        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
-        aws.refuses("stop_training_job", "AccessDeniedException", "no")
-        with pytest.raises(
-            LaunchRejected, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"
-        ):
-            aws.launcher.submit(a_plan())
+    aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+    aws.refuses("stop_training_job", "AccessDeniedException", "no")
+    with pytest.raises(LaunchRejected, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"):
+        aws.launcher.submit(a_plan())
 
 
 @pytest.mark.parametrize("job", [described(**CHANGED), ended("Failed", steps=(), **CHANGED)])
-def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[str, Any]) -> None:
+def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(
+    aws: Stubbed, job: dict[str, Any]
+) -> None:
     """A training that a dead gate left behind goes on."""
-    with stubbed() as aws:
-        aws.describes(job)
-        assert aws.launcher.submit(a_plan()).adopted
+    aws.describes(job)
+    assert aws.launcher.submit(a_plan()).adopted

@@ -55,12 +55,11 @@ def loses_answers(
     return calls
 
 
-def test_a_new_job_is_created() -> None:
+def test_a_new_job_is_created(aws: Stubbed) -> None:
     """After a look whether there is one."""
-    with stubbed() as aws:
-        aws.knows_none()
-        creates(aws)
-        assert JobHandle(JOB, adopted=False) == aws.launcher.submit(a_plan())
+    aws.knows_none()
+    creates(aws)
+    assert JobHandle(JOB, adopted=False) == aws.launcher.submit(a_plan())
 
 
 def test_a_job_that_bears_the_name_is_adopted() -> None:
@@ -71,83 +70,80 @@ def test_a_job_that_bears_the_name_is_adopted() -> None:
             assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
 
 
-def test_another_job_of_that_name_is_not_adopted() -> None:
+def test_another_job_of_that_name_is_not_adopted(aws: Stubbed) -> None:
     """Other machines, another image or another role would answer for ours."""
-    with stubbed() as aws:
-        aws.describes(described(nodes=4))
-        with pytest.raises(
-            LaunchRejected, match=r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"
-        ):
-            aws.launcher.submit(a_plan())
+    aws.describes(described(nodes=4))
+    with pytest.raises(
+        LaunchRejected, match=r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"
+    ):
+        aws.launcher.submit(a_plan())
 
 
-def test_a_job_whose_agent_was_told_otherwise_is_not_adopted() -> None:
+def test_a_job_whose_agent_was_told_otherwise_is_not_adopted(aws: Stubbed) -> None:
     """It would train whatever its checks saw."""
-    with stubbed() as aws:
-        aws.describes(described(Environment={"PRELAUNCH_OBSERVE": "1"}))
-        with pytest.raises(
-            LaunchRejected, match=r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
-        ):
-            aws.launcher.submit(a_plan())
+    aws.describes(described(Environment={"PRELAUNCH_OBSERVE": "1"}))
+    with pytest.raises(
+        LaunchRejected, match=r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
+    ):
+        aws.launcher.submit(a_plan())
 
 
-def test_a_job_with_another_pass_is_not_adopted() -> None:
+def test_a_job_with_another_pass_is_not_adopted(aws: Stubbed) -> None:
     """Its input channel is another gate's."""
     source = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/others/in/"}
     channel = {"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}
     mine = {**channel, "DataSource": {"S3DataSource": {**source, "S3Uri": "s3://bucket/gates/in/"}}}
-    with stubbed() as aws:
-        aws.describes(described(InputDataConfig=[channel]))
-        with pytest.raises(LaunchRejected, match=r"S3Uri is 's3://bucket/others/in/', and"):
-            aws.launcher.submit(a_plan(InputDataConfig=[mine]))
+    aws.describes(described(InputDataConfig=[channel]))
+    with pytest.raises(LaunchRejected, match=r"S3Uri is 's3://bucket/others/in/', and"):
+        aws.launcher.submit(a_plan(InputDataConfig=[mine]))
 
 
-def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(
+    aws: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It took the name between our look and our request."""
-    with stubbed() as aws:
-        loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
-        aws.knows_none()
-        aws.describes(described(nodes=4))
-        with pytest.raises(LaunchRejected, match="is another job"):
-            aws.launcher.submit(a_plan())
+    loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+    aws.knows_none()
+    aws.describes(described(nodes=4))
+    with pytest.raises(LaunchRejected, match="is another job"):
+        aws.launcher.submit(a_plan())
 
 
-def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(
+    aws: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The job was made; its answer timed out."""
-    with stubbed() as aws:
-        calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
-        aws.knows_none()
-        aws.describes(described())
-        assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
+    calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+    aws.knows_none()
+    aws.describes(described())
+    assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
 
 
-def test_a_request_that_never_arrived_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_never_arrived_is_sent_again(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """SageMaker knows no such job."""
-    with stubbed() as aws:
-        calls = loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"))
-        aws.knows_none(2)
-        creates(aws)
-        assert (aws.launcher.submit(a_plan()).adopted, calls) == (False, ["create", "create"])
+    calls = loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"))
+    aws.knows_none(2)
+    creates(aws)
+    assert (aws.launcher.submit(a_plan()).adopted, calls) == (False, ["create", "create"])
 
 
-def test_no_route_ends_in_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_route_ends_in_a_time(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether something runs is not known, and the message says where to look."""
-    with stubbed() as aws:
-        loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6)
-        aws.knows_none(2000)
-        told: list[Silence] = []
-        with (
-            silences(told.append),
-            pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"),
-        ):
-            aws.launcher.submit(a_plan())
-        assert told and all(one.problem.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
-        aws.sagemaker._queue.clear()
+    loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6)
+    aws.knows_none(2000)
+    told: list[Silence] = []
+    with (
+        silences(told.append),
+        pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"),
+    ):
+        aws.launcher.submit(a_plan())
+    assert told and all(one.problem.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
+    aws.sagemaker._queue.clear()
 
 
-def test_a_gate_that_is_to_end_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_is_to_end_waits_for_no_answer(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether something runs is not known: the gate then ends it by its name."""
-    with stubbed() as aws, interruptible() as stop:
+    with interruptible() as stop:
         stop.set()
         calls = loses_answers(
             aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6
@@ -158,9 +154,9 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(monkeypatch: pytest.MonkeyPat
         assert calls == ["create"]
 
 
-def test_a_job_is_ended_although_the_gate_is_to_end() -> None:
+def test_a_job_is_ended_although_the_gate_is_to_end(aws: Stubbed) -> None:
     """A throttled StopTrainingJob is sent again: what it leaves running is paid for."""
-    with stubbed() as aws, interruptible() as stop:
+    with interruptible() as stop:
         stop.set()
         aws.describes(described(keep_alive_s=0))
         aws.refuses("stop_training_job", "ThrottlingException", "Rate exceeded")
@@ -171,15 +167,14 @@ def test_a_job_is_ended_although_the_gate_is_to_end() -> None:
 
 
 @pytest.mark.parametrize(("code", "status"), [("InternalFailure", 500), ("ServiceUnavailable", 503)])
-def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) -> None:
+def test_a_fault_of_the_service_may_have_taken_effect(aws: Stubbed, code: str, status: int) -> None:
     """So the job is looked for before another attempt."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.refuses("create_training_job", code, "later", status)
-        aws.knows_none()
-        aws.refuses("create_training_job", code, "later", status)
-        aws.describes(described())
-        assert not aws.launcher.submit(a_plan()).adopted
+    aws.knows_none()
+    aws.refuses("create_training_job", code, "later", status)
+    aws.knows_none()
+    aws.refuses("create_training_job", code, "later", status)
+    aws.describes(described())
+    assert not aws.launcher.submit(a_plan()).adopted
 
 
 @pytest.mark.parametrize(
@@ -222,48 +217,44 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
         ),
     ],
 )
-def test_a_refusal_has_a_kind_and_a_remedy(code: str, said: str, kind: type[LaunchError], match: str) -> None:
+def test_a_refusal_has_a_kind_and_a_remedy(
+    aws: Stubbed, code: str, said: str, kind: type[LaunchError], match: str
+) -> None:
     """AWS's words, and what to do."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.refuses("create_training_job", code, said)
-        with pytest.raises(kind, match=match) as caught:
-            aws.launcher.submit(a_plan())
-        assert said.rstrip(".")[:40] in str(caught.value)
+    aws.knows_none()
+    aws.refuses("create_training_job", code, said)
+    with pytest.raises(kind, match=match) as caught:
+        aws.launcher.submit(a_plan())
+    assert said.rstrip(".")[:40] in str(caught.value)
 
 
-def test_inputs_are_written_before_the_job_is_created() -> None:
+def test_inputs_are_written_before_the_job_is_created(aws: Stubbed) -> None:
     """Only where there is nothing."""
-    with stubbed() as aws:
-        aws.knows_none()
-        key = f"gates/{JOB}/in/bundle.json"
-        aws.s3.add_response(
-            "put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"x", "IfNoneMatch": "*"}
-        )
-        creates(aws)
-        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+    aws.knows_none()
+    key = f"gates/{JOB}/in/bundle.json"
+    aws.s3.add_response("put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"x", "IfNoneMatch": "*"})
+    creates(aws)
+    assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 
 
-def test_other_inputs_of_a_running_job_are_never_overwritten() -> None:
+def test_other_inputs_of_a_running_job_are_never_overwritten(aws: Stubbed) -> None:
     """It was created meanwhile, and reads them."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-        aws.s3.add_response("get_object", stored(b"other"))
-        aws.describes(described())
-        assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+    aws.knows_none()
+    aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+    aws.s3.add_response("get_object", stored(b"other"))
+    aws.describes(described())
+    assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 
 
-def test_other_inputs_that_no_job_reads_are_replaced() -> None:
+def test_other_inputs_that_no_job_reads_are_replaced(aws: Stubbed) -> None:
     """Of a submit that died before its job began."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-        aws.s3.add_response("get_object", stored(b"other"))
-        aws.knows_none()
-        aws.s3.add_response("put_object", {})
-        creates(aws)
-        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+    aws.knows_none()
+    aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+    aws.s3.add_response("get_object", stored(b"other"))
+    aws.knows_none()
+    aws.s3.add_response("put_object", {})
+    creates(aws)
+    assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 
 
 CHANNEL = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/gates/{JOB}/in/"}
@@ -306,20 +297,19 @@ def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.Mon
     assert not any(key.hex() in str(plan) for key in keys)
 
 
-def test_the_key_of_a_submit_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_a_submit_before_is_kept(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hosts may have it already; nobody reads it here."""
     plan = a_plan(**WITH_CHANNEL)
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-        aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
-        aws.describes(described())
-        assert not aws.launcher.submit(plan).adopted
+    aws.knows_none()
+    aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+    aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
+    aws.describes(described())
+    assert not aws.launcher.submit(plan).adopted
 
 
 @pytest.mark.parametrize("denied", [False, True])
 def test_the_key_is_deleted_once_when_the_job_has_ended(
-    monkeypatch: pytest.MonkeyPatch, denied: bool
+    aws: Stubbed, monkeypatch: pytest.MonkeyPatch, denied: bool
 ) -> None:
     """Where that is allowed; where it is not, the job's state is told all the same."""
     asked: list[dict[str, Any]] = []
@@ -329,21 +319,17 @@ def test_the_key_is_deleted_once_when_the_job_has_ended(
         if denied:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteObject")
 
-    with stubbed() as aws:
-        monkeypatch.setattr(aws.launcher.clients.client("s3"), "delete_object", delete)
-        aws.describes(
-            described("InProgress", "Starting", ()), *(ended("Stopped", steps=()) for _ in range(2))
-        )
-        states = [aws.launcher.state(JOB).state for _ in range(3)]
+    monkeypatch.setattr(aws.launcher.clients.client("s3"), "delete_object", delete)
+    aws.describes(described("InProgress", "Starting", ()), *(ended("Stopped", steps=()) for _ in range(2)))
+    states = [aws.launcher.state(JOB).state for _ in range(3)]
 
     assert [JobState.PENDING, JobState.CANCELLED, JobState.CANCELLED] == states
     assert [KEY_AT] == asked
 
 
-def test_inputs_that_cannot_be_written_start_nothing() -> None:
+def test_inputs_that_cannot_be_written_start_nothing(aws: Stubbed) -> None:
     """The job would only fail, for money."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.s3.add_client_error("put_object", "AccessDenied", "Access Denied", 403)
-        with pytest.raises(LaunchRejected, match=re.escape("deployments/iam/orchestrator-reports.json")):
-            aws.launcher.submit(a_plan(uploads={URL: b"x"}))
+    aws.knows_none()
+    aws.s3.add_client_error("put_object", "AccessDenied", "Access Denied", 403)
+    with pytest.raises(LaunchRejected, match=re.escape("deployments/iam/orchestrator-reports.json")):
+        aws.launcher.submit(a_plan(uploads={URL: b"x"}))

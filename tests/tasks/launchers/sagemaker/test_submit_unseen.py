@@ -52,16 +52,16 @@ def never_described(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(
+    aws: Stubbed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither is it forgotten, nor is it called ended: whoever is told can stop it."""
     stop = f"aws sagemaker stop-training-job --training-job-name {JOB} --region us-east-1"
-    with stubbed() as aws:
-        never_described(aws, monkeypatch)
-        with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {stop}"):
-            aws.launcher.submit(a_plan())
-        with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {stop}"):
-            aws.launcher.cancel(JOB)
+    never_described(aws, monkeypatch)
+    with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {stop}"):
+        aws.launcher.submit(a_plan())
+    with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {stop}"):
+        aws.launcher.cancel(JOB)
 
 
 @pytest.mark.parametrize("appears", [True, False])

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker import warm_pool
-from tests.tasks.launchers.sagemaker.stubbed import CAPACITY, JOB, described, ended, stubbed
+from tests.tasks.launchers.sagemaker.stubbed import CAPACITY, JOB, Stubbed, described, ended
 
 
 def kept(status: str, **more: Any) -> dict[str, Any]:
@@ -52,100 +52,88 @@ def test_a_pool_is_one_of_these(job: dict[str, Any], hold: Hold) -> None:
     assert hold == warm_pool.hold_of(job)
 
 
-def test_an_unknown_job_keeps_nothing() -> None:
+def test_an_unknown_job_keeps_nothing(aws: Stubbed) -> None:
     """There is no pool to wait for, or to let go; neither has a name that no job can have."""
-    with stubbed() as aws:
-        aws.knows_none(2)
-        assert aws.launcher.hold(JOB).keeping is Keeping.GONE
-        assert (aws.launcher.release(JOB), aws.launcher.release("../x")) == ("", "")
+    aws.knows_none(2)
+    assert aws.launcher.hold(JOB).keeping is Keeping.GONE
+    assert (aws.launcher.release(JOB), aws.launcher.release("../x")) == ("", "")
 
 
-def test_no_answer_is_no_pool() -> None:
+def test_no_answer_is_no_pool(aws: Stubbed) -> None:
     """What SageMaker does not say is asked again, until the caller's own deadline."""
-    with stubbed() as aws:
-        aws.refuses("describe_training_job", "AccessDeniedException", "no", 400)
-        assert aws.launcher.hold(JOB).keeping is Keeping.COMING
+    aws.refuses("describe_training_job", "AccessDeniedException", "no", 400)
+    assert aws.launcher.hold(JOB).keeping is Keeping.COMING
 
 
-def test_a_release_ends_with_the_pool_gone() -> None:
+def test_a_release_ends_with_the_pool_gone(aws: Stubbed) -> None:
     """Told once, then watched."""
-    with stubbed() as aws:
-        aws.describes(kept("Available"))
-        aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
-        aws.describes(kept("Available"), kept("Terminated"))
+    aws.describes(kept("Available"))
+    aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
+    aws.describes(kept("Available"), kept("Terminated"))
 
-        assert f"the warm pool of {JOB} was released (WarmPoolStatus Terminated)" == aws.launcher.release(JOB)
+    assert f"the warm pool of {JOB} was released (WarmPoolStatus Terminated)" == aws.launcher.release(JOB)
 
 
 @pytest.mark.parametrize(
     "job", [kept("Terminated"), kept("Reused", ReusedByJob="p5-train-1"), ended(keep_alive_s=0)]
 )
-def test_a_release_of_what_is_not_ours_does_nothing(job: dict[str, Any]) -> None:
+def test_a_release_of_what_is_not_ours_does_nothing(aws: Stubbed, job: dict[str, Any]) -> None:
     """Twice is as good as once, and a pool that another job has is not touched."""
-    with stubbed() as aws:
-        aws.describes(job)
-        assert aws.launcher.release(JOB) == ""
+    aws.describes(job)
+    assert aws.launcher.release(JOB) == ""
 
 
-def test_a_release_waits_for_a_pool_that_is_still_coming() -> None:
+def test_a_release_waits_for_a_pool_that_is_still_coming(aws: Stubbed) -> None:
     """Available comes some time after the job's end; until then SageMaker refuses."""
-    with stubbed() as aws:
-        aws.describes(ended())
-        aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
-        aws.describes(kept("Available"))
-        aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
-        aws.describes(kept("Terminated"))
+    aws.describes(ended())
+    aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
+    aws.describes(kept("Available"))
+    aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
+    aws.describes(kept("Terminated"))
 
-        assert "was released" in aws.launcher.release(JOB)
+    assert "was released" in aws.launcher.release(JOB)
 
 
-def test_a_pool_that_is_taken_meanwhile_is_let_be() -> None:
+def test_a_pool_that_is_taken_meanwhile_is_let_be(aws: Stubbed) -> None:
     """Another matching job was quicker."""
-    with stubbed() as aws:
-        aws.describes(kept("Available"))
-        aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
-        aws.describes(kept("Reused", ReusedByJob="thief"))
+    aws.describes(kept("Available"))
+    aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
+    aws.describes(kept("Reused", ReusedByJob="thief"))
 
-        assert aws.launcher.release(JOB) == ""
+    assert aws.launcher.release(JOB) == ""
 
 
-def test_a_pool_that_stays_is_said_with_what_to_do() -> None:
+def test_a_pool_that_stays_is_said_with_what_to_do(aws: Stubbed) -> None:
     """It costs money."""
-    with stubbed() as aws:
-        aws.describes(kept("Available"))
-        aws.refuses("update_training_job", "ValidationException", "not now")
-        with pytest.raises(LaunchError, match="aws sagemaker update-training-job --training-job-name p5-"):
-            warm_pool.release(aws.launcher.clients, JOB, 0.01, within_s=0.0)
+    aws.describes(kept("Available"))
+    aws.refuses("update_training_job", "ValidationException", "not now")
+    with pytest.raises(LaunchError, match="aws sagemaker update-training-job --training-job-name p5-"):
+        warm_pool.release(aws.launcher.clients, JOB, 0.01, within_s=0.0)
 
 
-def test_a_running_job_is_not_let_go() -> None:
+def test_a_running_job_is_not_let_go(aws: Stubbed) -> None:
     """Its machines are in use."""
-    with stubbed() as aws:
-        aws.describes(described(WarmPoolStatus={"Status": "InUse"}))
-        with pytest.raises(LaunchError, match="still runs"):
-            aws.launcher.release(JOB)
+    aws.describes(described(WarmPoolStatus={"Status": "InUse"}))
+    with pytest.raises(LaunchError, match="still runs"):
+        aws.launcher.release(JOB)
 
 
-def test_a_release_that_is_not_allowed_names_the_policy() -> None:
+def test_a_release_that_is_not_allowed_names_the_policy(aws: Stubbed) -> None:
     """UpdateTrainingJob is granted apart."""
-    with stubbed() as aws:
-        aws.describes(kept("Available"))
-        said = (
-            "User: arn:aws:iam::123456789012:user/x is not authorized to perform: sagemaker:UpdateTrainingJob"
-        )
-        aws.refuses("update_training_job", "AccessDeniedException", said)
-        with pytest.raises(LaunchRejected, match=r"deployments/iam/orchestrator-pool\.json"):
-            aws.launcher.release(JOB)
+    aws.describes(kept("Available"))
+    said = "User: arn:aws:iam::123456789012:user/x is not authorized to perform: sagemaker:UpdateTrainingJob"
+    aws.refuses("update_training_job", "AccessDeniedException", said)
+    with pytest.raises(LaunchRejected, match=r"deployments/iam/orchestrator-pool\.json"):
+        aws.launcher.release(JOB)
 
 
-def test_a_release_that_nobody_answers_is_not_taken_for_done() -> None:
+def test_a_release_that_nobody_answers_is_not_taken_for_done(aws: Stubbed) -> None:
     """The machines may still be kept."""
-    with stubbed() as aws:
-        aws.describes(kept("Available"))
-        for _ in range(2000):
-            aws.refuses("update_training_job", "ThrottlingException", "Rate exceeded")
-        with pytest.raises(
-            EngineUnavailable, match=rf"Rate exceeded.*aws sagemaker update-training-job .*{JOB} "
-        ):
-            aws.launcher.release(JOB)
-        aws.sagemaker._queue.clear()
+    aws.describes(kept("Available"))
+    for _ in range(2000):
+        aws.refuses("update_training_job", "ThrottlingException", "Rate exceeded")
+    with pytest.raises(
+        EngineUnavailable, match=rf"Rate exceeded.*aws sagemaker update-training-job .*{JOB} "
+    ):
+        aws.launcher.release(JOB)
+    aws.sagemaker._queue.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,67 +17,11 @@ from tasks.launchers.base import (
     Trouble,
 )
 from tasks.launchers.interruption import Silence, interruptible, silences
-from tasks.launchers.slurm import commands, launcher, submit
+from tasks.launchers.slurm import launcher, submit
 from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.launcher import SlurmLauncher
-from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.slurm.answers import NAME, REFUSED, SILENT, TAKEN, Answers, folder
 from tests.tasks.launchers.slurm.test_batch_script import JOB
-
-NAME = JOB.name
-REFUSED = Reply(1, "", "sbatch: error: Batch job submission failed: Invalid account")
-TAKEN = Reply(0, "5\n", "")
-DONE = Reply(0, "", "")
-NO_ACCOUNTS = Reply(1, "", "Slurm accounting storage is disabled")
-SILENT = Reply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
-
-
-@dataclass
-class Answers:
-    """What each command answers; `asked` is what was called. The first `silent` calls of squeue are not answered."""
-
-    squeue: str = ""
-    silent: int = 0
-    sbatch: Reply = TAKEN
-    scancel: Reply = DONE
-    sinfo: Reply = DONE
-    sacct: Reply = NO_ACCOUNTS
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-
-    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Reply:
-        """In the place of commands.run."""
-        self.asked.append(argv)
-        if argv[0] == "squeue" and self.silent:
-            self.silent -= 1
-            return SILENT
-        told = {
-            "squeue": Reply(0, self.squeue, ""),
-            "sbatch": self.sbatch,
-            "scancel": self.scancel,
-            "sinfo": self.sinfo,
-            "sacct": self.sacct,
-        }
-        return told.get(argv[0], NO_ACCOUNTS)
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """A job is taken under number 5, and squeue lists nothing."""
-    told = Answers()
-    monkeypatch.setattr(commands, "run", told)
-    monkeypatch.setattr("tasks.launchers.slurm.submit.ADOPT_S", 0.0)
-    monkeypatch.setattr("tasks.launchers.slurm.submit.AGAIN_S", 0.0)
-    return told
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> SlurmLauncher:
-    """A launcher with an empty folder."""
-    return SlurmLauncher(tmp_path, SlurmOptions(poll_seconds=0.1))
-
-
-def folder(slurm: SlurmLauncher) -> Path:
-    """The job's folder."""
-    return slurm.root / "jobs" / NAME
 
 
 def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slurm: SlurmLauncher) -> None:

@@ -1,7 +1,5 @@
 """When a job of Slurm is over that Slurm itself does not end, or does not list any more. No Slurm is asked."""
 
-# ruff: noqa: F811 - fixtures of another module
-
 from __future__ import annotations
 
 import pytest
@@ -10,15 +8,8 @@ from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.slurm import launcher, submit
 from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.launcher import SlurmLauncher
+from tests.tasks.launchers.slurm.answers import NAME, NO_ACCOUNTS, Answers, folder
 from tests.tasks.launchers.slurm.test_batch_script import JOB
-from tests.tasks.launchers.slurm.test_launcher import (  # noqa: F401 - fixtures
-    NAME,
-    NO_ACCOUNTS,
-    Answers,
-    answers,
-    folder,
-    slurm,
-)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -22,57 +22,11 @@ from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import minutes_of
 from tests.checks.local_policy import local_policy
+from tests.tasks.launchers.slurm.answers import HOUR, PARTITIONS, SEEN, WILL_START, Look
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
 
-TAKEN = "sbatch: Job 4 to start at 2026-11-23T20:30:19 using 1 processors on nodes n0 in partition"
-PARTITION = (
-    "PartitionName={} AllowGroups=ALL Default={} MaxTime={} MinNodes=0 Nodes=n[0-3] State={} TotalNodes=4\n"
-)
-PARTITIONS = (
-    PARTITION.format("gpu", "YES", "02:00:00", "UP")
-    + PARTITION.format("closed", "NO", "UNLIMITED", "DOWN")
-    + PARTITION.format("long", "NO", "7-00:00:00", "UP")
-)
-SEEN = "node n0\nseen True\nwrites True\npython python3\nversion 3 11\ntorch True\n"
 OK, WRONG, NO_CAPACITY = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.NO_CAPACITY
-HOUR = replace(JOB, max_runtime_s=3600.0)
 DAY = replace(JOB, max_runtime_s=86400.0)
-
-
-def look(
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    job: JobSpec = HOUR,
-    options: SlurmOptions | None = None,
-    refused: str = "",
-    chosen: str = "gpu",
-    seen: str = SEEN,
-    nodes: str = "n0 idle\nn1 idle\n",
-    busy: str = "",
-    refusals: int = sys.maxsize,
-) -> Mapping[str, PreflightCheck]:
-    """The lines of the preflight by subject; sbatch refuses so many times."""
-    left = [refusals]
-    answers = {
-        "scontrol": Reply(0, PARTITIONS, ""),
-        "sbatch": Reply(1, "", refused) if refused else Reply(0, "", f"{TAKEN} {chosen}"),
-        "sinfo": Reply(0, "n0\nn1\n", ""),
-        "srun": Reply(1, "", busy) if busy else Reply(0, seen, ""),
-    }
-
-    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
-        if argv[0] == "sbatch":
-            left[0] -= 1
-        if argv[0] == "sbatch" and left[0] < 0:
-            return Reply(0, "", f"{TAKEN} {chosen}")
-        return Reply(0, nodes, "") if "--Node" in argv else answers[argv[0]]
-
-    monkeypatch.setattr(commands, "run", run)
-    monkeypatch.setattr(preflight, "sleep", lambda seconds: None)
-    made = options or SlurmOptions()
-    checks = preflight.check((plan(job, made),), made, folder)
-    assert len({check.subject for check in checks}) == len(checks)
-    return {check.subject: check for check in checks}
 
 
 def results(found: Mapping[str, PreflightCheck]) -> set[PreflightResult]:
@@ -80,11 +34,11 @@ def results(found: Mapping[str, PreflightCheck]) -> set[PreflightResult]:
     return {check.result for check in found.values()}
 
 
-def test_a_job_that_fits_is_all_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_job_that_fits_is_all_right(look: Look, tmp_path: Path) -> None:
     """And the look leaves nothing behind, not even the folder that a gate would use."""
     root = tmp_path / "shared" / "prelaunch"
 
-    found = look(monkeypatch, root)
+    found = look(root=root)
 
     assert results(found) == {OK}
     assert list(tmp_path.iterdir()) == []
@@ -95,11 +49,9 @@ def test_a_job_that_fits_is_all_right(monkeypatch: pytest.MonkeyPatch, tmp_path:
     )
 
 
-def test_a_time_limit_above_that_of_the_partition_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_time_limit_above_that_of_the_partition_is_wrong(look: Look) -> None:
     """Slurm takes the job and never starts it."""
-    found = look(monkeypatch, tmp_path, DAY)["time limit of gate-1-train-1"]
+    found = look(DAY)["time limit of gate-1-train-1"]
 
     assert found.result is WRONG
     assert "it is 1442 minutes, and MaxTime of partition gpu is 120 minutes" in found.message
@@ -116,19 +68,19 @@ def test_a_time_limit_above_that_of_the_partition_is_wrong(
         (SlurmOptions(qos="big"), PreflightResult.UNSEEN),
     ],
 )
-def test_whose_time_limit_counts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: SlurmOptions, result: PreflightResult | None
-) -> None:
+def test_whose_time_limit_counts(look: Look, options: SlurmOptions, result: PreflightResult | None) -> None:
     """That of any partition that is asked for."""
     chosen = options.partition.partition(",")[0] or "gpu"
-    found = look(monkeypatch, tmp_path, DAY, options, chosen=chosen).get("time limit of gate-1-train-1")
+    found = look(DAY, options, chosen=chosen).get("time limit of gate-1-train-1")
 
     assert (found.result if found else None) is result
 
 
 def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """sbatch takes the last one of a script."""
-    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: Reply(0, PARTITIONS, f"{TAKEN} gpu"))
+    monkeypatch.setattr(
+        commands, "run", lambda *argv, timeout_s=0.0: Reply(0, PARTITIONS, f"{WILL_START} gpu")
+    )
     told = plan(HOUR, None, ("--time=1-00:00:00",))
     found = {check.subject for check in preflight.check((told,), SlurmOptions(), tmp_path)}
 
@@ -147,30 +99,26 @@ def test_times_are_read_as_sbatch_reads_them(text: str, minutes: float | None) -
     assert minutes_of(text) == minutes
 
 
-def test_a_partition_that_is_down_has_no_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_partition_that_is_down_has_no_machines(look: Look) -> None:
     """Slurm takes the job and lets it wait. What follows from that is not reported beside it."""
-    found = look(monkeypatch, tmp_path, options=SlurmOptions(partition="closed"), chosen="closed")
+    found = look(options=SlurmOptions(partition="closed"), chosen="closed")
 
     assert found["partition closed"].result is NO_CAPACITY
     assert "its state is DOWN" in found["partition closed"].text
     assert set(found) == {"slurmctld", "partition closed"}
 
 
-def test_a_partition_that_takes_no_jobs_has_no_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_partition_that_takes_no_jobs_has_no_machines(look: Look) -> None:
     """DRAIN and INACTIVE: here Slurm refuses the job itself."""
     said = "allocation failure: Required partition not available (inactive or drain)"
-    found = look(monkeypatch, tmp_path, refused=said)
+    found = look(refused=said)
 
     assert found["the partition"].result is NO_CAPACITY
 
 
-def test_of_a_refused_job_no_line_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_of_a_refused_job_no_line_says_that_it_waits(look: Look) -> None:
     """A partition that does not exist has no free nodes to count, and is not asked for again."""
-    found = look(
-        monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nope", refusals=1
-    )
+    found = look(refused="sbatch: error: invalid partition specified: nope", refusals=1)
 
     assert found["request gate-1-train-1"].result is WRONG
     assert set(found) == {"slurmctld", "request gate-1-train-1"}
@@ -180,9 +128,9 @@ BUSY = "srun: job 3 queued and waiting for resources\nsrun: error: Unable to all
 UNAVAILABLE = "allocation failure: Requested node configuration is not available"
 
 
-def test_busy_nodes_are_waited_for_and_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_busy_nodes_are_waited_for_and_no_error(look: Look) -> None:
     """The line says that the job waits, and not "error"; what no node was asked stays unseen."""
-    found = look(monkeypatch, tmp_path, busy=BUSY)
+    found = look(busy=BUSY)
 
     assert found["the shared folder"].result is PreflightResult.UNSEEN
     assert found["the shared folder"].message == (
@@ -191,11 +139,9 @@ def test_busy_nodes_are_waited_for_and_no_error(monkeypatch: pytest.MonkeyPatch,
     assert results(found) == {OK, PreflightResult.UNSEEN}
 
 
-def test_a_request_for_which_all_nodes_are_busy_is_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_request_for_which_all_nodes_are_busy_is_taken(look: Look) -> None:
     """Slurm's own "allocation failure" is none: the job will wait."""
-    found = look(monkeypatch, tmp_path, refused="allocation failure: Requested nodes are busy")
+    found = look(refused="allocation failure: Requested nodes are busy")
 
     assert results(found) == {OK}
     assert found["request gate-1-train-1"].message.startswith("it waits until nodes are free")
@@ -211,11 +157,9 @@ def test_a_request_for_which_all_nodes_are_busy_is_taken(
         ("n0 idle\nn1 mixed\nn2 drained\n", ""),
     ],
 )
-def test_nodes_that_somebody_drained_are_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nodes: str, lacks: str
-) -> None:
+def test_nodes_that_somebody_drained_are_waited_for(look: Look, nodes: str, lacks: str) -> None:
     """sbatch --test-only refuses a job for whose nodes sbatch itself lets it wait. A request that can never run stays wrong."""
-    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=2), refused=UNAVAILABLE, nodes=nodes)
+    found = look(replace(HOUR, nodes=2), refused=UNAVAILABLE, nodes=nodes)
     told = found.get("nodes in service")
 
     assert (told.result, told.message) == (NO_CAPACITY, lacks) if told else not lacks
@@ -228,18 +172,18 @@ def test_nodes_that_somebody_drained_are_waited_for(
     ("refusals", "result"), [(1, OK), (preflight.TRIES - 1, OK), (preflight.TRIES, WRONG)]
 )
 def test_nodes_that_are_just_coming_back_do_not_make_a_request_wrong(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int, result: PreflightResult
+    look: Look, refusals: int, result: PreflightResult
 ) -> None:
     """For seconds after a node was returned to service slurmctld of 24.11 refuses what sinfo shows enough nodes for."""
-    found = look(monkeypatch, tmp_path, refused=UNAVAILABLE, refusals=refusals)
+    found = look(refused=UNAVAILABLE, refusals=refusals)
 
     assert found["request gate-1-train-1"].result is result
 
 
-def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interpreter_that_the_node_lacks_is_named(look: Look) -> None:
     """And the folder, which the node sees, is all right."""
     options = SlurmOptions(python="/nowhere/python")
-    found = look(monkeypatch, tmp_path, options=options, seen="node n0\nseen True\nwrites True\n")
+    found = look(options=options, seen="node n0\nseen True\nwrites True\n")
 
     assert found["the shared folder"].result is OK
     assert found["Python"].result is WRONG
@@ -254,19 +198,17 @@ def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_folder_that_a_node_cannot_use_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: str, message: str
+    look: Look, tmp_path: Path, seen: str, message: str
 ) -> None:
     """A job there could record nothing."""
-    found = look(monkeypatch, tmp_path, seen=SEEN.replace("seen True\nwrites True", seen))[
-        "the shared folder"
-    ]
+    found = look(seen=SEEN.replace("seen True\nwrites True", seen))["the shared folder"]
 
     assert (found.result, found.message) == (WRONG, message.format(tmp_path))
     assert "Set folder in [cluster.options]" in found.remedy
 
 
 def test_a_folder_that_cannot_be_written_here_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read-only mount on the login node; nothing is started on a node."""
 
@@ -278,7 +220,7 @@ def test_a_folder_that_cannot_be_written_here_is_wrong(
         return make(*words, **options)
 
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
-    found = look(monkeypatch, tmp_path / "shared")["the shared folder"]
+    found = look(root=tmp_path / "shared")["the shared folder"]
 
     assert (found.result, found.message) == (
         WRONG,
@@ -303,24 +245,20 @@ def rank_checks() -> JobSpec:
     ],
     ids=["checks", "training"],
 )
-def test_a_missing_torch_is_wrong_where_it_is_needed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, job: JobSpec, subject: str
-) -> None:
+def test_a_missing_torch_is_wrong_where_it_is_needed(look: Look, job: JobSpec, subject: str) -> None:
     """With the interpreter, the node and the command."""
-    found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))[subject]
+    found = look(job, seen=SEEN.replace("torch True", "torch False"))[subject]
 
     assert found.result is WRONG
     assert "python3 on node n0 is Python 3.11 without the module torch" in found.message
     assert "python3 -m pip install torch" in found.remedy
 
 
-def test_without_rank_checks_and_torchrun_no_torch_is_needed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_rank_checks_and_torchrun_no_torch_is_needed(look: Look) -> None:
     """Nor does the line promise one. The training of a job that only trains may be started by anything."""
     trains = replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files})
     for job in (HOUR, trains):
-        found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))
+        found = look(job, seen=SEEN.replace("torch True", "torch False"))
 
         assert results(found) == {OK} and found["Python"].message == "python3 on node n0 is Python 3.11"
 

@@ -12,26 +12,25 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm.commands import Reply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import partitions_of
+from tests.tasks.launchers.slurm.answers import HOUR, Look
 from tests.tasks.launchers.slurm.test_batch_script import plan
-from tests.tasks.launchers.slurm.test_preflight import HOUR, WRONG, look
+from tests.tasks.launchers.slurm.test_preflight import WRONG
 
 
-def test_a_job_that_its_partition_cannot_hold_does_not_wait(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_job_that_its_partition_cannot_hold_does_not_wait(look: Look) -> None:
     """srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four."""
     refused = "allocation failure: Requested nodes are busy"
-    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=9), refused=refused)
+    found = look(replace(HOUR, nodes=9), refused=refused)
 
     assert found["nodes of gate-1-train-1"].result is WRONG
 
 
 @pytest.mark.parametrize(("qos", "result"), [("", WRONG), ("big", PreflightResult.UNSEEN)])
 def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, qos: str, result: PreflightResult
+    look: Look, qos: str, result: PreflightResult
 ) -> None:
     """Slurm lets such a job wait for ever (PartitionNodeLimit), unless a QOS allows more."""
-    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=5), SlurmOptions(qos=qos))
+    found = look(replace(HOUR, nodes=5), SlurmOptions(qos=qos))
 
     assert found["nodes of gate-1-train-1"].result is result
     assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text

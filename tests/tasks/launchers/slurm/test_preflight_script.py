@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.preflight import SUBJECT
 from tasks.launchers.slurm.options import SlurmOptions
-from tests.tasks.launchers.slurm.test_preflight import HOUR, SEEN, WRONG, look
+from tests.tasks.launchers.slurm.answers import HOUR, SEEN, Look
+from tests.tasks.launchers.slurm.test_preflight import WRONG
 
 BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
 
@@ -21,11 +21,9 @@ def training(script: object) -> JobSpec:
 
 
 @pytest.mark.parametrize(("answer", "wrong"), [("script False", True), ("script True", False)])
-def test_a_node_says_whether_it_has_the_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, wrong: bool
-) -> None:
+def test_a_node_says_whether_it_has_the_script(look: Look, answer: str, wrong: bool) -> None:
     """The node's answer counts, whatever this machine has."""
-    found = look(monkeypatch, tmp_path, training("/opt/train.py"), seen=f"{SEEN}{answer}\n")
+    found = look(training("/opt/train.py"), seen=f"{SEEN}{answer}\n")
 
     assert (SUBJECT in found) is wrong
     if wrong:
@@ -33,18 +31,18 @@ def test_a_node_says_whether_it_has_the_script(
         assert found[SUBJECT].message == "'/opt/train.py': node n0 has no such file"
 
 
-def test_the_script_of_a_container_is_the_containers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_script_of_a_container_is_the_containers(look: Look) -> None:
     """A node cannot say what an image has."""
     options = SlurmOptions(container_image="/images/a.sqsh")
-    found = look(monkeypatch, tmp_path, training("/opt/train.py"), options, busy=BUSY)
+    found = look(training("/opt/train.py"), options, busy=BUSY)
 
     assert SUBJECT not in found
 
 
-def test_an_interface_that_a_node_lacks_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interface_that_a_node_lacks_is_wrong(look: Look) -> None:
     """Else each collective fails on it, and gloo's error names no setting."""
     seen = SEEN.replace("writes True", "writes True\ninterface False")
-    found = look(monkeypatch, tmp_path, seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
+    found = look(seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
 
     assert (WRONG, "node n0 has no network interface eth77") == (found.result, found.message)
     assert "interface in [cluster.options]" in found.remedy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import LaunchRejected
-from tests.tasks.launchers.sagemaker.stubbed import JOB, Stubbed, stubbed
+from tests.tasks.launchers.sagemaker.stubbed import JOB, Stubbed
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 
@@ -33,54 +33,48 @@ def events(aws: Stubbed, stream: str, *lines: str, token: str = "", following: s
     )
 
 
-def test_the_newest_life_speaks() -> None:
+def test_the_newest_life_speaks(aws: Stubbed) -> None:
     """A container that starts again gets another stream; neighbours and strangers are left out."""
-    with stubbed() as aws:
-        streams(aws, "algo-1-1700000000", "algo-1-1700000900", "algo-1-x")
-        events(aws, "algo-1-1700000900", "one", "two")
-        events(aws, "algo-1-1700000900", token="b/1")
-        assert aws.launcher.logs(JOB, "algo-1") == "one\ntwo\n"
+    streams(aws, "algo-1-1700000000", "algo-1-1700000900", "algo-1-x")
+    events(aws, "algo-1-1700000900", "one", "two")
+    events(aws, "algo-1-1700000900", token="b/1")
+    assert aws.launcher.logs(JOB, "algo-1") == "one\ntwo\n"
 
 
-def test_pages_are_read_from_the_end() -> None:
+def test_pages_are_read_from_the_end(aws: Stubbed) -> None:
     """Until enough is there, and no further."""
-    with stubbed() as aws:
-        streams(aws, "algo-1-1")
-        events(aws, "algo-1-1", "c", "d", following="b/2")
-        events(aws, "algo-1-1", "a", "b", token="b/2", following="b/3")
-        assert aws.launcher.logs(JOB, "algo-1", last_bytes=5) == "\nc\nd\n"[-5:]
+    streams(aws, "algo-1-1")
+    events(aws, "algo-1-1", "c", "d", following="b/2")
+    events(aws, "algo-1-1", "a", "b", token="b/2", following="b/3")
+    assert aws.launcher.logs(JOB, "algo-1", last_bytes=5) == "\nc\nd\n"[-5:]
 
 
-def test_report_lines_are_not_for_people() -> None:
+def test_report_lines_are_not_for_people(aws: Stubbed) -> None:
     """They are a channel of their own, and would push the last words out of sight."""
-    with stubbed() as aws:
-        streams(aws, "algo-1-1")
-        events(aws, "algo-1-1", "the last words", 'PRELAUNCH_REPORT {"data": "H4sI"}')
-        events(aws, "algo-1-1", token="b/1")
-        assert aws.launcher.logs(JOB, "algo-1") == "the last words\n"
+    streams(aws, "algo-1-1")
+    events(aws, "algo-1-1", "the last words", 'PRELAUNCH_REPORT {"data": "H4sI"}')
+    events(aws, "algo-1-1", token="b/1")
+    assert aws.launcher.logs(JOB, "algo-1") == "the last words\n"
 
 
-def test_streams_may_take_pages() -> None:
+def test_streams_may_take_pages(aws: Stubbed) -> None:
     """A job that was repaired often has many."""
-    with stubbed() as aws:
-        streams(aws, "algo-1-2", following="more")
-        streams(aws, "algo-1-1", token="more")
-        events(aws, "algo-1-2", "x")
-        events(aws, "algo-1-2", token="b/1")
-        assert aws.launcher.logs(JOB, "algo-1") == "x\n"
+    streams(aws, "algo-1-2", following="more")
+    streams(aws, "algo-1-1", token="more")
+    events(aws, "algo-1-2", "x")
+    events(aws, "algo-1-2", token="b/1")
+    assert aws.launcher.logs(JOB, "algo-1") == "x\n"
 
 
-def test_no_log_is_empty() -> None:
+def test_no_log_is_empty(aws: Stubbed) -> None:
     """No group yet, no stream yet, or no such host."""
-    with stubbed() as aws:
-        aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "no group", 400)
-        streams(aws)
-        assert [aws.launcher.logs(JOB, node) for node in ("algo-1", "algo-1", "../x", "")] == [""] * 4
+    aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "no group", 400)
+    streams(aws)
+    assert [aws.launcher.logs(JOB, node) for node in ("algo-1", "algo-1", "../x", "")] == [""] * 4
 
 
-def test_a_log_that_may_not_be_read_names_the_policy() -> None:
+def test_a_log_that_may_not_be_read_names_the_policy(aws: Stubbed) -> None:
     """Logs are granted apart."""
-    with stubbed() as aws:
-        aws.logs.add_client_error("describe_log_streams", "AccessDeniedException", "no", 400)
-        with pytest.raises(LaunchRejected, match=r"deployments/iam/orchestrator-logs\.json"):
-            aws.launcher.logs(JOB, "algo-1")
+    aws.logs.add_client_error("describe_log_streams", "AccessDeniedException", "no", 400)
+    with pytest.raises(LaunchRejected, match=r"deployments/iam/orchestrator-logs\.json"):
+        aws.launcher.logs(JOB, "algo-1")
