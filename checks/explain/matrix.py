@@ -80,7 +80,7 @@ def detect(text: str) -> bool:
     return _is_long(header) or (len(header) > 2 and first[0] in header[1:])
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """The reading. Raises NotRecognised, Broken."""
     lines = text.splitlines()
     understood = frozenset(range(1, len(lines) + 1))
@@ -89,7 +89,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
         title = f"p2pBandwidthLatencyTest of {len(written[0].parts)} GPUs"
         understood = frozenset(number for number, line in enumerate(lines, 1) if _P2P_LINE.match(line))
     else:
-        written, unread, left_out, title = [_read_csv(text, asked.better)], [], [], "a matrix"
+        written, unread, left_out, title = [_read_csv(text, options.better)], [], [], "a matrix"
     tables = tuple(table for one in written for table in _tables(one))
     unread += [sentence for one in written for sentence in _untested(one)]
     unread += [] if tables else ["it holds no test between two parts"]
@@ -223,16 +223,16 @@ def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], lis
 
     The tool prints six matrices, and beside each latency the time that the CPU took to request the copy (since CUDA 9.2).
     """
-    titles = [(number, found) for number, line in enumerate(lines) if (found := P2P.match(line))]
-    names = [" ".join(found["name"].split()) for _, found in titles]
+    titles = [(number, match) for number, line in enumerate(lines) if (match := P2P.match(line))]
+    names = [" ".join(match["name"].split()) for _, match in titles]
     if len(set(names)) < len(names):
         raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one", "")
     written = []
-    for name, (number, found) in zip(names, titles, strict=True):
-        better = Better.LOWER if found["unit"] == "us" else Better.HIGHER
+    for name, (number, match) in zip(names, titles, strict=True):
+        better = Better.LOWER if match["unit"] == "us" else Better.HIGHER
         columns, cells = _block(lines, number + 1, name)
         parts = _parts(columns, f"line {number + 2}", "this host")
-        written.append(WrittenMatrix(name, found["unit"], better, parts, cells))
+        written.append(WrittenMatrix(name, match["unit"], better, parts, cells))
     left_out = ["latency CPU: it is the time that the host takes to ask for a copy"]
     if not any(map(_P2P_BEGINS.match, lines)):
         return written, [], [*left_out, "the other matrices: this excerpt does not contain them"]

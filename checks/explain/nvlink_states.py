@@ -29,21 +29,21 @@ def detect(text: str) -> bool:
     return any(map(_GPU.match, lines)) and any(_LINK.match(line) or _STATES.match(line) for line in lines)
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """What gpu.nvlink would have measured. Raises Broken."""
     links, counted, understood, gpu = dict[str, dict[str, bool]](), list[str](), set[int](), ""
     counters = defaultdict[str, set[str]](set)  # "GPU 3 link 7" -> the names of its counters
     for number, line in enumerate(map(bare, text.splitlines()), 1):
-        if found := _GPU.match(line):
-            gpu = f"GPU {found[1] or found[2]}"
+        if match := _GPU.match(line):
+            gpu = f"GPU {match[1] or match[2]}"
             links[gpu] = {}
-        elif gpu and (found := _LINK.match(line)):
-            links[gpu][found[1]] = not found[2]
-            link = f"{gpu} link {found[1]}"
-            if found["counter"]:
-                counters[link].add(found["counter"])
-            if found["count"] and int(found["count"]) and not _HARMLESS.match(found["counter"]):
-                counted.append(f"{link}: {found['counter']} {found['count']}")
+        elif gpu and (match := _LINK.match(line)):
+            links[gpu][match[1]] = not match[2]
+            link = f"{gpu} link {match[1]}"
+            if match["counter"]:
+                counters[link].add(match["counter"])
+            if match["count"] and int(match["count"]) and not _HARMLESS.match(match["counter"]):
+                counted.append(f"{link}: {match['counter']} {match['count']}")
         elif gpu and _STATES.match(line):
             links[gpu] |= {str(at): state == "U" for at, state in enumerate(line.split()) if state != "_"}
         elif not _AROUND.match(line):
@@ -58,7 +58,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
     ):
         raise Broken(f"{lacking} in this text, which other links have: it was truncated")
     active = [sum(up.values()) for up in links.values()]
-    missing = max(asked.declared.gpus_per_node - len(active), 0) if asked.declared else 0
+    missing = max(options.declared.gpus_per_node - len(active), 0) if options.declared else 0
     metrics: dict[str, Value] = {
         "links_active": (*active, *[None] * missing),
         "gpus": (*links, *["not listed"] * missing),

@@ -58,11 +58,11 @@ def only_kind(name: str) -> Kind | None:
     return MODULES[name][0] if len(MODULES[name]) == 1 else None
 
 
-def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> Reading:
+def read(name: str, text: str, options: ReadOptions, kind: Kind | None = None) -> Reading:
     """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be `kind`, if
     one is given. Raises NotRecognised, Broken.
     """
-    reading = _read(name, text, asked)
+    reading = _read(name, text, options)
     if kind is not None and reading.kind is not kind:
         raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
     unread = list(unread_lines(text, reading.understood))
@@ -73,7 +73,7 @@ def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> 
     try:
         if rest == text:
             raise Unrecognised("the reader understood no line")
-        return _together(reading, read(claimed_by(rest), rest, asked))
+        return _together(reading, read(claimed_by(rest), rest, options))
     except ExplainError:
         said = ". ".join(filter(None, [sentence(unread), REMEDY]))
         return replace(reading, unread=(*reading.unread, Complete(said)))
@@ -93,14 +93,14 @@ def _together(one: Reading, other: Reading) -> Reading:
     )
 
 
-def _read(name: str, text: str, asked: ReadOptions) -> Reading:
+def _read(name: str, text: str, options: ReadOptions) -> Reading:
     """If a reader fails, only this input is lost: any exception is reported as Broken. Raises NotRecognised, Broken."""
     text = _bare_json(text)
     try:
         # Who calls a text a kernel log may have one whose form other programs print too: its reader decides.
         if Kind.KERNEL_LOG not in MODULES[name] and not _module(name).detect(text):
             raise NotRecognised("no line of the text has its form")
-        reading = _module(name).read(text, asked)
+        reading = _module(name).read(text, options)
     except ExplainError:
         raise
     except MeasurementError as error:

@@ -136,10 +136,10 @@ def _require_sense(tables: ExpectedTables) -> None:
             part = tables.parts.find(row.model)
             if part is None:
                 raise DecodeError(f"there is no part {row.model!r} to hold it to", f"{name}[{at}]")
-            why = fault_in(getattr(row, column), most(part, row), row.model)
+            reason = fault_in(getattr(row, column), most(part, row), row.model)
             # A pair of V100s has one or two of its six NVLinks.
-            if why and (row.model, getattr(row, "way", "")) != ("V100", "p2p"):
-                raise DecodeError(why, f"{name}[{at}]")
+            if reason and (row.model, getattr(row, "way", "")) != ("V100", "p2p"):
+                raise DecodeError(reason, f"{name}[{at}]")
 
 
 def _require_curve(curve: CollectiveRow, path: str) -> None:

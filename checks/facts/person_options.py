@@ -115,8 +115,8 @@ def lines_of(report: Report) -> list[str]:
 
 def _said(row: Observation, metrics: Sequence[str]) -> str:
     if row.outcome is not Outcome.MEASURED:
-        why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-        return f"not measured: {' '.join(why.split())[:200]}"
+        reason = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
+        return f"not measured: {' '.join(reason.split())[:200]}"
     shown = [f"{name}={value_text(row.metrics[name])}" for name in metrics if name in row.metrics]
     first, last = row.metrics.get("loss_first"), row.metrics.get("loss_last")
     if isinstance(first, float) and isinstance(last, float):

@@ -62,7 +62,7 @@ ROW = re.compile(r"^.*?\b\d+\s+\d+\s+(?:float|half|double|bfloat16|u?int\d+|fp8\
 HEADER = "Give the output from its header on: the lines that begin with # and name size, count, type, time and busbw."
 
 
-def read(text_: str, asked: ReadOptions) -> Reading:
+def read(text_: str, options: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
     found = nccl_log.read(text_)
     if nccl_tests.recognised(text_):
@@ -73,40 +73,40 @@ def read(text_: str, asked: ReadOptions) -> Reading:
                 HEADER,
             )
         if not any(run.rows for run in runs):
-            why = next(
+            reason = next(
                 (error for run in runs for error in run.errors),
                 "the program ended early or the output was truncated",
             )
-            raise Broken(f"the output of nccl-tests has no row of results: {why}")
-        made = _of_runs(tuple(run for run in runs if run.rows), found, asked)
+            raise Broken(f"the output of nccl-tests has no row of results: {reason}")
+        made = _of_runs(tuple(run for run in runs if run.rows), found, options)
         return replace(made, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
     told = (found.begun, found.channels, found.networks, found.warnings, found.versions, found.errors)
     if any(told) or _WATCHDOG.search(text_):
-        made = _of_log(found, text_, asked)
+        made = _of_log(found, text_, options)
         return replace(made, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):
         raise Broken("the text has lines of NCCL, but none that shows what carries the data")
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
 
 
-def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions) -> Reading:
-    unread = [_fault(run, why) for run in runs for why in faults(run)]
-    if asked.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
+def _of_runs(runs: Sequence[Run], found: Log, options: ReadOptions) -> Reading:
+    unread = [_fault(run, reason) for run in runs for reason in faults(run)]
+    if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
-    declared = asked.declared.ranks if asked.declared else None
-    if asked.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
+    declared = options.declared.ranks if options.declared else None
+    if options.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
         unread.append(ONE_PROCESS)
     parts = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
-    instance, nodes = asked.instance, _nodes(runs, asked)
+    instance, nodes = options.instance, _nodes(runs, options)
     logged = bool(found.channels)
     if logged or (found.chosen and nodes > 1):
         parts.append(_transport(found, instance, nodes))
     parts += _errors(found)
     if nodes > 1:
-        carried, why = _network(runs, instance, nodes)
+        carried, reason = _network(runs, instance, nodes)
         parts += carried
         if not carried and not (logged and crosses(found.channels)):
-            unread.append(why)
+            unread.append(reason)
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     said = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_named(run) for run in runs))
@@ -116,20 +116,22 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions) -> Reading:
     return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(found)}", tuple(parts), tuple(dict.fromkeys(unread)))
 
 
-def _fault(run: Run, why: str) -> str:
+def _fault(run: Run, reason: str) -> str:
     """A fault of the run; where its output is whole, that is not asked for."""
-    said = f"{_named(run)}: {why}"
+    said = f"{_named(run)}: {reason}"
     return Complete(f"{said}. Run it again") if nccl_tests_result.is_whole(run) else said
 
 
-def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
-    instance = asked.instance
-    nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
+def _of_log(found: Log, text_: str, options: ReadOptions) -> Reading:
+    instance = options.instance
+    nodes = max(found.nodes, options.declared.nodes if options.declared else 1)
     unread = list(_about_log(found, nodes))
     if text_ and not text_.endswith("\n"):
         unread.append("the last line is not complete: the log was truncated")
-    if asked.declared and found.ranks not in (0, asked.declared.ranks):
-        said = f"{asked.declared.ranks} ranks are declared, but the log is of {found.ranks}. Correct --nodes"
+    if options.declared and found.ranks not in (0, options.declared.ranks):
+        said = (
+            f"{options.declared.ranks} ranks are declared, but the log is of {found.ranks}. Correct --nodes"
+        )
         unread.append(Complete(said))
     if instance is None:
         unread.append(UNDECLARED)
@@ -286,9 +288,9 @@ def _shown(runs: Sequence[Run]) -> str:
     return "\n".join(line for said in lines.values() for line in said.splitlines()[:SHOWN])
 
 
-def _nodes(runs: Sequence[Run], asked: ReadOptions) -> int:
+def _nodes(runs: Sequence[Run], options: ReadOptions) -> int:
     hosts = max(len(run.hosts) for run in runs)
-    return max(hosts, asked.declared.nodes if asked.declared else 1)
+    return max(hosts, options.declared.nodes if options.declared else 1)
 
 
 def _named(run: Run) -> str:

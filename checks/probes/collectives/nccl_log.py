@@ -164,14 +164,14 @@ def _hits(pattern: re.Pattern[str], lines: Sequence[Line]) -> list[tuple[Line, r
 
 def peer_of(line: Line) -> str:
     """The peer that an error names, or ""."""
-    found = _PEER.search(line.said)
-    return found[1] if found else ""
+    match = _PEER.search(line.said)
+    return match[1] if match else ""
 
 
 def _bare_version(text: str) -> list[Line]:
     """The version as old releases print it, without a prefix."""
-    found = _BARE_VERSION.search(text)
-    return [Line(0, "", "INFO", found[1])] if found else []
+    match = _BARE_VERSION.search(text)
+    return [Line(0, "", "INFO", match[1])] if match else []
 
 
 def chosen_by(line: Line) -> str:

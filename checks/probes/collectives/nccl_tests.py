@@ -117,26 +117,26 @@ def _arguments(context: Context, gpus: int) -> tuple[str, ...]:
     return ("-b", str(least), "-e", str(most), "-f", "4", "-g", str(gpus), "-c", "1")
 
 
-def _read(name: str, said: ToolResult) -> Run:
+def _read(name: str, result: ToolResult) -> Run:
     """The only run of the program. Raises CheckError if it is not complete."""
-    if not said.whole:
+    if not result.whole:
         raise CheckError(
-            f"{name} did not end by itself, or its output was truncated\n{said.account()[-2000:]}"
+            f"{name} did not end by itself, or its output was truncated\n{result.account()[-2000:]}"
         )
-    runs = read(f"{said.stdout}\n{said.stderr}")
+    runs = read(f"{result.stdout}\n{result.stderr}")
     if len(runs) != 1:
-        raise CheckError(f"{name} printed {len(runs)} runs, not one\n{said.account()[-2000:]}")
+        raise CheckError(f"{name} printed {len(runs)} runs, not one\n{result.account()[-2000:]}")
     made = runs[0]
     made = replace(made, program=made.program or name)
-    why = nccl_tests_result.faults(made)
-    if not why and said.code != 0 and not (made.failed or (made.closed and made.slow)):
-        why = (f"exit code {said.code}, although its footer reports success",)
+    reason = nccl_tests_result.faults(made)
+    if not reason and result.code != 0 and not (made.failed or (made.closed and made.slow)):
+        reason = (f"exit code {result.code}, although its footer reports success",)
     if nccl_tests_result.lists_one_process(made):
-        why = (*why, "it lists the ranks of one process only")
+        reason = (*reason, "it lists the ranks of one process only")
     if made.plan is None or made.program != name:
-        why = (*why, f"the header is missing or belongs to {made.program}")
-    if why and not (made.failed and made.rows):  # wrong results count, whatever else is missing
-        raise CheckError(f"{name}: {'; '.join(why)}\n{said.account()[-2000:]}")
+        reason = (*reason, f"the header is missing or belongs to {made.program}")
+    if reason and not (made.failed and made.rows):  # wrong results count, whatever else is missing
+        raise CheckError(f"{name}: {'; '.join(reason)}\n{result.account()[-2000:]}")
     return made
 
 

@@ -40,16 +40,16 @@ def each_gpu_and_node(basis: Basis) -> tuple[Contents, ...]:
 
 
 def by_gpu_and_node(
-    metrics: Iterable[str], rows: Iterable[tuple[str, int | None, str]], gpus: Sequence[int]
+    metrics: Iterable[str], texts_of: Iterable[tuple[str, int | None, str]], gpus: Sequence[int]
 ) -> dict[str, Value]:
     """The texts of each metric: one for each GPU and one for the node (None), "" where there is nothing; and their labels."""
-    found: dict[str, dict[int | None, list[str]]] = {name: {} for name in metrics}
-    for name, owner, words in rows:
-        found[name].setdefault(owner, []).append(words)
+    by_owner: dict[str, dict[int | None, list[str]]] = {name: {} for name in metrics}
+    for name, owner, text in texts_of:
+        by_owner[name].setdefault(owner, []).append(text)
     labels: Value = (*(f"GPU {gpu}" for gpu in gpus), NODE)
     texts = {
         name: tuple("; ".join(of_owner.get(owner, ())) for owner in (*gpus, None))
-        for name, of_owner in found.items()
+        for name, of_owner in by_owner.items()
     }
     return {"gpus": labels, **texts}
 
@@ -81,7 +81,9 @@ class Cell(Foreign):
     @property
     def rest(self) -> tuple[str, ...]:
         """The texts after the value."""
-        return tuple(str(one.get("value", one) if isinstance(one, dict) else one) for one in self.overflow)
+        return tuple(
+            str(item.get("value", item) if isinstance(item, dict) else item) for item in self.overflow
+        )
 
 
 def table(text: str, title: str = "") -> dict[str, Cell]:
@@ -98,9 +100,9 @@ def table(text: str, title: str = "") -> dict[str, Cell]:
 
 def ask(*arguments: str, timeout_s: float) -> ToolResult:
     """The answer of dcgmi to a short question. Raises CheckError if it did not answer, ToolMissing."""
-    said = tool.run(("dcgmi", *arguments), timeout_s)
-    refuse(said)
-    return said
+    result = tool.run(("dcgmi", *arguments), timeout_s)
+    refuse(result)
+    return result
 
 
 def run_to_deadline(arguments: Sequence[str], deadline_s: float) -> ToolResult:
@@ -135,27 +137,27 @@ def _after_interruption(result: ToolResult) -> str:
 
 def _diagnostics() -> list[str]:
     """The ids of the processes that run a diagnostic, as far as this container sees them."""
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             name, _, state = (
                 path.read_text(encoding="utf-8", errors="replace").partition(" (")[2].rpartition(") ")
             )
             if name == DIAGNOSTIC and state[0] not in DEAD:
-                found.append(path.parent.name)
-    return found
+                processes.append(path.parent.name)
+    return processes
 
 
-def refuse(said: ToolResult) -> None:
+def refuse(result: ToolResult) -> None:
     """Raises CheckError if the output is not an answer."""
-    text = f"{said.stdout}\n{said.stderr}"
-    if any(words in text.lower() for words in NO_ENGINE):
-        raise CheckError(f"no DCGM host engine answers on this node. {START}\n{_short(said)}")
-    if said.code is None:
-        raise CheckError(f"dcgmi did not end within its deadline:\n{_short(said)}")
-    if said.cut:
-        raise CheckError(f"dcgmi printed more than the 1 MiB that is read:\n{_short(said)}")
+    text = f"{result.stdout}\n{result.stderr}"
+    if any(phrase in text.lower() for phrase in NO_ENGINE):
+        raise CheckError(f"no DCGM host engine answers on this node. {START}\n{_short(result)}")
+    if result.code is None:
+        raise CheckError(f"dcgmi did not end within its deadline:\n{_short(result)}")
+    if result.cut:
+        raise CheckError(f"dcgmi printed more than the 1 MiB that is read:\n{_short(result)}")
 
 
-def _short(said: ToolResult) -> str:
-    return said.account()[:600]
+def _short(result: ToolResult) -> str:
+    return result.account()[:600]

@@ -45,36 +45,36 @@ def diag(context: Context) -> Measurement:
     """
     level = int(context.options.get("level", 1))
     deadline_s = min(context.options.get("deadline_s", 60.0), max(context.timeout_s - 30.0, 1.0))
-    said = dcgmi.run_to_deadline(("diag", "-r", str(level), "-j"), deadline_s)
-    diagnosis = read(said)
+    result = dcgmi.run_to_deadline(("diag", "-r", str(level), "-j"), deadline_s)
+    diagnosis = read(result)
     metrics = metrics_of(diagnosis, level, diagnosis.gpus, context.declared.gpus_per_node)
-    return Measurement(metrics, f"{account(diagnosis)}\n{said.account()}")
+    return Measurement(metrics, f"{account(diagnosis)}\n{result.account()}")
 
 
-def read(said: ToolResult) -> Diagnosis:
+def read(result: ToolResult) -> Diagnosis:
     """The diagnosis in the output of dcgmi. Raises CheckError."""
-    diagnosis = said.parsed(diag_json.parse)
-    if said.code and not _explains(diagnosis, said.code):
+    diagnosis = result.parsed(diag_json.parse)
+    if result.code and not _explains(diagnosis, result.code):
         raise CheckError(
-            f"dcgmi ended with exit code {said.code}, but no failed test explains it: {said.account()[:1500]}"
+            f"dcgmi ended with exit code {result.code}, but no failed test explains it: {result.account()[:1500]}"
         )
     return diagnosis
 
 
 def _explains(diagnosis: Diagnosis, code: int) -> bool:
     """Whether the results explain the exit code: 226 needs a failed test, any other code needs more than warnings."""
-    found = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
-    if found - {Meaning.HINT, Meaning.CONFIGURATION}:
+    meanings = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
+    if meanings - {Meaning.HINT, Meaning.CONFIGURATION}:
         return True
     return code == A_TEST_FAILED and any(result.status is Status.FAIL for result in diagnosis.results)
 
 
 def gpus_discovered(text: str) -> int:
     """How many GPUs `dcgmi discovery -l` found. Raises CheckError."""
-    found = re.search(r"^\s*(\d+) GPUs? found", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^\s*(\d+) GPUs? found", text, re.MULTILINE)
+    if match is None:
         raise CheckError(f"the output of dcgmi discovery has no number of GPUs: {text[:300]!r}")
-    return int(found[1])
+    return int(match[1])
 
 
 def metrics_of(
@@ -82,9 +82,9 @@ def metrics_of(
 ) -> dict[str, Value]:
     """The check's metrics; without a declaration all except `gpus_missing`."""
     expected = dcgm_facts().expected(level, diagnosis.major)
-    seen = {result.test for result in diagnosis.results}
+    tested = {result.test for result in diagnosis.results}
     metrics: dict[str, Value] = {
-        "tests_missing": ", ".join(test for test in expected if test not in seen),
+        "tests_missing": ", ".join(test for test in expected if test not in tested),
         "version": diagnosis.version,
         "driver": diagnosis.driver,
         "level": level,
@@ -97,12 +97,12 @@ def metrics_of(
     return metrics
 
 
-def owner_of(result: Result, words: str, gpus: tuple[int, ...]) -> int | None:
+def owner_of(result: Result, text: str, gpus: tuple[int, ...]) -> int | None:
     """The GPU to which the problem belongs. A test of the node may still name a GPU."""
     if result.gpu is not None and not dcgm_facts().is_deployment(result.test):
         return result.gpu
-    named = re.search(r"\bGPU (\d+)\b", words)
-    return int(named[1]) if named and int(named[1]) in gpus else result.gpu
+    match = re.search(r"\bGPU (\d+)\b", text)
+    return int(match[1]) if match and int(match[1]) in gpus else result.gpu
 
 
 def _rows(
@@ -110,10 +110,10 @@ def _rows(
 ) -> Iterator[tuple[str, int | None, str]]:
     """Every problem, and every test that had to pass and did not: the metric, the GPU, and the words."""
     for result in diagnosis.results:
-        for meaning, words in problems_of(result):
-            yield meaning.value, owner_of(result, words, gpus), words[:MESSAGE_CHARACTERS]
-    for owner, words in _not_passed(diagnosis, expected, gpus):
-        yield "not_passed", owner, words
+        for meaning, text in problems_of(result):
+            yield meaning.value, owner_of(result, text, gpus), text[:MESSAGE_CHARACTERS]
+    for owner, text in _not_passed(diagnosis, expected, gpus):
+        yield "not_passed", owner, text
 
 
 def _not_passed(
@@ -125,8 +125,11 @@ def _not_passed(
     for result in diagnosis.results:
         quiet = result.status in (Status.SKIP, Status.NOT_RUN)
         if result.status is Status.UNKNOWN or (quiet and result.test in wanted):
-            why = "; ".join(problem.message for problem in result.problems)
-            yield result.gpu, f"{result.test}: {result.word}{f' ({why})' if why else ''}"[:MESSAGE_CHARACTERS]
+            reason = "; ".join(problem.message for problem in result.problems)
+            yield (
+                result.gpu,
+                f"{result.test}: {result.word}{f' ({reason})' if reason else ''}"[:MESSAGE_CHARACTERS],
+            )
     for test in expected:
         if diagnosis.major < 4 and dcgm_facts().is_deployment(test):
             continue  # there is one result for the whole node
@@ -137,10 +140,10 @@ def _not_passed(
 
 def account(diagnosis: Diagnosis) -> str:
     """Every result that is not a plain pass, one line each."""
-    rows = [
+    lines = [
         f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.word}"
-        + "".join(f"\n    {words}" for _, words in problems_of(result))
+        + "".join(f"\n    {text}" for _, text in problems_of(result))
         for result in diagnosis.results
         if result.status is not Status.PASS or result.problems
     ]
-    return "\n".join((f"DCGM {diagnosis.version}, driver {diagnosis.driver or 'not stated'}", *rows))
+    return "\n".join((f"DCGM {diagnosis.version}, driver {diagnosis.driver or 'not stated'}", *lines))

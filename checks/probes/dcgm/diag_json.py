@@ -39,22 +39,24 @@ def parse(text: str) -> Diagnosis:
     version, driver = _versions(whole, root)
     if (ROOT_4 in whole) != (major_of(version) >= 4):
         raise CheckError(f"a document of DCGM {version} has another root key")
-    if said := root.get("runtime_error", whole.get("runtime_error")):
-        raise CheckError(f"nothing was tested: {said}")
+    if error := root.get("runtime_error", whole.get("runtime_error")):
+        raise CheckError(f"nothing was tested: {error}")
     results = tuple(_results(root, major_of(version), _status_lines(text, whole)))
     if not results:
         raise CheckError("the document has no test result")
-    named = {result.gpu for result in results if result.gpu is not None}
+    tested = {result.gpu for result in results if result.gpu is not None}
     listed = set(_listed(whole))
-    if not named <= listed:
-        raise CheckError(f"the document lists {len(listed)} GPUs but has results of {len(named | listed)}")
-    return Diagnosis(version, driver, "JSON", tuple(sorted(named | listed)), results)
+    if not tested <= listed:
+        raise CheckError(f"the document lists {len(listed)} GPUs but has results of {len(tested | listed)}")
+    return Diagnosis(version, driver, "JSON", tuple(sorted(tested | listed)), results)
 
 
 def _versions(whole: Mapping[str, object], root: Mapping[str, object]) -> tuple[str, str]:
     """The versions of DCGM and of the driver."""
-    places = [place for place in (whole.get("metadata"), whole, root) if isinstance(place, dict)]
-    version = next((place["version"] for place in places if isinstance(place.get("version"), str)), None)
+    places = [section for section in (whole.get("metadata"), whole, root) if isinstance(section, dict)]
+    version = next(
+        (section["version"] for section in places if isinstance(section.get("version"), str)), None
+    )
     driver = next((str(p["Driver Version Detected"]) for p in places if "Driver Version Detected" in p), "")
     if version is None:
         raise CheckError("the document lacks DCGM's version, without which its numbers have no meaning")
@@ -92,25 +94,25 @@ def _results(root: Mapping[str, object], major: int, lines: Mapping[int, int]) -
         for test in _list(_mapping(category, "a category"), "tests", "a category"):
             if test is None:  # DCGM 4 writes null for a test for which the group has no entity
                 continue
-            named = _mapping(test, "a test")
-            title = named.get("name")
+            details = _mapping(test, "a test")
+            title = details.get("name")
             if not isinstance(title, str):
                 raise CheckError("a test has no name")
-            yield from _of_test(dcgm_facts().canonical(title), named, major, lines)
+            yield from _of_test(dcgm_facts().canonical(title), details, major, lines)
 
 
 def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[int, int]) -> Iterator[Result]:
-    rows = [_mapping(row, name) for row in _list(test, "results", name)]
+    records = [_mapping(record, name) for record in _list(test, "results", name)]
     _require_read(test, name, "results", "test_summary")
-    seen: set[int | None] = set()
-    told: set[str] = set()
+    gpus: set[int | None] = set()
+    messages: set[str] = set()
     statuses: set[Status] = set()
-    for row in rows:
-        result = _of_row(name, row, major, lines.get(id(row), 0))
-        if result.gpu in seen:
+    for record in records:
+        result = _of_row(name, record, major, lines.get(id(record), 0))
+        if result.gpu in gpus:
             raise CheckError(f"{name} has two results for {_who(result.gpu)}")
-        seen.add(result.gpu)
-        told.update(problem.message for problem in result.problems)
+        gpus.add(result.gpu)
+        messages.update(problem.message for problem in result.problems)
         statuses.add(result.status)
         yield result
     summary = test.get("test_summary")
@@ -120,27 +122,27 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
         return
     whole = _result(name, None, summary, lines.get(id(summary), 0))
     # The summary repeats the worst result of its GPUs (and from 4.5 on their messages); everything else in it is about the node.
-    more = tuple(problem for problem in whole.problems if problem.message not in told)
+    more = tuple(problem for problem in whole.problems if problem.message not in messages)
     said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
     if more or (whole.status is not Status.PASS and not said_by_rows):
         yield replace(whole, problems=more)
 
 
-def _of_row(name: str, row: Mapping[str, object], major: int, line: int) -> Result:
+def _of_row(name: str, record: Mapping[str, object], major: int, line: int) -> Result:
     gpu: int | None
-    if "entity_id" in row or "entity_group" in row:
-        gpu = _number(row.get("entity_id"), name)
-        if not isinstance(row.get("entity_group"), str):
+    if "entity_id" in record or "entity_group" in record:
+        gpu = _number(record.get("entity_id"), name)
+        if not isinstance(record.get("entity_group"), str):
             raise CheckError(f"a result of {name} does not name its entity")
-        if row["entity_group"] != "GPU":
-            return _result(f"{name} ({row['entity_group']} {gpu})", None, row, line)
+        if record["entity_group"] != "GPU":
+            return _result(f"{name} ({record['entity_group']} {gpu})", None, record, line)
     elif major < 4 and dcgm_facts().is_deployment(name):
-        gpu = _blamed(row.get("gpu_id"))
-    elif "gpu_id" in row:
-        gpu = _number(row["gpu_id"], name)
+        gpu = _blamed(record.get("gpu_id"))
+    elif "gpu_id" in record:
+        gpu = _number(record["gpu_id"], name)
     else:
         raise CheckError(f"a result of {name} names no GPU")
-    return _result(name, gpu, row, line)
+    return _result(name, gpu, record, line)
 
 
 def _blamed(gpu: object) -> int | None:
@@ -148,24 +150,24 @@ def _blamed(gpu: object) -> int | None:
     return gpu if isinstance(gpu, int) and not isinstance(gpu, bool) and 0 <= gpu < MOST_GPUS else None
 
 
-def _result(name: str, gpu: int | None, row: Mapping[str, object], line: int) -> Result:
-    _require_read(row, name, "warnings", "info")
-    word = row.get("status")
-    if not isinstance(word, str):
+def _result(name: str, gpu: int | None, record: Mapping[str, object], line: int) -> Result:
+    _require_read(record, name, "warnings", "info")
+    status = record.get("status")
+    if not isinstance(status, str):
         raise CheckError(f"a result of {name} for {_who(gpu)} has no status")
-    return Result(name, gpu, status_of(word), word, tuple(_problems(row.get("warnings"))), line)
+    return Result(name, gpu, status_of(status), status, tuple(_problems(record.get("warnings"))), line)
 
 
 def _problems(warnings: object) -> Iterator[Problem]:
     if warnings is not None and not isinstance(warnings, list):
         raise CheckError(f"the warnings have an unknown form: {warnings!r:.80}")
     for warning in warnings or []:
-        said = _mapping(warning, "a warning")
+        fields = _mapping(warning, "a warning")
         number, category, severity = (
-            said.get(key) for key in ("error_id", "error_category", "error_severity")
+            fields.get(key) for key in ("error_id", "error_category", "error_severity")
         )
         yield Problem(
-            " ".join(str(said.get("warning", said.get("warnings", ""))).split()) or "no message",
+            " ".join(str(fields.get("warning", fields.get("warnings", ""))).split()) or "no message",
             number if isinstance(number, int) and number > 0 else None,
             severity_of(severity) if isinstance(severity, int) else "",
             category if isinstance(category, int) else None,
@@ -191,9 +193,9 @@ def _owners(value: object) -> Iterator[int]:
             yield from _owners(inner)
 
 
-def _require_read(part: Mapping[str, object], where: str, *read: str) -> None:
+def _require_read(node: Mapping[str, object], where: str, *read: str) -> None:
     """Raises CheckError if there are results in a place that this program does not know."""
-    for key, value in part.items():
+    for key, value in node.items():
         if key not in read and isinstance(value, (dict, list)) and _TELLING & set(_keys(value)):
             raise CheckError(f"{where} has results in {key!r:.40}, which no known version of DCGM uses")
 
@@ -205,10 +207,10 @@ def _mapping(value: object, where: str) -> Mapping[str, object]:
 
 
 def _list(value: Mapping[str, object], key: str, where: str) -> list[object]:
-    found = value.get(key)
-    if not isinstance(found, list):
+    items = value.get(key)
+    if not isinstance(items, list):
         raise CheckError(f"{where} has no {key}")
-    return found
+    return items
 
 
 def _number(value: object, where: str) -> int:

@@ -91,10 +91,10 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
             HEADER.match(after) for after in lines[index + 1 : index + 2]
         )
         return not reader.ended
-    row = _ROW.match(line)
-    if row is None:
+    match = _ROW.match(line)
+    if match is None:
         return True
-    left, right = row["left"].strip(), row["right"][1 : 1 + _MESSAGE_WIDTH]
+    left, right = match["left"].strip(), match["right"][1 : 1 + _MESSAGE_WIDTH]
     if left in (_VERSION, _DRIVER, _DEVICES, "EUD Test Version", "CPU EUD Test Version"):
         reader.about[left] = right.strip()
         reader.message = False
@@ -108,37 +108,37 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
     return True
 
 
-def _begin(reader: _Reader, left: str, word: str, line: int) -> None:
-    test = _Test(dcgm_facts().canonical(left), word, line)
-    test.statuses.append((word, word, line))
+def _begin(reader: _Reader, left: str, status: str, line: int) -> None:
+    test = _Test(dcgm_facts().canonical(left), status, line)
+    test.statuses.append((status, status, line))
     reader.tests.append(test)
     reader.fresh = False
 
 
-def _message(reader: _Reader, kind: str, right: str, line: int) -> None:
+def _message(reader: _Reader, title: str, right: str, line: int) -> None:
     if reader.fresh:
         raise CheckError(f"line {line} is a message of a test that is not there")
     reader.message = True
-    reader.tests[-1].messages.append((kind, right))
+    reader.tests[-1].messages.append((title, right))
 
 
 def _continue(reader: _Reader, right: str, line: int) -> None:
     if not reader.tests:
         raise CheckError(f"line {line} continues a row that is not there")
     test = reader.tests[-1]
-    one = _ONE_GPU.fullmatch(right.strip())
-    if one is not None:
-        gpu = int(one["gpu"])
+    match = _ONE_GPU.fullmatch(right.strip())
+    if match is not None:
+        gpu = int(match["gpu"])
         if gpu in test.gpus:
             raise CheckError(f"line {line}: {test.name} has two results for GPU {gpu}")
-        test.gpus[gpu] = (one["word"].strip(), line)
+        test.gpus[gpu] = (match["word"].strip(), line)
         reader.message = False
     elif SHARED.fullmatch(right.strip()):
         test.statuses.append((right.strip(), right.strip(), line))
         reader.message = False
     elif reader.message:
-        kind, said = test.messages[-1]
-        test.messages[-1] = (kind, said + right)
+        title, text = test.messages[-1]
+        test.messages[-1] = (title, text + right)
     else:
         test.statuses.append((right.strip(), right.strip(), line))  # an unknown status cannot be a pass
 
@@ -146,15 +146,15 @@ def _continue(reader: _Reader, right: str, line: int) -> None:
 def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     version = reader.about.get(_VERSION, "")
     major_of(version)
-    devices = [part for part in reader.about.get(_DEVICES, "").split(",") if part.strip()]
+    devices = [number for number in reader.about.get(_DEVICES, "").split(",") if number.strip()]
     faults = [] if reader.ended else ["its last line is missing"]
     faults += [] if devices else ["it does not list the GPUs"]
     faults += [] if more is None else [f"line {more + 1} is a row after its end"]
     results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))
     if not results:
         raise CheckError("the table holds no result of any test")
-    named = {result.gpu for result in results if result.gpu is not None}
-    gpus = tuple(sorted(named | set(range(len(devices)))))
+    tested = {result.gpu for result in results if result.gpu is not None}
+    gpus = tuple(sorted(tested | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
     driver = reader.about.get(_DRIVER, "")
     return Diagnosis(version, driver, "text", gpus, results, broken, frozenset(reader.lines))
@@ -162,67 +162,67 @@ def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
 
 def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
     problems = [
-        Problem(" ".join(said.split())) for kind, said in test.messages if kind != "Info" and said.strip()
+        Problem(" ".join(text.split())) for title, text in test.messages if title != "Info" and text.strip()
     ]
     if test.gpus:
         yield from _of_gpus(test, problems)
         return
-    rows = [_shared(test, word, line, devices) for word, _, line in test.statuses]
-    found = [result for row in rows for result in row]
-    twice = [gpu for gpu, times in Counter(result.gpu for result in found).items() if times > 1]
+    groups = [_shared(test, status, line, devices) for status, _, line in test.statuses]
+    shared = [result for group in groups for result in group]
+    twice = [gpu for gpu, times in Counter(result.gpu for result in shared).items() if times > 1]
     if twice:
         raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
-    blamed = _blamed(found, problems)
-    failed = {result.gpu for result in found if result.status is Status.FAIL}
-    named = any(known(problem).error_id == LINK_DOWN for problem in problems)
-    for result in found:
+    blamed = _blamed(shared, problems)
+    failed = {result.gpu for result in shared if result.status is Status.FAIL}
+    is_link_down = any(known(problem).error_id == LINK_DOWN for problem in problems)
+    for result in shared:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
         # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.
-        alike = not named and sum(other.line == result.line for other in found) == len(failed)
+        alike = not is_link_down and sum(other.line == result.line for other in shared) == len(failed)
         mine = mine or (tuple(problems) if result.gpu in failed and len(problems) == 1 and alike else ())
         yield replace(result, problems=mine)
 
 
 def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
     """From 4.0 on there is one line per GPU under the test's own; what no GPU explains is about the node."""
-    found = [
-        Result(test.name, gpu, status_of(word), word, (), line)
-        for gpu, (word, line) in sorted(test.gpus.items())
+    of_gpus = [
+        Result(test.name, gpu, status_of(status), status, (), line)
+        for gpu, (status, line) in sorted(test.gpus.items())
     ]
-    failing = any(result.status is not Status.PASS for result in found)
+    failing = any(result.status is not Status.PASS for result in of_gpus)
     own = status_of(test.word)
-    blamed = _blamed([*found, Result(test.name, None, own, test.word)], problems)
-    for result in found:
+    blamed = _blamed([*of_gpus, Result(test.name, None, own, test.word)], problems)
+    for result in of_gpus:
         yield replace(result, problems=tuple(problem for problem, owner in blamed if owner == result.gpu))
     rest = tuple(problem for problem, owner in blamed if owner is None)
     if rest or (own is not Status.PASS and not failing):
         yield Result(test.name, None, own, test.word, rest, test.line)
 
 
-def _shared(test: _Test, word: str, line: int, devices: int) -> list[Result]:
+def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:
     """One status and the GPUs that have it."""
-    found = SHARED.fullmatch(word)
-    if found is None:
-        return [Result(test.name, None, status_of(word), word, (), line)]
-    status, who = status_of(found[1]), found[2]
-    if who.lower() == "all":
+    match = SHARED.fullmatch(printed)
+    if match is None:
+        return [Result(test.name, None, status_of(printed), printed, (), line)]
+    status, owners = status_of(match[1]), match[2]
+    if owners.lower() == "all":
         gpus: list[int | None] = list(range(devices)) or [None]
     else:
-        gpus = [int(part) for part in who.partition(":")[2].split(",") if part.strip()]
-    return [Result(test.name, gpu, status, word, (), line) for gpu in gpus]
+        gpus = [int(number) for number in owners.partition(":")[2].split(",") if number.strip()]
+    return [Result(test.name, gpu, status, printed, (), line) for gpu in gpus]
 
 
 def _blamed(results: list[Result], problems: list[Problem]) -> list[tuple[Problem, int | None]]:
     """The GPU of each message: the one that it names, else the only one that failed, else none (the node)."""
     failed = [result.gpu for result in results if result.status is not Status.PASS and result.gpu is not None]
     own = {result.gpu for result in results}
-    made: list[tuple[Problem, int | None]] = []
+    owners: list[tuple[Problem, int | None]] = []
     for problem in problems:
-        named = re.search(r"\bGPU (\d+)\b", problem.message)
-        if named and int(named[1]) in own:
-            made.append((problem, int(named[1])))
+        match = re.search(r"\bGPU (\d+)\b", problem.message)
+        if match and int(match[1]) in own:
+            owners.append((problem, int(match[1])))
         elif None in own:
-            made.append((problem, None))
+            owners.append((problem, None))
         else:
-            made.append((problem, failed[0] if len(failed) == 1 else results[0].gpu))
-    return made
+            owners.append((problem, failed[0] if len(failed) == 1 else results[0].gpu))
+    return owners

@@ -126,9 +126,9 @@ _INTERNAL_CATEGORY = 16
 _GRAVITY = ("", "none", "config", "monitor", "unknown", "triage", "reset", "isolate")
 
 
-def status_of(word: str) -> Status:
+def status_of(printed: str) -> Status:
     """The status for a word; "Warning" is what text tables of some versions print for Warn."""
-    plain = " ".join(word.lower().replace("_", " ").split())
+    plain = " ".join(printed.lower().replace("_", " ").split())
     if plain == "warning":
         return Status.WARN
     return next((status for status in Status if status.value == plain), Status.UNKNOWN)
@@ -136,8 +136,8 @@ def status_of(word: str) -> Status:
 
 def major_of(version: str) -> int:
     """The first number of "3.3.5". Raises CheckError for a version that this program does not know."""
-    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*(?:[-+~].*)?", version.strip())
-    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*(?:[-+~].*)?", version.strip())
+    number = (int(match[1]), int(match[2])) if match else (0, 0)
     newest = dcgm_facts().newest_major
     if not OLDEST <= number < (newest + 1, 0):
         raise CheckError(
@@ -160,56 +160,56 @@ def known(problem: Problem) -> Problem:
     number = problem.error_id
     if number is None and not problem.severity:
         number = next((n for n, pattern in _BY_MESSAGE if pattern.search(problem.message)), None)
-    row = dcgm_facts().errors.get(str(number), ()) if number else ()
-    if len(row) != 2:
+    entry = dcgm_facts().errors.get(str(number), ()) if number else ()
+    if len(entry) != 2:
         return problem
-    severity = max(problem.severity, dcgm_facts().severities[row[0]], key=_GRAVITY.index)
-    return Problem(problem.message, number, severity, row[1])
+    severity = max(problem.severity, dcgm_facts().severities[entry[0]], key=_GRAVITY.index)
+    return Problem(problem.message, number, severity, entry[1])
 
 
 def meaning_of(problem: Problem, result: Result) -> Meaning:
     """What the problem says about the node. What a failed test reports is never only a warning, except for a setting."""
-    found = known(problem)
+    complete = known(problem)
     facts = dcgm_facts()
-    if found.error_id in facts.not_run:
+    if complete.error_id in facts.not_run:
         return Meaning.INTERNAL
-    if found.error_id in facts.blocking:
+    if complete.error_id in facts.blocking:
         return Meaning.SOFTWARE
-    if found.category == _INTERNAL_CATEGORY:
+    if complete.category == _INTERNAL_CATEGORY:
         return Meaning.INTERNAL
     if result.status is Status.FAIL:
-        return _of_failure(problem, found, result.test)
-    if not found.severity:
+        return _of_failure(problem, complete, result.test)
+    if not complete.severity:
         return Meaning.HINT  # a remark for which DCGM itself did not fail the GPU
-    if found.severity == "config":
+    if complete.severity == "config":
         return Meaning.CONFIGURATION
-    if found.severity == "monitor":
-        return Meaning.HINT if found.category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
-    return _of_severity(found, result.test)
+    if complete.severity == "monitor":
+        return Meaning.HINT if complete.category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
+    return _of_severity(complete, result.test)
 
 
-def _of_failure(said: Problem, found: Problem, test: str) -> Meaning:
+def _of_failure(printed: Problem, complete: Problem, test: str) -> Meaning:
     """A test that failed because of a setting leaves its GPU usable; for any other reason the GPU did not pass."""
-    if _is_setting(said, found) and dcgm_facts().is_deployment(test):
+    if _is_setting(printed, complete) and dcgm_facts().is_deployment(test):
         return Meaning.CONFIGURATION
-    if found.severity == "config":
+    if complete.severity == "config":
         return Meaning.SOFTWARE
-    if found.severity == "monitor":
-        return Meaning.HARDWARE if found.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
-    return _of_severity(found, test)
+    if complete.severity == "monitor":
+        return Meaning.HARDWARE if complete.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
+    return _of_severity(complete, test)
 
 
-def _is_setting(said: Problem, found: Problem) -> bool:
+def _is_setting(printed: Problem, complete: Problem) -> bool:
     """Whether the table and the document both call the error a setting. A document without a severity does not contradict."""
-    agrees = said.severity in ("", "config") and said.category in (None, found.category)
-    return found.error_id in dcgm_facts().settings and found.severity == "config" and agrees
+    agrees = printed.severity in ("", "config") and printed.category in (None, complete.category)
+    return complete.error_id in dcgm_facts().settings and complete.severity == "config" and agrees
 
 
-def _of_severity(found: Problem, test: str) -> Meaning:
-    if found.severity in ("isolate", "reset", "triage"):
-        parts = found.category in _HARDWARE_CATEGORIES
-        isolating = found.severity != "triage" and found.category in _ISOLATING_CATEGORIES
-        return Meaning.HARDWARE if parts or isolating else Meaning.SOFTWARE
+def _of_severity(problem: Problem, test: str) -> Meaning:
+    if problem.severity in ("isolate", "reset", "triage"):
+        is_hardware = problem.category in _HARDWARE_CATEGORIES
+        isolating = problem.severity != "triage" and problem.category in _ISOLATING_CATEGORIES
+        return Meaning.HARDWARE if is_hardware or isolating else Meaning.SOFTWARE
     return unexplained(test)
 
 
@@ -230,8 +230,8 @@ def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
         return
     for problem in result.problems:
         number = known(problem).error_id
-        words = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
-        yield meaning_of(problem, result), words
+        text = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
+        yield meaning_of(problem, result), text
     if not result.problems and result.status is Status.FAIL:
         yield unexplained(result.test), f"{result.test}: {result.word}, no reason given"
     if not result.problems and result.status is Status.WARN:

@@ -86,13 +86,13 @@ def dcgm_facts() -> DcgmFacts:
     """The facts of this version."""
     tables = (field.name for field in fields(_File))
     file = decode(_File, resolved(parse_json(table_bytes(PATH), 1 << 20), *tables))
-    lists: dict[str, Any] = {name: row.names for name, row in file.names.items()}
-    groups: dict[str, Any] = {name: row.ids for name, row in file.error_groups.items()}
+    lists: dict[str, Any] = {name: entry.names for name, entry in file.names.items()}
+    groups: dict[str, Any] = {name: entry.ids for name, entry in file.error_groups.items()}
     return DcgmFacts(
         newest_major=file.versions["newest_major"].value,
-        levels={level: row.names for level, row in file.levels.items()},
-        aliases={title: row.name for title, row in file.aliases.items()},
-        errors={number: (row.severity, row.category) for number, row in file.errors.items()},
+        levels={level: entry.names for level, entry in file.levels.items()},
+        aliases={title: entry.name for title, entry in file.aliases.items()},
+        errors={number: (entry.severity, entry.category) for number, entry in file.errors.items()},
         **lists,
         **groups,
     )

@@ -38,7 +38,7 @@ def detect(text: str) -> bool:
         ('"DCGM' in text and _JSON_ROOT.search(text))
         or _titled(health.TITLE, text)
         or _titled(policy.TITLE, text)
-        or (any(words in text for words in _WORDS) and _SAID.search(text))
+        or (any(phrase in text for phrase in _WORDS) and _SAID.search(text))
         or ("Diagnostic" in text and diag_text.HEADER.search(text))
         or ("Error: " in text and _ENGINE.search(text))
     )
@@ -52,30 +52,30 @@ def _titled(title: str, text: str) -> bool:
     return re.search(form, text, re.MULTILINE) is not None
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """The reading. Raises Broken, CheckError."""
     if _titled(health.TITLE, text):
-        return _health(text, asked)
+        return _health(text, options)
     if _titled(policy.TITLE, text):
         return _policy(text)
     if _JSON_ROOT.search(text):
-        return _diag(text, diag_json.parse(text), asked)
+        return _diag(text, diag_json.parse(text), options)
     if diag_text.HEADER.search(text):
-        return _diag(text, diag_text.parse(text), asked)
+        return _diag(text, diag_text.parse(text), options)
     raise Broken(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
 
 
 def level_of(diagnosis: Diagnosis) -> int:
     """The highest level of which a test ran; dcgmi does not print the requested level."""
-    seen = {result.test for result in diagnosis.results}
-    return max([1, *(int(n) for n, tests in dcgm_facts().levels.items() if seen & set(tests))])
+    tested = {result.test for result in diagnosis.results}
+    return max([1, *(int(n) for n, tests in dcgm_facts().levels.items() if tested & set(tests))])
 
 
-def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
+def _diag(text: str, diagnosis: Diagnosis, options: ReadOptions) -> Reading:
     level = level_of(diagnosis)
-    declared = asked.declared.gpus_per_node if asked.declared and diagnosis.gpus else None
+    declared = options.declared.gpus_per_node if options.declared and diagnosis.gpus else None
     unread = [diagnosis.broken] if diagnosis.broken else []
-    if asked.declared and declared is None:
+    if options.declared and declared is None:
         unread.append("the output names no GPU, so the number of tested GPUs is unknown")
     metrics = diag.metrics_of(diagnosis, level, diagnosis.gpus, declared)
     lines = _diag_lines(text.splitlines(), diagnosis)
@@ -84,63 +84,63 @@ def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
         f"dcgmi diag of DCGM {diagnosis.version}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
         f"level {level} as far as its tests tell"
     )
-    part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
+    explained = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
     understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
-    return Reading(Kind.DCGMI, title, (part,), tuple(unread), understood=understood)
+    return Reading(Kind.DCGMI, title, (explained,), tuple(unread), understood=understood)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
     """The lines that each metric comes from: the status, and the message under it."""
-    found: dict[str, list[int]] = {}
+    numbers_of: dict[str, list[int]] = {}
     for result in diagnosis.results:
         at = [result.line] if result.line else []
         for meaning, _ in problems_of(result):
-            found.setdefault(meaning.value, []).extend(at)
+            numbers_of.setdefault(meaning.value, []).extend(at)
         for problem in result.problems:
             name = meaning_of(problem, result).value
-            found.setdefault(name, []).extend(_message_lines(text, problem, result))
+            numbers_of.setdefault(name, []).extend(_message_lines(text, problem, result))
         if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
-            found.setdefault("not_passed", []).extend(at)
-    return {name: _quoted(text, numbers) for name, numbers in found.items() if numbers}
+            numbers_of.setdefault("not_passed", []).extend(at)
+    return {name: _quoted(text, numbers) for name, numbers in numbers_of.items() if numbers}
 
 
 def _message_lines(text: list[str], problem: Problem, result: Result) -> list[int]:
     """The lines with the beginning of the message: complete in JSON, wrapped at the width of the cell in a table."""
-    words = problem.message[:30]
-    found = [index for index, line in enumerate(text, 1) if words in " ".join(line.split())]
-    near = [index for index in found if index >= result.line]
-    return (near or found)[:1]
+    phrase = problem.message[:30]
+    numbers = [index for index, line in enumerate(text, 1) if phrase in " ".join(line.split())]
+    near = [index for index in numbers if index >= result.line]
+    return (near or numbers)[:1]
 
 
 def _quoted(text: list[str], numbers: Iterable[int]) -> str:
     return "\n".join(f"{number}: {text[number - 1].strip()}" for number in sorted(set(numbers)))
 
 
-def _health(text: str, asked: ReadOptions) -> Reading:
+def _health(text: str, options: ReadOptions) -> Reading:
     report = health.parse(text)
-    declared = asked.declared.gpus_per_node if asked.declared else 0
-    named = {incident.entity for incident in report.incidents if incident.group == "GPU"}
-    metrics = health.metrics_of(report, tuple(sorted(named | set(range(declared)))))
+    declared = options.declared.gpus_per_node if options.declared else 0
+    gpus = {incident.entity for incident in report.incidents if incident.group == "GPU"}
+    metrics = health.metrics_of(report, tuple(sorted(gpus | set(range(declared)))))
     quoted: dict[str, list[int]] = {}
     for incident in report.incidents:
         if incident.line:
             quoted.setdefault(health.metric_of(incident), []).append(incident.line)
     lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
     title = f"dcgmi health -c: {report.overall}, {len(report.incidents)} incidents"
-    part = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
-    return Reading(Kind.DCGMI, title, (part,), understood=lines_of_json(text))
+    explained = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
+    return Reading(Kind.DCGMI, title, (explained,), understood=lines_of_json(text))
 
 
 def _policy(text: str) -> Reading:
-    found = policy.parse(text)
+    policy_set = policy.parse(text)
     lines = {
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    part = Part("dcgm.policy", vars(found), lines, "")
+    explained = Part("dcgm.policy", vars(policy_set), lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
-    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (part,), understood=understood)
+    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (explained,), understood=understood)
 
 
-def _lines_with(text: str, words: str) -> list[int]:
-    return [index for index, line in enumerate(text.splitlines(), 1) if words in line]
+def _lines_with(text: str, phrase: str) -> list[int]:
+    return [index for index, line in enumerate(text.splitlines(), 1) if phrase in line]

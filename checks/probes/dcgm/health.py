@@ -70,18 +70,18 @@ def parse(text: str) -> Health:
 
 
 def _incidents(body: Mapping[str, Cell], lines: list[str]) -> Iterator[Incident]:
-    for group, entity, found in (
-        (group, *row) for group, cell in body.items() if group != OVERALL for row in cell.children.items()
+    for group, entity, details in (
+        (group, *item) for group, cell in body.items() if group != OVERALL for item in cell.children.items()
     ):
         if not entity.isdigit():
             raise CheckError(f"{group} {entity!r} is not an entity number")
-        errors = found.children.get("Errors", Cell()).children
+        errors = details.children.get("Errors", Cell()).children
         for system, cell in errors.items():
             message = " ".join(" ".join(cell.rest).split()) or "no message"
-            line = next((number for number, one in enumerate(lines, 1) if message[:40] in one), 0)
+            line = next((number for number, text in enumerate(lines, 1) if message[:40] in text), 0)
             yield Incident(group, int(entity), system, cell.value, message, line)
-        if found.value != HEALTHY and not errors:
-            yield Incident(group, int(entity), "", found.value, "no system is named")
+        if details.value != HEALTHY and not errors:
+            yield Incident(group, int(entity), "", details.value, "no system is named")
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs
@@ -95,9 +95,9 @@ AT_POWER_LIMIT = 12
 
 def set_watches(context: Context) -> Mapping[str, object]:
     """Sets all watches and records the time. They stay set in the host engine, as DCGM intends. Raises CheckError."""
-    said = dcgmi.ask("health", *GROUP, "-s", "a", timeout_s=ASK_S)
-    if said.code or "successfully" not in said.stdout.lower():
-        raise CheckError(f"the watches could not be set: {said.account()[:600]}")
+    result = dcgmi.ask("health", *GROUP, "-s", "a", timeout_s=ASK_S)
+    if result.code or "successfully" not in result.stdout.lower():
+        raise CheckError(f"the watches could not be set: {result.account()[:600]}")
     return {"at_s": time.monotonic()}
 
 
@@ -118,25 +118,25 @@ def health(context: Context) -> Measurement:
     nobody watches. Some watches need a minute of samples, so that a read sooner than `watch_s` (an option) after they
     were set says nothing: it waits. Raises CheckError if they could not be set, or no host engine runs.
     """
-    found = gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=ASK_S).stdout)
+    gpu_count = gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=ASK_S).stdout)
     watched_s = _wait(context.before, context.options.get("watch_s", 60.0))
     flags = dcgmi.ask("health", *GROUP, "-f", "-j", timeout_s=ASK_S)
-    seen = dcgmi.ask("health", *GROUP, "-c", "-j", timeout_s=ASK_S)
-    off, report = read(flags, seen)
+    result = dcgmi.ask("health", *GROUP, "-c", "-j", timeout_s=ASK_S)
+    off, report = read(flags, result)
     metrics: dict[str, Value] = {
-        "gpus_missing": context.declared.gpus_per_node - found,
+        "gpus_missing": context.declared.gpus_per_node - gpu_count,
         "watches_off": off,
         "watched_s": watched_s,
-        **metrics_of(report, tuple(range(found))),
+        **metrics_of(report, tuple(range(gpu_count))),
     }
-    return Measurement(metrics, f"{seen.account()}\n{flags.account()}")
+    return Measurement(metrics, f"{result.account()}\n{flags.account()}")
 
 
-def read(flags: ToolResult, seen: ToolResult) -> tuple[str, Health]:
+def read(flags: ToolResult, result: ToolResult) -> tuple[str, Health]:
     """Which systems are not watched, and the report. Raises CheckError."""
-    on, report = flags.parsed(watches), seen.parsed(parse)
-    if seen.code or flags.code:
-        raise CheckError(f"dcgmi health failed: {seen.account()[:600]}\n{flags.account()[:600]}")
+    on, report = flags.parsed(watches), result.parsed(parse)
+    if result.code or flags.code:
+        raise CheckError(f"dcgmi health failed: {result.account()[:600]}\n{flags.account()[:600]}")
     return ", ".join(name for name in WATCHED if not on.get(name, False)), report
 
 
@@ -157,11 +157,15 @@ def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:
 
 def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
     """What the watches saw, with one element per GPU and one for the node."""
-    rows = (
-        (metric_of(one), one.entity if one.group == "GPU" and one.entity in gpus else None, words_of(one))
-        for one in report.incidents
+    texts = (
+        (
+            metric_of(incident),
+            incident.entity if incident.group == "GPU" and incident.entity in gpus else None,
+            words_of(incident),
+        )
+        for incident in report.incidents
     )
-    return by_gpu_and_node(("failures", "driver_failures", "warnings", "remarks"), rows, gpus)
+    return by_gpu_and_node(("failures", "driver_failures", "warnings", "remarks"), texts, gpus)
 
 
 def metric_of(incident: Incident) -> str:

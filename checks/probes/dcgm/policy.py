@@ -47,17 +47,17 @@ def policy(context: Context) -> Measurement:
     `conditions`, `action` and `validation` in DCGM's words. `violations` holds what was reported meanwhile, "" for
     nothing. Without a condition there is nothing to listen to, and the evidence says so.
     """
-    said = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
-    found = said.parsed(parse)
-    if said.code:
-        raise CheckError(f"dcgmi policy failed: {said.account()[:600]}")
-    heard = listen(context.options.get("listen_s", 2.0)) if found.conditions != NONE else None
+    result = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
+    policy_set = result.parsed(parse)
+    if result.code:
+        raise CheckError(f"dcgmi policy failed: {result.account()[:600]}")
+    heard = listen(context.options.get("listen_s", 2.0)) if policy_set.conditions != NONE else None
     metrics: dict[str, Value] = {
-        **vars(found),
+        **vars(policy_set),
         "violations": "; ".join(violations(heard.stdout)) if heard else "",
     }
     listened = heard.account() if heard else "no violation condition is set, so no violation was watched for"
-    return Measurement(metrics, f"{said.account()}\n{listened}")
+    return Measurement(metrics, f"{result.account()}\n{listened}")
 
 
 def parse(text: str) -> SetPolicy:
@@ -70,19 +70,19 @@ def parse(text: str) -> SetPolicy:
 
 def _value(body: Mapping[str, Cell], name: str) -> str:
     cell = body.get(name, Cell())
-    made = "; ".join(" ".join(part.split()) for part in (cell.value, *cell.rest) if part.strip())
-    if not made:
+    text = "; ".join(" ".join(piece.split()) for piece in (cell.value, *cell.rest) if piece.strip())
+    if not text:
         raise CheckError(f"{name!r} is missing or empty")
-    return made
+    return text
 
 
 def listen(seconds: float) -> ToolResult:
     """The output of `dcgmi policy --reg` until it is interrupted. Raises CheckError if it did not listen."""
     argv = ("timeout", "-s", "INT", "-k", "5", f"{seconds:g}", tool.find("dcgmi"), "policy", *GROUP, "--reg")
-    said = tool.run(argv, seconds + 15.0)
-    if said.code is None or said.cut or LISTENING not in said.stdout:
-        raise CheckError(f"dcgmi could not listen for violations: {said.account()[:600]}")
-    return said
+    result = tool.run(argv, seconds + 15.0)
+    if result.code is None or result.cut or LISTENING not in result.stdout:
+        raise CheckError(f"dcgmi could not listen for violations: {result.account()[:600]}")
+    return result
 
 
 def violations(text: str) -> list[str]:

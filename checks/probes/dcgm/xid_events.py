@@ -79,12 +79,12 @@ def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | 
     """The first value of each GPU, all in one record, and every later value that differs."""
     last: dict[int, int] = {}
     for line in lines:
-        row = parse_row(line)
-        if row is None:
+        value = parse_row(line)
+        if value is None:
             yield None
             continue
-        gpu, code = row
-        begun, known = len(last) >= gpus, last.get(gpu)
+        gpu, code = value
+        begun, before = len(last) >= gpus, last.get(gpu)
         last[gpu] = code
         if not begun:
             yield (
@@ -93,17 +93,17 @@ def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | 
                 else None
             )
         else:
-            yield {"gpu": gpu, "xid": code} if code not in (known, 0) else None
+            yield {"gpu": gpu, "xid": code} if code not in (before, 0) else None
 
 
 def parse_row(line: str) -> tuple[int, int] | None:
     """The GPU and its last Xid, 0 for none; None for a line without a value. Raises UnreadableOutput for any other text."""
     if not line.strip() or line.startswith(_HEAD):
         return None
-    found = _ROW.fullmatch(line)
-    if found is None:
+    match = _ROW.fullmatch(line)
+    if match is None:
         raise UnreadableOutput(f"dcgmi dmon printed no row of its table: {line[:200]!r}")
-    return int(found[1]), 0 if found[2] in NONE else int(found[2])
+    return int(match[1]), 0 if match[2] in NONE else int(match[2])
 
 
 @dcgmi.dcgm_check(
@@ -128,21 +128,25 @@ def xid_events(context: Context) -> Measurement:
 
 def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]]) -> Measurement:
     """The measurement from what the watch recorded. Pure. Raises CheckError."""
-    rows = first.get("gpus")
-    if not isinstance(rows, dict) or not rows or not all(type(value) is int for value in rows.values()):
+    first_codes = first.get("gpus")
+    if (
+        not isinstance(first_codes, dict)
+        or not first_codes
+        or not all(type(value) is int for value in first_codes.values())
+    ):
         raise CheckError(f"the watch did not report its first values: {first!r:.200}")
-    numbers = sorted(map(int, rows))
+    numbers = sorted(map(int, first_codes))
     labels = [f"GPU {number}" for number in numbers]
-    seen: list[list[int]] = [[] for _ in numbers]
+    codes: list[list[int]] = [[] for _ in numbers]
     for record in later:
         gpu, code = record.get("gpu"), record.get("xid")
         if type(gpu) is not int or type(code) is not int or gpu not in numbers:
             raise CheckError(f"the watch recorded a value that is not an Xid of a GPU: {record!r:.200}")
-        seen[numbers.index(gpu)].append(code)
-    before = [rows[str(number)] for number in numbers]
+        codes[numbers.index(gpu)].append(code)
+    before = [first_codes[str(number)] for number in numbers]
     metrics: dict[str, Value] = {
-        **xid_decision.counts(seen),
+        **xid_decision.counts(codes),
         "earlier": tuple(xid_decision.name_of(code) if code else "" for code in before),
         "gpus": tuple(labels),
     }
-    return Measurement(metrics, xid_decision.account(seen, labels) or "no Xid was recorded")
+    return Measurement(metrics, xid_decision.account(codes, labels) or "no Xid was recorded")

@@ -107,21 +107,21 @@ def devices(context: Context) -> Measurement:
     settle_s = min(context.options.get("settle_s", 0.0), context.timeout_s * 0.7)
     expected = (context.instance.efa_devices if context.instance else None) or 1
     while True:
-        said = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
+        result = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
         waited_s = time.monotonic() - begun
-        metrics = measured(said, name, kernel_devices(INFINIBAND))
+        metrics = measured(result, name, kernel_devices(INFINIBAND))
         found = int(str(metrics["rdm_domains"])) - int(str(metrics["unoffered"]))
         if found >= expected or waited_s + RETRY_S > settle_s:
-            return Measurement({**metrics, "waited_s": round(waited_s, 1)}, said.account())
+            return Measurement({**metrics, "waited_s": round(waited_s, 1)}, result.account())
         time.sleep(RETRY_S)
 
 
-def measured(said: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
+def measured(result: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
     """The metrics but waited_s, from fi_info's output and what the kernel shows. Raises CheckError."""
-    number = fi_info.failure(said.stdout + said.stderr)
-    if number is None and (not said.whole or said.code):
-        raise tool.ToolError(f"fi_info failed or did not end in time: {said.account()[:500]}")
-    endpoints = () if number is not None else fi_info.parse(said.stdout)
+    number = fi_info.failure(result.stdout + result.stderr)
+    if number is None and (not result.whole or result.code):
+        raise tool.ToolError(f"fi_info failed or did not end in time: {result.account()[:500]}")
+    endpoints = () if number is not None else fi_info.parse(result.stdout)
     offered = [fi_info.device_of(domain) for domain in fi_info.domains(endpoints, name)]
     states = {device.name: device.state for device in seen}
     names = (*offered, *(device for device in states if device not in offered))

@@ -30,9 +30,9 @@ def detect(text: str) -> bool:
     return _is_pingpong(text) or _is_info(text)
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """Read output of either tool. Raises CheckError."""
-    return read_pingpong(text, asked) if _is_pingpong(text) else read_info(text)
+    return read_pingpong(text, options) if _is_pingpong(text) else read_info(text)
 
 
 def _is_pingpong(text: str) -> bool:
@@ -82,7 +82,7 @@ def _failed(text: str, number: int) -> Reading:
     )
 
 
-def read_pingpong(text: str, asked: ReadOptions) -> Reading:
+def read_pingpong(text: str, options: ReadOptions) -> Reading:
     """Every table of fi_pingpong; over which provider it ran is known only where its command line is there too."""
     tables = parse(text)
     names = tuple(f"table {index}" for index in range(1, len(tables) + 1))
@@ -105,17 +105,17 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
     numbered = enumerate(text.splitlines(), 1)
     table = {number for number, line in numbered if HEADER.match(line) or ROW.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
-    unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, asked))
+    unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, options))
     return Reading(Kind.FI_PINGPONG, title, (part,), unread, understood=understood)
 
 
-def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[str]:
+def _doubts(text: str, tables: Iterable[Table], options: ReadOptions) -> Iterable[str]:
     """Why the table may be about something else than the device."""
     if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
         yield Complete(
             "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
         )
-    instance = asked.instance
+    instance = options.instance
     if instance is None or not instance.network_gbit_s or not instance.efa_devices:
         return
     line_gbps = instance.network_gbit_s / instance.efa_devices / 8

@@ -94,13 +94,13 @@ def provider() -> str:
 
 def domains(name: str, timeout_s: float) -> tuple[str, ...]:
     """The provider's domains with a reliable-datagram endpoint. Raises FabricError, ToolMissing, CheckError."""
-    said = tool.run(("fi_info", "-p", name), timeout_s)
-    number = fi_info.failure(said.stdout + said.stderr)
+    result = tool.run(("fi_info", "-p", name), timeout_s)
+    number = fi_info.failure(result.stdout + result.stderr)
     if number is not None:
         raise FabricError(fi_info.meaning(number, name))
-    if not said.whole or said.code:
-        raise CheckError(f"fi_info failed or did not end in time: {said.account()[:500]}")
-    found = fi_info.domains(fi_info.parse(said.stdout), name)
+    if not result.whole or result.code:
+        raise CheckError(f"fi_info failed or did not end in time: {result.account()[:500]}")
+    found = fi_info.domains(fi_info.parse(result.stdout), name)
     if not found:
         raise FabricError(f"libfabric offers no reliable-datagram endpoint of {name}")
     return found
@@ -169,29 +169,29 @@ def client(name: str, domain: str, address: str, port: int, timeout_s: float) ->
     return client_result(tool.run(argv, max(0.1, timeout_s), environment(domain)), name)
 
 
-def client_result(said: tool.ToolResult, name: str) -> ClientResult:
+def client_result(result: tool.ToolResult, name: str) -> ClientResult:
     """What a client's output means (pure)."""
-    text, failure = said.stdout + said.stderr, ""
+    text, failure = result.stdout + result.stderr, ""
     number = fi_info.failure(text)
     if number is not None:
         failure = fi_info.meaning(number, name)
-    elif said.code is None:
-        failure = f"fi_pingpong did not finish within {said.seconds:.0f} s; {GROUP}"
+    elif result.code is None:
+        failure = f"fi_pingpong did not finish within {result.seconds:.0f} s; {GROUP}"
     elif "4126" in text or "Unresponsive receiver" in text:
         failure = f"error 4126, the receiver does not answer; {GROUP}"
-    elif said.code:
-        last = next(iter(said.stderr.strip().splitlines()[-1:]), "") or "it printed nothing"
-        failure = f"exit code {said.code}: {last[:300]}"
-    elif not said.whole:
+    elif result.code:
+        last = next(iter(result.stderr.strip().splitlines()[-1:]), "") or "it printed nothing"
+        failure = f"exit code {result.code}: {last[:300]}"
+    elif not result.whole:
         return ClientResult(
-            "fi_pingpong printed more than the 1 MiB that is read", False, None, said.account()
+            "fi_pingpong printed more than the 1 MiB that is read", False, None, result.account()
         )
     if failure:
-        return ClientResult(failure, True, None, said.account())
+        return ClientResult(failure, True, None, result.account())
     try:
-        return ClientResult("ok", True, parse(said.stdout)[-1], said.account())
+        return ClientResult("ok", True, parse(result.stdout)[-1], result.account())
     except CheckError as error:
-        return ClientResult(str(error), False, None, said.account())
+        return ClientResult(str(error), False, None, result.account())
 
 
 def environment(domain: str) -> Mapping[str, str]:

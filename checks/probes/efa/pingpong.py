@@ -117,7 +117,7 @@ def _serve(name: str, names: Sequence[str], ends: float) -> list[Server]:
 
 def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
     """Where the neighbour serves. Raises CheckError if it did not publish its ports in time, or that it cannot."""
-    why = "it did not publish its ports"
+    reason = "it did not publish its ports"
     patience = min(context.options.get("wait_s", 20.0), ends - time.monotonic())
     deadline = time.monotonic() + patience
     while (left := deadline - time.monotonic()) > 0:
@@ -125,12 +125,12 @@ def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
         try:
             (said,) = ask_notes(peer, context.access, [_key(peer.name, "ports")], wait_s, wait_s + ASK_S)
         except ExchangeError as error:
-            why = str(error)
+            reason = str(error)
             time.sleep(min(0.1, left))
             continue
         if said is not None:
             return read_ports(peer.name, said)
-    raise CheckError(f"{peer.name} offered no fi_pingpong server within {patience:.0f} s: {why}")
+    raise CheckError(f"{peer.name} offered no fi_pingpong server within {patience:.0f} s: {reason}")
 
 
 def read_ports(peer: str, text: str) -> tuple[int, ...]:

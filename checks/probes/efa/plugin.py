@@ -52,10 +52,10 @@ def plugin(context: Context) -> Measurement:
     files that NCCL may load, the first on its search path first; a null in `plugin_numbers` is a file without a version
     in it. `nccl` is what libnccl.so.2 says of itself, "absent" where the loader finds none (it may be within torch).
     """
-    said = tool.run(("fi_info", "--version"), context.timeout_s * 0.5)
-    libfabric = _LIBFABRIC.search(said.stdout)
-    if libfabric is None or not said.whole or said.code:
-        raise CheckError(f"the output of fi_info --version has no version: {said.account()[:500]}")
+    result = tool.run(("fi_info", "--version"), context.timeout_s * 0.5)
+    libfabric = _LIBFABRIC.search(result.stdout)
+    if libfabric is None or not result.whole or result.code:
+        raise CheckError(f"the output of fi_info --version has no version: {result.account()[:500]}")
     installer = read_installer(INSTALLED)
     folders = search_path(os.environ.get("LD_LIBRARY_PATH", ""))
     found = {str(path): number_of(version_in(path)) for path in files(folders, NET)}
@@ -72,7 +72,7 @@ def plugin(context: Context) -> Measurement:
         },
         "\n".join(
             [
-                said.account(),
+                result.account(),
                 f"EFA installer: {installer or ABSENT}",
                 *(f"{path}: version {number}" for path, number in found.items()),
                 f"tuner: {tuner}",

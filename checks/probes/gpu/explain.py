@@ -61,30 +61,30 @@ def detect(text: str) -> bool:
     return "<nvidia_smi_log" in head or "nvsmi_device" in head or head.lstrip().startswith(FAILED)
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """Every GPU's metrics. Raises Broken, CheckError."""
     if text.lstrip().startswith(FAILED):
         raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
     document, end = _split(text)
-    found = parse(document)
-    made = _parts(found, asked)
-    unreported = tuple(gap for part in made for gap in _unreported(part, found))
+    parsed = parse(document)
+    explained = _parts(parsed, options)
+    unreported = tuple(gap for part in explained for gap in _unreported(part, parsed))
     names = {(check, field.field) for check, field in unreported}
-    made = [_without(part, {name for check, name in names if check == part.check}) for part in made]
-    parts = tuple(part for part in made if set(part.metrics) - {"gpus"})
-    models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in found.gpus)
-    what = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
-    nameless = (gpu.label for gpu in found.gpus if not gpu.text("uuid") and not _is_lost(gpu))
+    explained = [_without(part, {name for check, name in names if check == part.check}) for part in explained]
+    parts = tuple(part for part in explained if set(part.metrics) - {"gpus"})
+    models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in parsed.gpus)
+    models_text = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
+    nameless = (gpu.label for gpu in parsed.gpus if not gpu.text("uuid") and not _is_lost(gpu))
     unread = tuple(
         f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless
     )
-    title = f"nvidia-smi -q -x of driver {found.driver or 'unknown'}, {what}"
+    title = f"nvidia-smi -q -x of driver {parsed.driver or 'unknown'}, {models_text}"
     return Reading(
         Kind.NVIDIA_SMI,
         title,
         parts,
         unread,
-        driver=found.driver,
+        driver=parsed.driver,
         unreported=unreported,
         understood=lines_between(text, _begin(text), end),
     )
@@ -108,33 +108,33 @@ def _split(text: str) -> tuple[str, int]:
     return "\n" * text.count("\n", 0, begin) + document, end
 
 
-def _parts(found: Document, asked: ReadOptions) -> list[Part]:
-    declared = asked.declared
-    instance = asked.instance
-    expected = declared.gpus_per_node if declared else found.attached
-    if not found.gpus and not expected:
+def _parts(document: Document, options: ReadOptions) -> list[Part]:
+    declared = options.declared
+    instance = options.instance
+    expected = declared.gpus_per_node if declared else document.attached
+    if not document.gpus and not expected:
         raise Broken("the text describes no GPU and none is declared, so there is nothing to judge")
-    gpus = padded(found.gpus, expected)
-    parts = [_inventory(found, expected, instance.gpu if instance else "")]
+    gpus = padded(document.gpus, expected)
+    explained = [_inventory(document, expected, instance.gpu if instance else "")]
     for check, names in SIMPLE.items():
         if check == "gpu.fabric" and declared and lacks(Applies.NVLINK, declared, instance):
             continue
         wanted = ("memory_total_mib", *names) if check == "gpu.memory" and declared else names
-        parts.append(_part(check, gpus, wanted, columns(gpus, wanted)))
-    parts.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
-    parts.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
+        explained.append(_part(check, gpus, wanted, columns(gpus, wanted)))
+    explained.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
+    explained.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
     if declared:
-        parts.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
+        explained.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
     reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in gpus) for name in FAULT_REASONS}
     active = {name: column for name, column in reasons.items() if any(column)}
     if active:
         labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in gpus)}
-        parts.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
-    return parts
+        explained.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
+    return explained
 
 
-def _inventory(found: Document, expected: int, model: str) -> Part:
-    alive = [gpu for gpu in found.gpus if not _is_lost(gpu)]
+def _inventory(document: Document, expected: int, model: str) -> Part:
+    alive = [gpu for gpu in document.gpus if not _is_lost(gpu)]
     uuids = [gpu.text("uuid") for gpu in alive if gpu.text("uuid")]
     metrics: dict[str, Value] = {
         "gpus_found": len(alive),
@@ -143,8 +143,8 @@ def _inventory(found: Document, expected: int, model: str) -> Part:
         "duplicate_uuids": sum(times - 1 for times in Counter(uuids).values()),
         "models": texts(alive, "model"),
         "vbios": texts(alive, "vbios"),
-        "driver": (found.driver,) if found.driver else (None,),
-        "cuda": (found.cuda,) if found.cuda else (None,),
+        "driver": (document.driver,) if document.driver else (None,),
+        "cuda": (document.cuda,) if document.cuda else (None,),
         "gpus": tuple(gpu.label for gpu in alive) or ("no GPU",),
     }
     if model:
@@ -152,31 +152,37 @@ def _inventory(found: Document, expected: int, model: str) -> Part:
             int(not is_model(gpu.text("model"), model)) if gpu.text("model") else None for gpu in alive
         )
         metrics["unlike_models"] = tuple(likeness) or (None,)
-    lines = {name: _lines(found.gpus, name) for name in metrics if name != "gpus"}
-    lines |= {"driver": found.lines.get("driver_version", ""), "cuda": found.lines.get("cuda_version", "")}
-    lost = [gpu for gpu in found.gpus if _is_lost(gpu)]
+    lines = {name: _lines(document.gpus, name) for name in metrics if name != "gpus"}
+    lines |= {
+        "driver": document.lines.get("driver_version", ""),
+        "cuda": document.lines.get("cuda_version", ""),
+    }
+    lost = [gpu for gpu in document.gpus if _is_lost(gpu)]
     silent = (
-        gpu.lines.get(name, "") for gpu in lost for name, why in gpu.unread.items() if LOST.fullmatch(why)
+        gpu.lines.get(name, "")
+        for gpu in lost
+        for name, reason in gpu.unread.items()
+        if LOST.fullmatch(reason)
     )
-    attached = found.lines.get("attached_gpus", "")
+    attached = document.lines.get("attached_gpus", "")
     lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (attached, *silent) if line))
-    said = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
-    return Part("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, said)
+    evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
+    return Part("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
 
 
 def _is_lost(gpu: Gpu) -> bool:
-    return any(LOST.fullmatch(said) for said in gpu.unread.values())
+    return any(LOST.fullmatch(reason) for reason in gpu.unread.values())
 
 
 def _part(
     check: str, gpus: Sequence[Gpu], names: Sequence[str], metrics: Mapping[str, Value], prefix: str = ""
 ) -> Part:
     """The part, without metrics that no GPU has and that the facts list as absent from its model."""
-    kept = {name: value for name, value in metrics.items() if not _absent(check, name, value, gpus)}
-    lines = {name: _lines(gpus, prefix + name) for name in kept if name != "gpus"}
+    remaining = {name: value for name, value in metrics.items() if not _absent(check, name, value, gpus)}
+    lines = {name: _lines(gpus, prefix + name) for name in remaining if name != "gpus"}
     return Part(
         check,
-        kept,
+        remaining,
         {name: line for name, line in lines.items() if line},
         account(gpus, _fields(names, prefix)),
     )
@@ -186,29 +192,31 @@ def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
 
 
-def _unreported(part: Part, found: Document) -> Iterator[tuple[str, Field]]:
+def _unreported(part: Part, document: Document) -> Iterator[tuple[str, Field]]:
     """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
-    later = builtin().drivers.unknown_to(version_of(found.driver), part.check, Reader.NVIDIA_SMI)
+    later = builtin().drivers.unknown_to(version_of(document.driver), part.check, Reader.NVIDIA_SMI)
     for name, field in later.items():
-        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in found.gpus):
+        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in document.gpus):
             yield part.check, field
 
 
 def _without(part: Part, names: Set[str]) -> Part:
-    kept = {name: value for name, value in part.metrics.items() if name not in names}
+    remaining = {name: value for name, value in part.metrics.items() if name not in names}
     return replace(
-        part, metrics=kept, lines={name: said for name, said in part.lines.items() if name in kept}
+        part, metrics=remaining, lines={name: line for name, line in part.lines.items() if name in remaining}
     )
 
 
 def _absent(check: str, metric: str, value: Value, gpus: Sequence[Gpu]) -> bool:
     if not isinstance(value, tuple) or any(item is not None for item in value):
         return False
-    models = [row.model for row in builtin().not_applicable if (row.check, row.metric) == (check, metric)]
+    models = [
+        entry.model for entry in builtin().not_applicable if (entry.check, entry.metric) == (check, metric)
+    ]
     names = [bare(gpu.text("model")) for gpu in gpus]
     return all(any(is_of_model(name, model) for model in models) for name in names)
 
 
 def _lines(gpus: Sequence[Gpu], metric: str) -> str:
-    found = (gpu.lines.get(field, "") for gpu in gpus for field in MADE_OF.get(metric, (metric,)))
-    return "\n".join(line for line in found if line)
+    cited = (gpu.lines.get(field, "") for gpu in gpus for field in MADE_OF.get(metric, (metric,)))
+    return "\n".join(line for line in cited if line)

@@ -29,22 +29,22 @@ FIELDS = ("fabric_state", "fabric_status", "fabric_summary", *BITS, "misconfigur
 
 def decode(mask: int) -> dict[str, int]:
     """The answers that a health mask holds; those that it does not support are left out. Raises NotPlausible."""
-    found: dict[str, int] = {}
+    answers: dict[str, int] = {}
     for name, (bit, fault) in BITS.items():
-        if (said := mask >> bit & 3) == 3:
+        if (bits := mask >> bit & 3) == 3:
             raise NotPlausible(f"health mask {mask:#x}: {name} has no value 3")
-        if said:
-            found[name] = int(said == fault)
+        if bits:
+            answers[name] = int(bits == fault)
     if code := mask >> MISCONFIGURATION_BIT & MISCONFIGURATION_WIDTH:
-        found["misconfiguration"] = 0 if code == NO_MISCONFIGURATION else code
-    return found
+        answers["misconfiguration"] = 0 if code == NO_MISCONFIGURATION else code
+    return answers
 
 
 def _info(nvml: Nvml, handle: Any) -> Any:
     """The newest version of the record that the driver fills; older ones lack the summary, the oldest the mask."""
-    for kind in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
+    for record in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
         try:
-            info = getattr(nvml, kind)()
+            info = getattr(nvml, record)()
             nvml.nvmlDeviceGetGpuFabricInfoV(handle, byref(info))
             return info
         except nvml.NVMLError as error:
@@ -75,10 +75,10 @@ def _bit(name: str) -> Reader:
         info = _info(nvml, handle)
         if not hasattr(info, "healthMask"):
             raise NotPlausible("this driver does not report its health mask")
-        found = decode(int(info.healthMask))
-        if name not in found:
+        answers = decode(int(info.healthMask))
+        if name not in answers:
             raise NotPlausible(f"not supported (health mask {int(info.healthMask):#x})")
-        return found[name]
+        return answers[name]
 
     return read
 

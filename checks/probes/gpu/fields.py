@@ -30,8 +30,8 @@ class NotPlausible(Exception):
 
 def field_value(nvml: Nvml, handle: Any, ident: int, scope: int | None = None) -> Any:
     """One field of nvmlDeviceGetFieldValues. Its own nvmlReturn is raised: on "not supported" the value reads 0."""
-    asked: object = ident if scope is None else (ident, scope)
-    answer = nvml.nvmlDeviceGetFieldValues(handle, [asked])[0]
+    field: object = ident if scope is None else (ident, scope)
+    answer = nvml.nvmlDeviceGetFieldValues(handle, [field])[0]
     if answer.nvmlReturn != 0:
         raise nvml.NVMLError(answer.nvmlReturn)
     if not 0 <= answer.valueType < len(VALUE_OF_TYPE):
@@ -41,9 +41,9 @@ def field_value(nvml: Nvml, handle: Any, ident: int, scope: int | None = None) -
 
 def first_of(nvml: Nvml, *ways: Callable[[], Any]) -> Any:
     """The answer of the first way that this GPU and driver support."""
-    for way in ways[:-1]:
+    for call in ways[:-1]:
         try:
-            return way()
+            return call()
         except nvml.NVMLError as error:
             if getattr(error, "value", None) not in UNSUPPORTED:
                 raise
@@ -96,7 +96,7 @@ def _sram(uncorrected: int, aggregate: int) -> Reader:
     def of_status(nvml: Nvml, handle: Any) -> int:
         status = _sram_status(nvml, handle)
         kinds = ("UncParity", "UncSecDed") if uncorrected else ("Cor",)
-        return sum(int(getattr(status, when + kind)) for kind in kinds)
+        return sum(int(getattr(status, when + bucket)) for bucket in kinds)
 
     def of_total(nvml: Nvml, handle: Any) -> int:
         total = nvml.nvmlDeviceGetTotalEccErrors(handle, uncorrected, aggregate)
@@ -118,8 +118,8 @@ def _of_status(name: str) -> Reader:
     return lambda nvml, handle: int(getattr(_sram_status(nvml, handle), name))
 
 
-def _remapped(place: int) -> Reader:
-    return lambda nvml, handle: nvml.nvmlDeviceGetRemappedRows(handle)[place]
+def _remapped(index: int) -> Reader:
+    return lambda nvml, handle: nvml.nvmlDeviceGetRemappedRows(handle)[index]
 
 
 def _banks(name: str) -> Reader:

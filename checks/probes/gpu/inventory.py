@@ -72,53 +72,55 @@ def inventory(context: Context) -> Measurement:
 
 def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurement:
     """The measurement for the files under `root`, and at most `timeout_s` for each child. Raises CheckError."""
-    parts = (by_proc(root), by_dev(root))
-    if all(part.count is None for part in parts):
-        raise CheckError("; ".join(part.said for part in parts))
+    file_lists = (by_proc(root), by_dev(root))
+    if all(files.count is None for files in file_lists):
+        raise CheckError("; ".join(files.said for files in file_lists))
     nvml, cuda = ask("nvml", timeout_s), ask("cuda", timeout_s)
-    sources = (least(parts), nvml, cuda)
-    known = [seen.count for seen in sources if seen.count is not None]
-    uuids = [row["uuid"] for row in (nvml if nvml.gpus else parts[0]).gpus]
+    sources = (least(file_lists), nvml, cuda)
+    counts = [listing.count for listing in sources if listing.count is not None]
+    uuids = [gpu["uuid"] for gpu in (nvml if nvml.gpus else file_lists[0]).gpus]
     metrics: dict[str, Value] = {
-        "gpus_found": min(known),
-        "gpus_missing": tuple(None if seen.count is None else declared - seen.count for seen in sources),
-        "sources": tuple(seen.source for seen in sources),
+        "gpus_found": min(counts),
+        "gpus_missing": tuple(
+            None if listing.count is None else declared - listing.count for listing in sources
+        ),
+        "sources": tuple(listing.source for listing in sources),
         "gpu_uuids": ",".join(sorted(uuids)),
         "duplicate_uuids": sum(times - 1 for uuid, times in Counter(uuids).items() if uuid),
-        "unlike_uuids": unlike((parts[0], nvml, cuda)),
+        "unlike_uuids": unlike((file_lists[0], nvml, cuda)),
         "hidden_from_cuda": (hidden(cuda.count, timeout_s),),
         "broken_drivers": int(bool(nvml.fault)),
         **which(nvml, model),
     }
-    said = "\n".join(f"{seen.source}: {seen.said}" for seen in (*parts, nvml, cuda))
-    return Measurement(metrics, f"{nvml.fault}\n{said}".strip())
+    evidence = "\n".join(f"{listing.source}: {listing.said}" for listing in (*file_lists, nvml, cuda))
+    return Measurement(metrics, f"{nvml.fault}\n{evidence}".strip())
 
 
 def by_proc(root: Path) -> GpuListing:
     """GPUs that the kernel driver lists; not readable where no driver is loaded."""
     folder = root / machine.NVIDIA / "gpus"
     try:
-        found = sorted(entry.name for entry in folder.iterdir())
+        names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         return GpuListing("proc", None, f"{folder}: {error.strerror}")
-    rows = tuple({"uuid": uuid} for uuid in machine.gpu_uuids(root))
-    return GpuListing("proc", len(found), " ".join(found) or "no GPU", gpus=rows)
+    gpus = tuple({"uuid": uuid} for uuid in machine.gpu_uuids(root))
+    return GpuListing("proc", len(names), " ".join(names) or "no GPU", gpus=gpus)
 
 
 def by_dev(root: Path) -> GpuListing:
     """GPUs with a device file, which is what a process here can open."""
     try:
-        found = sorted(
+        names = sorted(
             entry.name for entry in (root / "dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name)
         )
     except OSError as error:
         return GpuListing("dev", None, f"{root / 'dev'}: {error.strerror}")
-    return GpuListing("dev", len(found), " ".join(found) or "no GPU")
+    return GpuListing("dev", len(names), " ".join(names) or "no GPU")
 
 
-def least(parts: Sequence[GpuListing]) -> GpuListing:
+def least(listings: Sequence[GpuListing]) -> GpuListing:
     """The kernel's files as one source: the smaller count, since a GPU needs both."""
-    counts = [part.count for part in parts if part.count is not None]
+    counts = [listing.count for listing in listings if listing.count is not None]
     return GpuListing(FILES, min(counts, default=None), "")
 
 
@@ -126,45 +128,47 @@ def ask(source: str, timeout_s: float) -> GpuListing:
     """What a child says: "nvml", "cuda", or "visible", the GPUs of CUDA that CUDA_VISIBLE_DEVICES leaves."""
     try:
         # Python does not start with LC_ALL=C, which tools get, where a .pth file names a path that is not ASCII.
-        said = tool.run((sys.executable, *CHILD, source), timeout_s, {"LC_ALL": "C.UTF-8"})
+        result = tool.run((sys.executable, *CHILD, source), timeout_s, {"LC_ALL": "C.UTF-8"})
     except CheckError as error:
         return GpuListing(source, None, str(error))
-    if said.code is None:
+    if result.code is None:
         return GpuListing(
             source, None, f"it did not answer within {timeout_s:g} s: the GPU or the driver may hang"
         )
     try:
-        return decode(GpuListing, parse_json(said.stdout.encode(), 1 << 20))
+        return decode(GpuListing, parse_json(result.stdout.encode(), 1 << 20))
     except DecodeError as error:
-        return GpuListing(source, None, f"its answer cannot be read ({error})\n{said.account()}")
+        return GpuListing(source, None, f"its answer cannot be read ({error})\n{result.account()}")
 
 
 def hidden(count: int | None, timeout_s: float) -> int | None:
     """How many of the GPUs CUDA_VISIBLE_DEVICES hides from programs that start here; None if that is not known."""
     if VISIBLE not in os.environ:
         return 0
-    seen = ask("visible", timeout_s).count
-    return None if seen is None or count is None else count - seen
+    visible = ask("visible", timeout_s).count
+    return None if visible is None or count is None else count - visible
 
 
 def unlike(sources: Sequence[GpuListing]) -> int:
     """How many UUIDs are in one source's list and not in another's; sources without UUIDs are not compared."""
-    lists = [{row["uuid"] for row in seen.gpus if row.get("uuid")} for seen in sources]
-    whole = [uuids for uuids, seen in zip(lists, sources, strict=True) if uuids and len(uuids) == seen.count]
+    lists = [{gpu["uuid"] for gpu in listing.gpus if gpu.get("uuid")} for listing in sources]
+    whole = [
+        uuids for uuids, listing in zip(lists, sources, strict=True) if uuids and len(uuids) == listing.count
+    ]
     return len(set[str]().union(*whole) - whole[0].intersection(*whole)) if whole else 0
 
 
 def which(nvml: GpuListing, model: str) -> dict[str, Value]:
     """Model, VBIOS and label of each GPU that NVML lists, driver and CUDA version; None if it was not read."""
-    rows = nvml.gpus
+    gpus = nvml.gpus
     likeness = (
-        None if not (model and row["model"]) else int(not is_model(row["model"], model)) for row in rows
+        None if not (model and gpu["model"]) else int(not is_model(gpu["model"], model)) for gpu in gpus
     )
     return {
-        "gpus": tuple(row["label"] for row in rows) or ("no GPU",),
+        "gpus": tuple(gpu["label"] for gpu in gpus) or ("no GPU",),
         "unlike_models": tuple(likeness) or (None,),
-        "models": all_or_none(row["model"] for row in rows),
-        "vbios": all_or_none(row["vbios"] for row in rows),
+        "models": all_or_none(gpu["model"] for gpu in gpus),
+        "vbios": all_or_none(gpu["vbios"] for gpu in gpus),
         "driver": all_or_none([nvml.versions.get("driver", "")]),
         "cuda": all_or_none([nvml.versions.get("cuda", "")]),
     }

@@ -47,23 +47,23 @@ def by_nvml() -> GpuListing:
     """The GPUs that answer NVML; one that is lost is still listed, and does not count."""
     try:
         with nvml.session() as module:
-            found = nvml.look(module, (*WHO, *ALIVE))
+            gpus = nvml.look(module, (*WHO, *ALIVE))
             versions = _versions(module)
     except nvml.NvmlError as error:
         return GpuListing("nvml", None, str(error), error.fault)
     except nvml.NvmlMissing as error:
         return GpuListing("nvml", None, str(error))
-    said = "\n".join(map(_account, found))
-    alive = [gpu for gpu in found if not is_lost(gpu)]
+    evidence = "\n".join(map(_account, gpus))
+    alive = [gpu for gpu in gpus if not is_lost(gpu)]
     if not all(any(name in gpu.values for name in ALIVE) for gpu in alive):
-        return GpuListing("nvml", None, said, versions=versions)
-    rows = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
-    return GpuListing("nvml", len(alive), said, versions=versions, gpus=rows)
+        return GpuListing("nvml", None, evidence, versions=versions)
+    listed = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
+    return GpuListing("nvml", len(alive), evidence, versions=versions, gpus=listed)
 
 
 def is_lost(gpu: Gpu) -> bool:
     """Whether NVML says of it, or instead of an answer of its own, that it is broken; refused is not broken."""
-    return any(said.endswith(LOST) for said in gpu.unread.values())
+    return any(reason.endswith(LOST) for reason in gpu.unread.values())
 
 
 def by_cuda() -> GpuListing:
@@ -92,7 +92,7 @@ def visible() -> GpuListing:
         return GpuListing("cuda", None, f"cuDeviceGetCount: {_cuda_error(code)}")
     uuids = [_cuda_uuid(cuda, index) for index in range(count.value)]
     return GpuListing(
-        "cuda", count.value, " ".join(uuids) or "no GPU", gpus=tuple({"uuid": found} for found in uuids)
+        "cuda", count.value, " ".join(uuids) or "no GPU", gpus=tuple({"uuid": gpu_uuid} for gpu_uuid in uuids)
     )
 
 
@@ -113,28 +113,28 @@ def _cuda_error(code: int) -> str:
 
 def _versions(module: Any) -> dict[str, str]:
     """Driver and CUDA version; one that cannot be read is left out."""
-    found = {}
+    versions = {}
     try:
         driver = module.nvmlSystemGetDriverVersion()
-        found["driver"] = driver.decode() if isinstance(driver, bytes) else str(driver)
+        versions["driver"] = driver.decode() if isinstance(driver, bytes) else str(driver)
         number = int(module.nvmlSystemGetCudaDriverVersion_v2())
-        found["cuda"] = f"{number // 1000}.{number % 1000 // 10}"
+        versions["cuda"] = f"{number // 1000}.{number % 1000 // 10}"
     except module.NVMLError as error:
         print(f"versions: {error}", file=sys.stderr)
-    return found
+    return versions
 
 
 def _account(gpu: Gpu) -> str:
-    said = [f"{name} {gpu.text(name)}" for name in WHO if gpu.text(name)]
-    said += [f"{name}: {why}" for name, why in gpu.unread.items()]
-    return f"{gpu.label}: {', '.join(said)}"
+    texts = [f"{name} {gpu.text(name)}" for name in WHO if gpu.text(name)]
+    texts += [f"{name}: {reason}" for name, reason in gpu.unread.items()]
+    return f"{gpu.label}: {', '.join(texts)}"
 
 
 def main(argv: list[str]) -> int:
     """argv: nvml, cuda or visible."""
-    seen = {"nvml": by_nvml, "cuda": by_cuda, "visible": visible}[argv[0]]()
-    rows = [dict(row) for row in seen.gpus]
-    print(json.dumps({**vars(seen), "versions": dict(seen.versions), "gpus": rows}))
+    listing = {"nvml": by_nvml, "cuda": by_cuda, "visible": visible}[argv[0]]()
+    gpus = [dict(gpu) for gpu in listing.gpus]
+    print(json.dumps({**vars(listing), "versions": dict(listing.versions), "gpus": gpus}))
     return 0
 
 

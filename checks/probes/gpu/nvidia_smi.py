@@ -36,13 +36,13 @@ class Node:
         """The element at "a/b"; or None, and what an element on the way says instead ("GPU is lost")."""
         here = self
         for name in path.split("/"):
-            found = here.first.get(name)
-            if found is None:
+            child = here.first.get(name)
+            if child is None:
                 return (
                     None,
                     here.text.strip() if here is not self and here.text.strip() else NOT_PRINTED,
                 )
-            here = found
+            here = child
         return here, ""
 
 
@@ -97,8 +97,8 @@ def _tree(text: str) -> Node:
     def end(_: str) -> None:
         stack.pop()
 
-    def data(said: str) -> None:
-        stack[-1].text += said
+    def data(piece: str) -> None:
+        stack[-1].text += piece
 
     def refuse(*_: object) -> None:
         raise CheckError("the XML declares entities, which nvidia-smi never does")
@@ -119,20 +119,20 @@ def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
     unread: dict[str, str] = {}
     lines: dict[str, str] = {}
     for name, ways in FIELDS.items():
-        why = ""
+        reason = ""
         for path, convert in ways:
-            found, said = node.at(path)
-            if found is None:
-                why = why or said
+            element, instead = node.at(path)
+            if element is None:
+                reason = reason or instead
                 continue
-            lines[name] = "\n".join(part for part in (lines.get(name, ""), shown(raw, found.line)) if part)
-            value = sound(convert(found.text.strip()))
+            lines[name] = "\n".join(text for text in (lines.get(name, ""), shown(raw, element.line)) if text)
+            value = sound(convert(element.text.strip()))
             if value is not None:
                 values[name] = value
                 break
-            why = found.text.strip() or "empty"
+            reason = element.text.strip() or "empty"
         if name not in values:
-            unread[name] = why
+            unread[name] = reason
     _derive(node, values, unread, lines)
     _processes(node, values, unread, lines, raw)
     return Gpu(index, pci_id(node.attributes.get("id", "")), values, unread, lines)
@@ -143,18 +143,18 @@ def _derive(
 ) -> None:
     """Fields that are made of several: the sum of both SRAM counters, the margin before T.LIMIT."""
     for when in ("volatile", "aggregate"):
-        parts = [f"sram_{kind}_{when}" for kind in ("parity", "secded")]
+        names = [f"sram_{counter}_{when}" for counter in ("parity", "secded")]
         whole = f"sram_uncorrected_{when}"
-        known = [value for part in parts if isinstance(value := values.pop(part, None), (int, float))]
-        if whole not in values and len(known) == len(parts):
-            values[whole] = sum(known)
+        values_read = [value for name in names if isinstance(value := values.pop(name, None), (int, float))]
+        if whole not in values and len(values_read) == len(names):
+            values[whole] = sum(values_read)
             unread.pop(whole, None)
-            lines[whole] = "\n".join(lines[part] for part in parts)
+            lines[whole] = "\n".join(lines[name] for name in names)
         elif whole in unread:
-            unread[whole] = next((unread[part] for part in parts if part in unread), unread[whole])
-        for part in parts:
-            unread.pop(part, None)
-            lines.pop(part, None)
+            unread[whole] = next((unread[name] for name in names if name in unread), unread[whole])
+        for name in names:
+            unread.pop(name, None)
+            lines.pop(name, None)
     limit, hot = values.pop("limit_c", None), values.get("temperature_c")
     if "margin_c" in unread and isinstance(limit, int) and isinstance(hot, int):
         low, high = TEMPERATURE_LIMITS_C
@@ -172,33 +172,33 @@ def _processes(
     lines: dict[str, str],
     raw: list[str],
 ) -> None:
-    listed, said = node.at("processes")
+    listed, instead = node.at("processes")
     if listed is None or listed.text.strip():
-        why = said or (listed.text.strip() if listed else "")
-        unread.update(dict.fromkeys(("processes", "graphics_mib"), why))
+        reason = instead or (listed.text.strip() if listed else "")
+        unread.update(dict.fromkeys(("processes", "graphics_mib"), reason))
         return
     drawing = [_drawing_mib(child) for child in listed.children]
     values["processes"] = drawing.count(None)
     values["graphics_mib"] = sum(used for used in drawing if used is not None)
     lines["processes"] = "\n".join(
-        shown(raw, part.line) for child in listed.children for part in child.children
+        shown(raw, element.line) for child in listed.children for element in child.children
     )
     lines["graphics_mib"] = lines["processes"]
 
 
 def _drawing_mib(process: Node) -> int | None:
     """The memory in MiB of a process that only draws (type G); None for any other, and where it is not told."""
-    kind, used = process.at("type")[0], process.at("used_memory")[0]
-    if kind is None or used is None or kind.text.strip() != "G":
+    process_type, used = process.at("type")[0], process.at("used_memory")[0]
+    if process_type is None or used is None or process_type.text.strip() != "G":
         return None
-    found = _MIB(used.text.strip())
-    return found if isinstance(found, int) else None
+    mebibytes = _MIB(used.text.strip())
+    return mebibytes if isinstance(mebibytes, int) else None
 
 
 def _number(unit: str = "", sign: str = "") -> Convert:
     """Whole numbers with this unit and no other."""
     form = re.compile(rf"({sign}\d+){re.escape(unit)}")
-    return lambda text: int(found[1]) if (found := form.fullmatch(text)) else None
+    return lambda text: int(match[1]) if (match := form.fullmatch(text)) else None
 
 
 def _watts(text: str) -> float | None:
@@ -207,7 +207,7 @@ def _watts(text: str) -> float | None:
 
 
 def _words(**meaning: int) -> Convert:
-    table = {word.replace("_", " "): value for word, value in meaning.items()}
+    table = {key.replace("_", " "): value for key, value in meaning.items()}
     return lambda text: table.get(text.lower())
 
 
@@ -229,18 +229,20 @@ _RECOVERY = _words(
 
 
 def _ecc() -> dict[str, tuple[tuple[str, Convert], ...]]:
-    made: dict[str, tuple[tuple[str, Convert], ...]] = {}
+    paths: dict[str, tuple[tuple[str, Convert], ...]] = {}
     for when in ("volatile", "aggregate"):
         base = f"ecc_errors/{when}"
-        made[f"sram_corrected_{when}"] = ((f"{base}/sram_correctable", _count),)
-        made[f"sram_uncorrected_{when}"] = ((f"{base}/sram_uncorrectable", _count),)
-        made[f"sram_parity_{when}"] = ((f"{base}/sram_uncorrectable_parity", _count),)
-        made[f"sram_secded_{when}"] = ((f"{base}/sram_uncorrectable_secded", _count),)
-        made[f"dram_corrected_{when}"] = ((f"{base}/dram_correctable", _count),)
-        made[f"dram_uncorrected_{when}"] = ((f"{base}/dram_uncorrectable", _count),)
-    for place in ("l2", "sm", "pcie", "microcontroller", "other"):
-        made[f"sram_{place}"] = ((f"ecc_errors/aggregate_uncorrectable_sram_sources/sram_{place}", _count),)
-    return made
+        paths[f"sram_corrected_{when}"] = ((f"{base}/sram_correctable", _count),)
+        paths[f"sram_uncorrected_{when}"] = ((f"{base}/sram_uncorrectable", _count),)
+        paths[f"sram_parity_{when}"] = ((f"{base}/sram_uncorrectable_parity", _count),)
+        paths[f"sram_secded_{when}"] = ((f"{base}/sram_uncorrectable_secded", _count),)
+        paths[f"dram_corrected_{when}"] = ((f"{base}/dram_correctable", _count),)
+        paths[f"dram_uncorrected_{when}"] = ((f"{base}/dram_uncorrectable", _count),)
+    for location in ("l2", "sm", "pcie", "microcontroller", "other"):
+        paths[f"sram_{location}"] = (
+            (f"ecc_errors/aggregate_uncorrectable_sram_sources/sram_{location}", _count),
+        )
+    return paths
 
 
 _POWER, _OLD_POWER, _FABRIC = "gpu_power_readings", "power_readings", "fabric/health"

@@ -49,8 +49,8 @@ class Links:
 def first_look(context: Context) -> Mapping[str, object]:
     """The counters of every GPU, and when they were read."""
     with nvml.session() as module:
-        found = look(module)
-    return {"at_s": _now(), "gpus": {links.key: links.counters for links in found if links.key}}
+        all_links = look(module)
+    return {"at_s": _now(), "gpus": {links.key: links.counters for links in all_links if links.key}}
 
 
 @nvml.nvml_check(
@@ -63,42 +63,45 @@ def nvlink(context: Context) -> Measurement:
     counter that went backwards was reset: None.
     """
     with nvml.session() as module:
-        found = look(module)
+        all_links = look(module)
     earlier = growth.first_look(context.before, "gpus")
     begun = (context.before or {}).get("at_s")
     seconds = _now() - begun if isinstance(begun, float) else 0.0
     if seconds <= 0:
         raise CheckError("the link error counters from the start of the run are not of this boot")
-    unlisted = padded([links.gpu for links in found], context.declared.gpus_per_node)[len(found) :]
-    return compared([*found, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
+    unlisted = padded([links.gpu for links in all_links], context.declared.gpus_per_node)[len(all_links) :]
+    return compared([*all_links, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
 
 
-def compared(found: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
+def compared(all_links: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
     """The measurement: both looks, `seconds` apart."""
-    looks = [growth.Growth(earlier.get(links.key), links.counters) for links in found]
+    looks = [growth.Growth(earlier.get(links.key), links.counters) for links in all_links]
     grown = {
-        kind: tuple(
-            look.of([counter(kind, link) for link in links.active or ()])
-            for links, look in zip(found, looks, strict=True)
+        counter_type: tuple(
+            change.of([counter(counter_type, link) for link in links.active or ()])
+            for links, change in zip(all_links, looks, strict=True)
         )
-        for kind in KINDS
+        for counter_type in KINDS
     }
     metrics: dict[str, Value] = {
-        "links_active": tuple(None if links.active is None else len(links.active) for links in found),
+        "links_active": tuple(None if links.active is None else len(links.active) for links in all_links),
         "link_errors_per_s": tuple(
             None if n is None else round(n / seconds, 6) for n in grown["link_errors"]
         ),
         "link_recoveries": grown["link_recoveries"],
         "link_replays": grown["link_replays"],
-        "gpus": tuple(links.gpu.label for links in found),
+        "gpus": tuple(links.gpu.label for links in all_links),
     }
-    said = (f"{links.gpu.label}: {_account(links, look)}" for links, look in zip(found, looks, strict=True))
-    return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(said))
+    lines = (
+        f"{links.gpu.label}: {_account(links, change)}"
+        for links, change in zip(all_links, looks, strict=True)
+    )
+    return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(lines))
 
 
-def counter(kind: str, link: int) -> str:
+def counter(counter_type: str, link: int) -> str:
     """What a link's counter is called in both looks."""
-    return f"{kind} of link {link}"
+    return f"{counter_type} of link {link}"
 
 
 def look(module: Any) -> tuple[Links, ...]:
@@ -114,13 +117,13 @@ def _links(module: Any, gpu: Gpu) -> Links:
     except module.NVMLError as error:
         return Links(gpu, said=nvml.said(error))
     counters: dict[str, int] = {}
-    why: dict[str, None] = {}
-    for kind, link in ((kind, link) for kind in KINDS for link in active):
+    reason: dict[str, None] = {}
+    for counter_type, link in ((counter_type, link) for counter_type in KINDS for link in active):
         try:
-            counters[counter(kind, link)] = _count(module, handle, link, kind)
+            counters[counter(counter_type, link)] = _count(module, handle, link, counter_type)
         except (module.NVMLError, NotPlausible) as error:
-            why[f"{kind}: {error}"] = None
-    return Links(gpu, active, counters, "; ".join(why))
+            reason[f"{counter_type}: {error}"] = None
+    return Links(gpu, active, counters, "; ".join(reason))
 
 
 def _is_up(module: Any, handle: Any, link: int) -> bool:
@@ -132,8 +135,8 @@ def _is_up(module: Any, handle: Any, link: int) -> bool:
         raise
 
 
-def _count(module: Any, handle: Any, link: int, kind: str) -> int:
-    def of(ident: int) -> Any:
+def _count(module: Any, handle: Any, link: int, counter_type: str) -> int:
+    def value_of(ident: int) -> Any:
         return field_value(module, handle, ident, link)
 
     def old(*counters: int) -> int:
@@ -141,25 +144,25 @@ def _count(module: Any, handle: Any, link: int, kind: str) -> int:
 
     crc = (module.NVML_NVLINK_ERROR_DL_CRC_FLIT, module.NVML_NVLINK_ERROR_DL_CRC_DATA)
     ways = {
-        "link_errors": (lambda: sum(map(of, PACKET_FIELDS)), lambda: of(CRC), lambda: old(*crc)),
+        "link_errors": (lambda: sum(map(value_of, PACKET_FIELDS)), lambda: value_of(CRC), lambda: old(*crc)),
         "link_recoveries": (
-            lambda: of(RECOVERY_EVENTS),
-            lambda: of(RECOVERY),
+            lambda: value_of(RECOVERY_EVENTS),
+            lambda: value_of(RECOVERY),
             lambda: old(module.NVML_NVLINK_ERROR_DL_RECOVERY),
         ),
-        "link_replays": (lambda: of(REPLAY), lambda: old(module.NVML_NVLINK_ERROR_DL_REPLAY)),
-    }[kind]
+        "link_replays": (lambda: value_of(REPLAY), lambda: old(module.NVML_NVLINK_ERROR_DL_REPLAY)),
+    }[counter_type]
     value = sound(first_of(module, *ways))
     if not isinstance(value, int) or value < 0:
         raise NotPlausible(f"link {link} has no valid counter value")
     return value
 
 
-def _account(links: Links, look: growth.Growth) -> str:
+def _account(links: Links, change: growth.Growth) -> str:
     if links.active is None:
         return links.said or "declared, but NVML does not list it"
     up = " ".join(map(str, links.active)) or "none"
-    return f"links {up} up; {look.changes()}{links.said and f' ({links.said})'}"
+    return f"links {up} up; {change.changes()}{links.said and f' ({links.said})'}"
 
 
 def _now() -> float:

@@ -50,8 +50,8 @@ class NvmlMissing(Missing):
 class NvmlError(CheckError):
     """NVML gave no answer."""
 
-    def __init__(self, said: str, fault: str = "") -> None:
-        super().__init__(said)
+    def __init__(self, message: str, fault: str = "") -> None:
+        super().__init__(message)
         self.fault = fault
 
 
@@ -142,7 +142,7 @@ def measured(
     """
     fields = (*names, *read)
     with session() as module:
-        found = look(module, fields)
-    gpus = padded(found, context.declared.gpus_per_node)
+        gpus_listed = look(module, fields)
+    gpus = padded(gpus_listed, context.declared.gpus_per_node)
     extra = derive(gpus) if derive else {}
     return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))

@@ -52,8 +52,8 @@ def padded(gpus: Sequence[Gpu], expected: int) -> tuple[Gpu, ...]:
 
 def columns(gpus: Sequence[Gpu], names: Iterable[str]) -> dict[str, Value]:
     """Metric arrays in GPU order, None for what was not read, and `gpus`, the labels."""
-    made: dict[str, Value] = {name: tuple(gpu.number(name) for gpu in gpus) for name in names}
-    return {**made, "gpus": tuple(gpu.label for gpu in gpus)}
+    metrics: dict[str, Value] = {name: tuple(gpu.number(name) for gpu in gpus) for name in names}
+    return {**metrics, "gpus": tuple(gpu.label for gpu in gpus)}
 
 
 def texts(gpus: Sequence[Gpu], name: str) -> Value:
@@ -61,10 +61,10 @@ def texts(gpus: Sequence[Gpu], name: str) -> Value:
     return all_or_none(gpu.text(name) for gpu in gpus)
 
 
-def all_or_none(found: Iterable[str]) -> Value:
+def all_or_none(values: Iterable[str]) -> Value:
     """The texts; None for each if one of them is empty, or there is none."""
-    known = tuple(found)
-    return known if known and all(known) else (None,) * max(1, len(known))
+    present = tuple(values)
+    return present if present and all(present) else (None,) * max(1, len(present))
 
 
 def account(gpus: Sequence[Gpu], names: Iterable[str]) -> str:
@@ -88,9 +88,9 @@ def sound(value: object) -> Number | str | None:
 def _account(gpu: Gpu, names: Sequence[str]) -> str:
     if not gpu.values and not gpu.unread:
         return f"{gpu.label}: declared, but NVML does not list it"
-    said = [f"{name}={_rounded(gpu.values[name])}" for name in names if name in gpu.values]
-    said += [f"{name}: {gpu.unread.get(name, 'not read')}" for name in names if name not in gpu.values]
-    return f"{gpu.label}: {', '.join(said)}"
+    fields = [f"{name}={_rounded(gpu.values[name])}" for name in names if name in gpu.values]
+    fields += [f"{name}: {gpu.unread.get(name, 'not read')}" for name in names if name not in gpu.values]
+    return f"{gpu.label}: {', '.join(fields)}"
 
 
 def _rounded(value: object) -> object:
@@ -100,16 +100,16 @@ def _rounded(value: object) -> object:
 
 def bare(name: str) -> str:
     """NVML's name without the maker's: "Tesla T4" -> "T4"."""
-    words = name.split()
-    while words and words[0].lower() in MAKERS:
-        words = words[1:]
-    return " ".join(words)
+    parts_of_name = name.split()
+    while parts_of_name and parts_of_name[0].lower() in MAKERS:
+        parts_of_name = parts_of_name[1:]
+    return " ".join(parts_of_name)
 
 
 def is_model(name: str, model: str) -> bool:
     """Whether NVML's name is one of the model's: it begins with the model's words, whole ("L4" is no "L40S")."""
-    said, wanted = _words(bare(name)), _words(model)
-    return bool(wanted) and said[: len(wanted)] == wanted
+    name_words, wanted = _words(bare(name)), _words(model)
+    return bool(wanted) and name_words[: len(wanted)] == wanted
 
 
 def _words(text: str) -> list[str]:

@@ -34,23 +34,23 @@ def start_and_end(context: Context) -> Measurement:
     None where it was not read, as before driver 565.
     """
     earlier = context.before.get("gpus") if context.before else None
-    if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):
+    if not isinstance(earlier, list) or not all(isinstance(record, dict) for record in earlier):
         raise CheckError(
             "the GPUs could not be read at the start of the run, so there is nothing to compare with"
         )
     with nvml.session() as module:
-        found = nvml.look(module, READ)
-    return compared(earlier, [_row(gpu) for gpu in found], context.declared.gpus_per_node)
+        gpus = nvml.look(module, READ)
+    return compared(earlier, [_row(gpu) for gpu in gpus], context.declared.gpus_per_node)
 
 
 def compared(
     earlier: Sequence[Mapping[str, object]], later: Sequence[Mapping[str, object]], declared: int
 ) -> Measurement:
     """Both measurements compared, GPU by GPU (pure)."""
-    counts = [sum(row.get("alive") is True for row in rows) for rows in (earlier, later)]
-    uuids = [{row["uuid"] for row in rows if row.get("uuid")} for rows in (earlier, later)]
+    counts = [sum(record.get("alive") is True for record in records) for records in (earlier, later)]
+    uuids = [{record["uuid"] for record in records if record.get("uuid")} for records in (earlier, later)]
     size = max(len(earlier), len(later), declared)
-    labels = [str(row.get("label")) for row in (later if len(later) >= len(earlier) else earlier)]
+    labels = [str(record.get("label")) for record in (later if len(later) >= len(earlier) else earlier)]
     labels += [f"GPU {index}" for index in range(len(labels), size)]
     metrics: dict[str, Value] = {
         "missing": tuple(declared - count for count in counts),
@@ -61,20 +61,20 @@ def compared(
         "gpus": tuple(labels),
     }
     lines = (
-        f"{when} {row.get('label')}: {row.get('said') or row.get('uuid')}"
-        for when, rows in (("start", earlier), ("end", later))
-        for row in rows
+        f"{when} {record.get('label')}: {record.get('said') or record.get('uuid')}"
+        for when, records in (("start", earlier), ("end", later))
+        for record in records
     )
     return Measurement(metrics, "\n".join(lines))
 
 
 def _row(gpu: Gpu) -> dict[str, object]:
     alive = not is_lost(gpu) and any(name in gpu.values for name in ALIVE)
-    said = ", ".join(f"{name}: {why}" for name, why in gpu.unread.items())
+    unread = ", ".join(f"{name}: {reason}" for name, reason in gpu.unread.items())
     action = gpu.number("recovery_action")
-    return {"label": gpu.label, "uuid": gpu.text("uuid"), "alive": alive, "action": action, "said": said}
+    return {"label": gpu.label, "uuid": gpu.text("uuid"), "alive": alive, "action": action, "said": unread}
 
 
-def _actions(rows: Sequence[Mapping[str, object]], size: int) -> tuple[int | None, ...]:
-    found = [row.get("action") for row in rows] + [None] * (size - len(rows))
-    return tuple(action if type(action) is int else None for action in found)
+def _actions(records: Sequence[Mapping[str, object]], size: int) -> tuple[int | None, ...]:
+    actions = [record.get("action") for record in records] + [None] * (size - len(records))
+    return tuple(action if type(action) is int else None for action in actions)

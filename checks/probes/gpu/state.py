@@ -179,7 +179,7 @@ def sampled(context: Context, wait: Callable[[float], None]) -> Measurement:
             if sample:
                 wait(PAUSE_S)
             rounds.append(nvml.look(module, (name,)))
-    if len({len(found) for found in rounds}) != 1:
+    if len({len(records) for records in rounds}) != 1:
         raise nvml.NvmlError("the number of GPUs that NVML lists changed between two samples")
     gpus = padded(
         [busiest(of_gpu, name) for of_gpu in zip(*rounds, strict=True)], context.declared.gpus_per_node
@@ -203,36 +203,38 @@ def processes(context: Context) -> Measurement:
     `processes`: its memory is in `graphics_mib` (MiB, summed).
     """
     with nvml.session() as module:
-        found = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
-    gpus = padded(found, context.declared.gpus_per_node)
+        with_lists = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
+    gpus = padded(with_lists, context.declared.gpus_per_node)
     listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
-    said = "\n".join(part for part in (listed, account(gpus, PROCESSES)) if part)
-    return Measurement(columns(gpus, PROCESSES), said)
+    evidence = "\n".join(text for text in (listed, account(gpus, PROCESSES)) if text)
+    return Measurement(columns(gpus, PROCESSES), evidence)
 
 
 def with_processes(module: Any, gpu: Gpu) -> Gpu:
     """The record with how many processes of others the GPU has, what they are, and the memory of those that only draw."""
-    seen: dict[int, str] = {}
+    by_pid: dict[int, str] = {}
     drawing: dict[int, int] = {}
     unread: dict[str, str] = dict(gpu.unread)
-    for kind, call in LISTS.items():
+    for list_name, call in LISTS.items():
         try:
             handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
             for process in getattr(module, call)(handle):
                 pid, used = int(process.pid), getattr(process, "usedGpuMemory", None)
-                if kind == "graphics" and pid not in seen and isinstance(used, int):
+                if list_name == "graphics" and pid not in by_pid and isinstance(used, int):
                     drawing[pid] = used
-                elif kind != "graphics":
+                elif list_name != "graphics":
                     drawing.pop(pid, None)
-                seen.setdefault(pid, f"{kind}, {_used(process)}")
+                by_pid.setdefault(pid, f"{list_name}, {_used(process)}")
         except module.NVMLError as error:
-            if kind == "MPS" and nvml.code_of(error) in (3, 13):
+            if list_name == "MPS" and nvml.code_of(error) in (3, 13):
                 continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
-            why = f"{kind}: {nvml.said(error)}"
-            return replace(gpu, unread={**unread, **dict.fromkeys(PROCESSES, why)})
-    listed = "; ".join(f"{gpu.label}: pid {pid} {_name(pid)} ({said})" for pid, said in sorted(seen.items()))
-    found = {"processes": len(seen) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
-    return replace(gpu, values={**gpu.values, **found, "listed": listed})
+            reason = f"{list_name}: {nvml.said(error)}"
+            return replace(gpu, unread={**unread, **dict.fromkeys(PROCESSES, reason)})
+    listed = "; ".join(
+        f"{gpu.label}: pid {pid} {_name(pid)} ({description})" for pid, description in sorted(by_pid.items())
+    )
+    counts = {"processes": len(by_pid) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
+    return replace(gpu, values={**gpu.values, **counts, "listed": listed})
 
 
 def _numbers(samples: Sequence[Gpu], name: str) -> list[float]:

@@ -131,17 +131,17 @@ class LoadSamples:
 
     def series(self, name: str) -> tuple[Number, ...] | None:
         """The field in every sample; None if it could not be read in one of them."""
-        found = [gpu.number(name) for gpu in self.samples]
-        known = tuple(value for value in found if value is not None)
-        return known if len(known) == len(found) else None
+        numbers = [gpu.number(name) for gpu in self.samples]
+        present = tuple(value for value in numbers if value is not None)
+        return present if len(present) == len(numbers) else None
 
     def account(self) -> str:
         """The samples, one line each, and the counters."""
         lines = []
         for sample in self.samples:
-            said = [listed({name: sample.values[name] for name in FIELDS if name in sample.values})]
-            said += [f"{name}: {why}" for name, why in sample.unread.items()]
-            lines.append(", ".join(filter(None, said)))
+            texts = [listed({name: sample.values[name] for name in FIELDS if name in sample.values})]
+            texts += [f"{name}: {reason}" for name, reason in sample.unread.items()]
+            lines.append(", ".join(filter(None, texts)))
         return "\n".join(
             (
                 f"{self.gpu.label}, {self.steps} steps of load",
@@ -175,11 +175,11 @@ def _loaded_on(device: str) -> Load:
 
 def find(module: Any, uuid: str) -> tuple[Any, int]:
     """NVML's handle and index of the GPU with this UUID. Raises LoadError."""
-    seen = nvml.look(module, ("uuid",))
-    for gpu in seen:
+    gpus = nvml.look(module, ("uuid",))
+    for gpu in gpus:
         if gpu.text("uuid").lower() == uuid.lower():
             return module.nvmlDeviceGetHandleByIndex(gpu.index), gpu.index
-    listed = ", ".join(gpu.text("uuid") or gpu.label for gpu in seen)
+    listed = ", ".join(gpu.text("uuid") or gpu.label for gpu in gpus)
     raise LoadError(f"CUDA uses GPU {uuid}, which NVML does not list ({listed})")
 
 
@@ -199,19 +199,19 @@ def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -
     return require_load(LoadSamples(tuple(samples), _steps(before, after), worker.steps))
 
 
-def require_load(seen: LoadSamples) -> LoadSamples:
+def require_load(samples: LoadSamples) -> LoadSamples:
     """The same, if the GPU worked while it was sampled. Raises LoadError: without load nothing was shown."""
-    busy = seen.series("utilisation_percent")
+    busy = samples.series("utilisation_percent")
     if busy is None:
-        why = seen.gpu.unread.get("utilisation_percent", "not in every sample")
+        reason = samples.gpu.unread.get("utilisation_percent", "not in every sample")
         raise LoadError(
-            f"{seen.gpu.label}: its utilisation could not be read, so it is unknown whether the load ran: {why}"
+            f"{samples.gpu.label}: its utilisation could not be read, so it is unknown whether the load ran: {reason}"
         )
-    if seen.steps < 1 or statistics.median(busy) < LOADED_PERCENT:
+    if samples.steps < 1 or statistics.median(busy) < LOADED_PERCENT:
         raise LoadError(
-            f"{seen.gpu.label}: the GPU was not under load: utilisation {busy} %, {seen.steps} steps"
+            f"{samples.gpu.label}: the GPU was not under load: utilisation {busy} %, {samples.steps} steps"
         )
-    return seen
+    return samples
 
 
 class _Worker:
@@ -250,7 +250,7 @@ class _Worker:
 
 def _violations(module: Any, handle: Any) -> dict[str, int]:
     """Nanoseconds that the GPU was slowed down since the driver was loaded, by why."""
-    found = {}
+    seconds_by_name = {}
     for name, idents, policy in (
         ("thermal_s", (SOFTWARE_THERMAL, HARDWARE_THERMAL), POLICY_THERMAL),
         ("power_brake_s", (POWER_BRAKE,), POLICY_BOARD_LIMIT),
@@ -266,8 +266,8 @@ def _violations(module: Any, handle: Any) -> dict[str, int]:
                 continue
         whole = [value for value in values if isinstance(value, int)]
         if len(whole) == len(values):
-            found[name] = sum(whole)
-    return found
+            seconds_by_name[name] = sum(whole)
+    return seconds_by_name
 
 
 def _steps(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
@@ -288,9 +288,9 @@ REASONS = {
 }
 
 
-def reduced(seen: LoadSamples, names: Iterable[str]) -> dict[str, Value]:
+def reduced(samples: LoadSamples, names: Iterable[str]) -> dict[str, Value]:
     """One of the samples of each field; None if the field could not be read in one of them."""
-    return {name: (WORST[name](values) if (values := seen.series(name)) else None,) for name in names}
+    return {name: (WORST[name](values) if (values := samples.series(name)) else None,) for name in names}
 
 
 def load_check(name: str, metrics: tuple[str, ...]) -> Callable[[Body], Check]:
@@ -317,22 +317,22 @@ def clocks(context: Context) -> Measurement:
     return _observed(context, clock_metrics)
 
 
-def clock_metrics(seen: LoadSamples) -> dict[str, Value]:
+def clock_metrics(samples: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load."""
-    reasons = seen.series("event_reasons")
+    reasons = samples.series("event_reasons")
     shares = {name: (_share(reasons, bit),) for name, bit in FAULT_REASONS.items()}
-    times = {name: (seen.violations.get(name),) for name in ("thermal_s", "power_brake_s")}
-    clock, most = seen.series("sm_clock_mhz"), seen.series("sm_clock_max_mhz")
+    times = {name: (samples.violations.get(name),) for name in ("thermal_s", "power_brake_s")}
+    clock, most = samples.series("sm_clock_mhz"), samples.series("sm_clock_max_mhz")
     ratio = sorted(clock)[len(clock) // 2] / most[0] if clock and most and most[0] else None
     return {**shares, **times, "clock_ratio": (ratio,)}
 
 
 def decoded(reasons: int) -> str:
     """The bits of a clock-event mask in words; a bit without a name is shown as it is."""
-    words = [
+    names = [
         REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(reasons.bit_length()) if reasons >> bit & 1
     ]
-    return ", ".join(words) or "none"
+    return ", ".join(names) or "none"
 
 
 @load_check("gpu.thermal", THERMAL)
@@ -342,7 +342,7 @@ def thermal(context: Context) -> Measurement:
     `margin_c` is the least of the samples: the GPU's own T.LIMIT on Ada, Hopper and later, the distance to the
     absolute limit before. The temperatures are the greatest of the samples, in Celsius.
     """
-    return _observed(context, lambda seen: reduced(seen, THERMAL[:-1]))
+    return _observed(context, lambda samples: reduced(samples, THERMAL[:-1]))
 
 
 @load_check("gpu.pcie", PCIE)
@@ -354,19 +354,19 @@ def pcie(context: Context) -> Measurement:
     return _observed(context, pcie_metrics)
 
 
-def pcie_metrics(seen: LoadSamples) -> dict[str, Value]:
+def pcie_metrics(samples: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load; a replay counter that went backwards, or was read once, says nothing."""
-    replays = seen.series("pcie_replays")
+    replays = samples.series("pcie_replays")
     step = replays[-1] - replays[0] if replays and len(replays) >= LEAST_SAMPLES else -1
-    return {**reduced(seen, PCIE[:2]), "replays": (step if step >= 0 else None,)}
+    return {**reduced(samples, PCIE[:2]), "replays": (step if step >= 0 else None,)}
 
 
 def _observed(context: Context, derive: Derive) -> Measurement:
-    seen = under_load(context)
-    reasons = seen.series("event_reasons") or ()
-    words = "; ".join(sorted({decoded(int(mask)) for mask in reasons}))
+    samples = under_load(context)
+    reasons = samples.series("event_reasons") or ()
+    events = "; ".join(sorted({decoded(int(mask)) for mask in reasons}))
     return Measurement(
-        {**derive(seen), "gpus": (seen.gpu.label,)}, f"clock events: {words}\n{seen.account()}"
+        {**derive(samples), "gpus": (samples.gpu.label,)}, f"clock events: {events}\n{samples.account()}"
     )
 
 

@@ -26,9 +26,9 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
     """Register for every GPU's Xids, say for which that could be done, and then each Xid as it comes. Raises NvmlError."""
     with nvml.session() as module:
         events = module.nvmlEventSetCreate()
-        found = nvml.look(module, ("uuid",))
-        yield {"gpus": [_registered(module, gpu, events) for gpu in found]}
-        numbers = {gpu.text("uuid"): gpu.index for gpu in found if gpu.text("uuid")}
+        gpus = nvml.look(module, ("uuid",))
+        yield {"gpus": [_registered(module, gpu, events) for gpu in gpus]}
+        numbers = {gpu.text("uuid"): gpu.index for gpu in gpus if gpu.text("uuid")}
         while True:
             try:
                 event = module.nvmlEventSetWait_v2(events, WAIT_MS)
@@ -46,13 +46,13 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
 
 
 def _registered(module: Any, gpu: Gpu, events: Any) -> dict[str, object]:
-    row: dict[str, object] = {"label": gpu.label, "uuid": gpu.text("uuid"), "why_not": ""}
+    registration: dict[str, object] = {"label": gpu.label, "uuid": gpu.text("uuid"), "why_not": ""}
     try:
         handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
         module.nvmlDeviceRegisterEvents(handle, XID_EVENTS, events)
     except module.NVMLError as error:
-        row["why_not"] = nvml.said(error)
-    return row
+        registration["why_not"] = nvml.said(error)
+    return registration
 
 
 def _idle(module: Any, events: Any) -> Iterator[None]:
@@ -95,25 +95,32 @@ def measured(
     first: Mapping[str, object], later: Sequence[Mapping[str, object]], declared: int
 ) -> Measurement:
     """The measurement from what the watch recorded (pure). Raises CheckError."""
-    rows = first.get("gpus")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    registrations = first.get("gpus")
+    if not isinstance(registrations, list) or not all(
+        isinstance(registration, dict) for registration in registrations
+    ):
         raise CheckError(f"the watch did not report which events it registered for: {first!r:.200}")
-    labels = [str(row.get("label", "")) for row in rows]
-    labels += [gpu.label for gpu in padded([Gpu(i, "", {}) for i in range(len(rows))], declared)[len(rows) :]]
-    seen: list[list[int]] = [[] for _ in (*labels, NODE)]
+    labels = [str(registration.get("label", "")) for registration in registrations]
+    labels += [
+        gpu.label
+        for gpu in padded([Gpu(i, "", {}) for i in range(len(registrations))], declared)[len(registrations) :]
+    ]
+    codes: list[list[int]] = [[] for _ in (*labels, NODE)]
     for record in later:
         code, number = record.get("xid"), record.get("gpu")
         if type(code) is int and type(number) is int:
-            seen[number if 0 <= number < len(labels) else -1].append(code)
+            codes[number if 0 <= number < len(labels) else -1].append(code)
     lost = [str(record["lost"]) for record in later if "lost" in record]
-    refused = [str(row.get("why_not", "")) for row in rows]
-    taken = [None if why else 1 for why in refused] + [None] * (len(labels) - len(rows))
+    refused = [str(registration.get("why_not", "")) for registration in registrations]
+    registered = [None if reason else 1 for reason in refused] + [None] * (len(labels) - len(registrations))
     metrics: dict[str, Value] = {
-        "registered": (*taken, 1),
-        **xid_decision.counts(seen),
+        "registered": (*registered, 1),
+        **xid_decision.counts(codes),
         "lost": len(lost),
         "gpus": (*labels, NODE),
     }
-    said = [f"{label}: not registered: {why}" for label, why in zip(labels, refused, strict=False) if why]
-    account = xid_decision.account(seen, (*labels, NODE)) or "no Xid was reported"
-    return Measurement(metrics, "\n".join([*said, *lost, account]))
+    refusals = [
+        f"{label}: not registered: {reason}" for label, reason in zip(labels, refused, strict=False) if reason
+    ]
+    account = xid_decision.account(codes, (*labels, NODE)) or "no Xid was reported"
+    return Measurement(metrics, "\n".join([*refusals, *lost, account]))

@@ -191,23 +191,23 @@ def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: flo
     # After a wrong checksum fio would leave a file in the working folder, to go on from.
     fixed = ("--ioengine=psync", "--verify_state_save=0", f"--aux-path={path.parent}", "--output-format=json")
     argv = ("fio", f"--name={name}", f"--filename={path}", f"--size={size}", *asked, *fixed)
-    said = tool.run(argv, deadline_s)
-    if not said.whole:
-        why = "did not end in time" if said.code is None else "printed more than can be read"
-        raise CheckError(f"fio {why}: {' '.join(said.argv)}")
+    result = tool.run(argv, deadline_s)
+    if not result.whole:
+        reason = "did not end in time" if result.code is None else "printed more than can be read"
+        raise CheckError(f"fio {reason}: {' '.join(result.argv)}")
     try:
-        job = parse(said.stdout)
+        job = parse(result.stdout)
     except CheckError as error:
-        raise CheckError(f"{error} (exit code {said.code}; {said.stderr.strip()[:300]})") from error
-    if said.code and not job.error:
+        raise CheckError(f"{error} (exit code {result.code}; {result.stderr.strip()[:300]})") from error
+    if result.code and not job.error:
         raise CheckError(
-            f"fio ended with exit code {said.code} without an error message: {said.stderr.strip()[:300]}"
+            f"fio ended with exit code {result.code} without an error message: {result.stderr.strip()[:300]}"
         )
-    return job, _account(said, job)
+    return job, _account(result, job)
 
 
-def _account(said: tool.ToolResult, job: Job) -> str:
-    return f"$ {' '.join(said.argv)}\n[exit code {said.code} after {said.seconds:.1f} s]\n{job}\n{said.stderr.strip()[:1000]}"
+def _account(result: tool.ToolResult, job: Job) -> str:
+    return f"$ {' '.join(result.argv)}\n[exit code {result.code} after {result.seconds:.1f} s]\n{job}\n{result.stderr.strip()[:1000]}"
 
 
 def _broken(error: int, account: str) -> Measurement:

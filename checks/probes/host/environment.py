@@ -99,11 +99,11 @@ def may_lock(status: Path, uid_map: Path) -> bool:
     (Linux, drivers/infiniband/core/umem.c: capable(CAP_IPC_LOCK)).
     """
     try:
-        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+        match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
         whole = uid_map.read_text().split() == ["0", "0", "4294967295"]
     except OSError:
         return False
-    return whole and found is not None and bool(int(found[1], 16) >> CAP_IPC_LOCK & 1)
+    return whole and match is not None and bool(int(match[1], 16) >> CAP_IPC_LOCK & 1)
 
 
 def has_efa(instance: Instance | None) -> bool | None:
@@ -115,10 +115,10 @@ def has_efa(instance: Instance | None) -> bool | None:
 
 def kernel_version(release: str) -> tuple[int, int]:
     """ "6.1.119-129.amzn2023" -> (6, 1). Raises CheckError."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    if found is None:
+    match = re.match(r"(\d+)\.(\d+)", release)
+    if match is None:
         raise CheckError(f"the kernel's release is {release!r:.80}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def measured(

@@ -145,14 +145,14 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
 
 def ask(point: str, deadline_s: float) -> MountResponse:
     """What the mount answers to a process of its own. Raises CheckError if that process fails."""
-    said = tool.run((*ASKER, point), deadline_s)
-    if said.code is None:
-        return MountResponse(None, False, said.seconds)
+    result = tool.run((*ASKER, point), deadline_s)
+    if result.code is None:
+        return MountResponse(None, False, result.seconds)
     try:
-        value = json.loads(said.stdout)
+        value = json.loads(result.stdout)
         return MountResponse(int(value["error"]), bool(value["read_only"]), float(value["seconds"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckError(f"{point} could not be tested: {said.account()[-300:]}") from error
+        raise CheckError(f"{point} could not be tested: {result.account()[-300:]}") from error
 
 
 def measured(mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bool) -> Measurement:

@@ -76,11 +76,11 @@ def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: floa
     """Run it, and the account of the run. Raises ToolMissing, and CheckError where nobody can tell."""
     whole_s = max(1, math.ceil(seconds))  # stress-ng cuts "0.5s" to 0, which means for ever
     argv = ("stress-ng", *arguments, "--verify", "--timeout", f"{whole_s}s", "--metrics-brief")
-    said = tool.run(argv, min(whole_s + SLACK_S, timeout_s))
-    if said.code is None or said.cut:
-        why = "did not end in time" if said.code is None else "printed more than can be read"
-        raise CheckError(f"stress-ng {why}: {said.account()[-400:]}")
-    return parse(f"{said.stdout}\n{said.stderr}", stressor, said.code), said.account()
+    result = tool.run(argv, min(whole_s + SLACK_S, timeout_s))
+    if result.code is None or result.cut:
+        reason = "did not end in time" if result.code is None else "printed more than can be read"
+        raise CheckError(f"stress-ng {reason}: {result.account()[-400:]}")
+    return parse(f"{result.stdout}\n{result.stderr}", stressor, result.code), result.account()
 
 
 def _stressed(found: re.Match[str] | None, text: str, failures: tuple[str, ...]) -> StressRun:

@@ -24,7 +24,7 @@ def detect(text: str) -> bool:
     return "CA '" in text and "Physical state: " in text
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """What ib.ports would have measured of the ports that are up. Raises Broken."""
     ports, device, fields, understood = dict[str, dict[str, str]](), "", dict[str, str](), set[int]()
     announced = dict[str, str]()

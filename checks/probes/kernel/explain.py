@@ -85,13 +85,13 @@ def detect(text: str) -> bool:
     later = (line for line in lines[LOOKED_AT:] if any(mark in line for mark in _MARKS))
     return any(
         _DRIVER.match(line.message) or (line.tagged and not _NUMBER.match(raw))
-        for part in (lines[:LOOKED_AT], later)
-        for raw in part
+        for section in (lines[:LOOKED_AT], later)
+        for raw in section
         if (line := read_line(raw[:LINE_CHARACTERS], now)) is not None
     )
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
     return _Explainer(_now()).read(text)
 
@@ -187,55 +187,63 @@ class _Explainer:
     def read(self, text: str) -> Reading:
         """The reading. Raises NotRecognised, Broken."""
         raw = text.splitlines()
-        kept = [line for number, one in enumerate(raw, 1) for line in self._line(number, one)]
+        kernel_lines = [
+            line for number, text_line in enumerate(raw, 1) for line in self._line(number, text_line)
+        ]
         if not self.shown.spoken:
-            self._refuse(raw, kept)
+            self._refuse(raw, kernel_lines)
         self.lost += _gaps(self.records)
-        left_out = self._put_in_order(kept)
+        left_out = self._put_in_order(kernel_lines)
         if len(self.shown.hosts) > 1:
             names = ", ".join(list(self.shown.hosts)[:NAMED])
-            said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
+            doubt = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
             self._doubt(
-                "hosts", f"the text has {said}. Explain the log of each machine separately", complete=True
+                "hosts", f"the text has {doubt}. Explain the log of each machine separately", complete=True
             )
-        parts = tuple(part for family in FAMILIES if (part := self._part(family, kept)))
+        explained_parts = tuple(
+            explained for family in FAMILIES if (explained := self._part(family, kernel_lines))
+        )
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
-        understood = (number for number, one in enumerate(raw, 1) if FORM.match(one) and _AGENT not in one)
+        understood = (
+            number
+            for number, text_line in enumerate(raw, 1)
+            if FORM.match(text_line) and _AGENT not in text_line
+        )
         return Reading(
             Kind.KERNEL_LOG,
             f"kernel log, {len(raw)} lines{over}",
-            parts,
+            explained_parts,
             tuple(self._unread(text)),
             left_out=left_out,
             remedy=MORE_OF_IT,
             understood=frozenset(understood),
         )
 
-    def _refuse(self, raw: Sequence[str], kept: Sequence[Line]) -> None:
+    def _refuse(self, raw: Sequence[str], kernel_lines: Sequence[Line]) -> None:
         """Says why a text in which the kernel says nothing is not judged. Raises NotRecognised, Broken."""
-        if 2 * sum("\0" in one for one in raw) > len(raw):
+        if 2 * sum("\0" in text for text in raw) > len(raw):
             raise Broken("most lines have zero bytes, so the file is not text")
-        if kept:
+        if kernel_lines:
             raise Broken(
                 "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
             )
         raise NotRecognised("the text has no line in the form of a kernel log")
 
-    def _put_in_order(self, kept: list[Line]) -> tuple[str, ...]:
+    def _put_in_order(self, kernel_lines: list[Line]) -> tuple[str, ...]:
         """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
         the text's own order is in doubt. Returns what that leaves unknown.
         """
         if self.shown.newest_first:
-            kept.reverse()
-        ordered = [line for line in kept if not _starts(line) or self.shown.answers(line)]
-        dropped = len(kept) - len(ordered)
-        kept[:] = ordered
+            kernel_lines.reverse()
+        ordered = [line for line in kernel_lines if not _starts(line) or self.shown.answers(line)]
+        dropped = len(kernel_lines) - len(ordered)
+        kernel_lines[:] = ordered
         if not dropped:
             return ()
-        why = "the timestamps of this text are not in order, or do not show the order of the lines"
+        reason = "the timestamps of this text are not in order, or do not show the order of the lines"
         return (
-            f"kernel.xid restarts: {why}; the lines are read as they stand, and restarts repair no earlier fault",
+            f"kernel.xid restarts: {reason}; the lines are read as they stand, and restarts repair no earlier fault",
         )
 
     def _line(self, number: int, raw: str) -> list[Line]:
@@ -245,8 +253,8 @@ class _Explainer:
         if "\0" in raw:
             self._doubt("zero", f"line {number} has a zero byte: the text at that place is lost")
         if len(raw) > LINE_CHARACTERS:
-            said = "is longer than any line of the kernel, so it was not read to its end"
-            self._doubt("long", f"line {number} {said}")
+            doubt = "is longer than any line of the kernel, so it was not read to its end"
+            self._doubt("long", f"line {number} {doubt}")
         if line is None:
             return []
         if _speaks(line):
@@ -254,17 +262,17 @@ class _Explainer:
             if line.record is not None:
                 self.records.append(line.record)
         if _WITHIN.search(line.message):
-            said = "an Xid in the middle, probably because two lines were merged. That Xid is not counted"
-            self._doubt("within", f"line {number} has {said}")
+            doubt = "an Xid in the middle, probably because two lines were merged. That Xid is not counted"
+            self._doubt("within", f"line {number} has {doubt}")
         return [replace(line, number=number, record=None)]
 
-    def _part(self, family: _Family, kept: list[Line]) -> Part | None:
+    def _part(self, family: _Family, kernel_lines: list[Line]) -> Part | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
-        reader.take(kept)
+        reader.take(kernel_lines)
         reader.lost += self.lost
         log = reader.log("text")
         if not family.decides_restarts:
-            log = boots_apart(log, kept, self.shown.newest_first)
+            log = boots_apart(log, kernel_lines, self.shown.newest_first)
         if not (family.always or log.this_boot):
             return None
         measured = family.measured(log)
@@ -286,22 +294,22 @@ class _Explainer:
         yield from filter(None, (self.shown.left_out(),))
         yield from self.doubts.values()
 
-    def _doubt(self, about: str, said: str, complete: bool = False) -> None:
-        self.doubts.setdefault(about, Complete(said) if complete else said)
+    def _doubt(self, about: str, doubt: str, complete: bool = False) -> None:
+        self.doubts.setdefault(about, Complete(doubt) if complete else doubt)
 
 
-def boots_apart(log: Log, kept: Iterable[Line], newest_first: bool) -> Log:
+def boots_apart(log: Log, kernel_lines: Iterable[Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """
-    starts = [event for event in xid.find(kept) if event.kind == Mark.BOOT.value]
+    starts = [event for event in xid.find(kernel_lines) if event.kind == Mark.BOOT.value]
     if not starts:
         return log
     together = [*log.this_boot, *starts]
     together.sort(key=lambda event: event.line.number, reverse=newest_first)
     ordered = in_order(together)
     company = XidContext(ordered)
-    closed = {id(seen.event) for seen in ordered if company.since(seen) is Since.REBOOTED}
+    closed = {id(entry.event) for entry in ordered if company.since(entry) is Since.REBOOTED}
     this_boot, earlier = list[Event](), list[Event]()
     for event in log.this_boot:
         (earlier if id(event) in closed else this_boot).append(event)

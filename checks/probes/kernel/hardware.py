@@ -129,8 +129,8 @@ class OwnCgroup:
 
 def _limited(event: Event, limits: dict[str, str]) -> Event:
     """A kill by the limit of a cgroup, whose path is its text; others as they are. `limits` has the cgroups by process."""
-    found = _KILLED.match(event.text) if event.kind == KILL else None
-    limit = limits.pop(found[1], None) if found else None
+    match = _KILLED.match(event.text) if event.kind == KILL else None
+    limit = limits.pop(match[1], None) if match else None
     if limit is None or event.text.startswith("Out of memory"):
         return event
     return replace(event, kind=CGROUP, text=limit)
@@ -141,18 +141,18 @@ def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
     that was read elsewhere has no own job (`own` is None).
     """
     hidden = 0 if own is None or own.path != "/" else own.kills or 0
-    made = []
+    newest_first = []
     for event in reversed(
         events
     ):  # the newest first: those are the ones that the counter of a new cgroup has
         if event.kind == CGROUP:
-            kind = KILL
+            metric = KILL
             if own is not None and event.text:
                 mine = hidden > 0 if own.path == "/" else of_own_job(event.text, own.path)
-                kind, hidden = (OWN_JOB, hidden - 1) if mine else (OTHER_JOBS, hidden)
-            event = replace(event, kind=kind)
-        made.append(event)
-    return made[::-1]
+                metric, hidden = (OWN_JOB, hidden - 1) if mine else (OTHER_JOBS, hidden)
+            event = replace(event, kind=metric)
+        newest_first.append(event)
+    return newest_first[::-1]
 
 
 def of_own_job(limit: str, own: str) -> bool:
@@ -161,9 +161,9 @@ def of_own_job(limit: str, own: str) -> bool:
 
 
 def _job(own: str) -> str:
-    parts = own.split("/")
-    ends = next((place + 1 for place, part in enumerate(parts) if _JOB.fullmatch(part)), len(parts))
-    return "/".join(parts[:ends])
+    folders = own.split("/")
+    ends = next((index + 1 for index, folder in enumerate(folders) if _JOB.fullmatch(folder)), len(folders))
+    return "/".join(folders[:ends])
 
 
 def _within(path: str, above: str) -> bool:
@@ -172,21 +172,21 @@ def _within(path: str, above: str) -> bool:
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
-    named, limits = "", dict[str, str]()
+    gpu_line, limits = "", dict[str, str]()
     for line in lines:
         limits |= {hit[2]: hit[1] for message in messages(line) if (hit := _SUMMARY.match(message))}
         if line.message.startswith("NVRM: The NVIDIA GPU"):
-            named = line.message
-        lost = _lost(line, named) if "NVRM: " in line.message else ()
-        found = [*lost, *_ordinary([line])]
-        worse = any(event.kind == "mce_uncorrected" for event in found)
-        yield from (_limited(event, limits) for event in found if not (worse and event.kind == "mce"))
+            gpu_line = line.message
+        lost = _lost(line, gpu_line) if "NVRM: " in line.message else ()
+        events = [*lost, *_ordinary([line])]
+        worse = any(event.kind == "mce_uncorrected" for event in events)
+        yield from (_limited(event, limits) for event in events if not (worse and event.kind == "mce"))
 
 
-def _lost(line: Line, named: str) -> Iterator[Event]:
+def _lost(line: Line, gpu_line: str) -> Iterator[Event]:
     """GPUs that are gone: an Xid 79, or the words without an Xid."""
     # The driver names the GPU in one line and says in a later one what happened to it.
-    before = [Line(named, None)] if named and named != line.message else []
+    before = [Line(gpu_line, None)] if gpu_line and gpu_line != line.message else []
     for event in xid.find([*before, line]):
         if event.line is line and (event.code == 79 or "fallen off the bus" in event.text):
             yield Event("off_bus", line, event.code, event.pci, event.text)
@@ -226,17 +226,17 @@ def _part_of(event: Event) -> str:
 def measured(log: Log, own: OwnCgroup | None = None) -> Measurement:
     """The faults of the log by kind; `own` is the cgroup of the gate's processes, None for a log of another machine."""
     tally: Counter[str] = Counter()
-    seen = attributed(log.counted(STAYS_OPEN), own)
-    for event in seen:
+    counted = attributed(log.counted(STAYS_OPEN), own)
+    for event in counted:
         tally[event.kind] += event.count
     tally[KILL] += tally[OWN_JOB]
-    metrics: dict[str, Value] = {kind: tally[kind] for kind in (*KINDS, *LIMITS)}
-    lines = {kind: [event for event in seen if event.kind == kind] for kind in metrics}
-    for kind, events in lines.items():
-        parts = dict.fromkeys(filter(None, map(_part_of, events)))
-        if parts:
-            metrics[f"{kind}_parts"] = ", ".join(list(parts)[:MOST_PARTS])
+    metrics: dict[str, Value] = {metric: tally[metric] for metric in (*KINDS, *LIMITS)}
+    lines = {metric: [event for event in counted if event.kind == metric] for metric in metrics}
+    for metric, events in lines.items():
+        devices = dict.fromkeys(filter(None, map(_part_of, events)))
+        if devices:
+            metrics[f"{metric}_parts"] = ", ".join(list(devices)[:MOST_PARTS])
     killed = (KILL, OWN_JOB)
-    lines[KILL] = [event for event in seen if event.kind in killed]
+    lines[KILL] = [event for event in counted if event.kind in killed]
     before = [event for event in log.earlier_boot if event.kind in GRAVE]
-    return measurement(log, seen, metrics, lines, before)
+    return measurement(log, counted, metrics, lines, before)

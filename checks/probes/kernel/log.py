@@ -97,8 +97,8 @@ def measurement(
         "not show that it was taken"
     )
     before = f"before this boot:\n{account(log.earlier_boot)}" if log.earlier_boot else ""
-    known = (open_still if old else "", account(counted, names), before)
-    evidence = "\n".join(filter(None, (f"source: {log.source}", *log.notes, *first, *known)))
+    accounts = (open_still if old else "", account(counted, names), before)
+    evidence = "\n".join(filter(None, (f"source: {log.source}", *log.notes, *first, *accounts)))
     texts = {metric: lines_of(events) for metric, events in {**lines, "earlier_boot": earlier}.items()}
-    shown = {metric: text for metric, text in texts.items() if text}
-    return Measurement({**log.metrics(), "earlier_boot": len(earlier), **metrics}, evidence, shown)
+    cited = {metric: text for metric, text in texts.items() if text}
+    return Measurement({**log.metrics(), "earlier_boot": len(earlier), **metrics}, evidence, cited)

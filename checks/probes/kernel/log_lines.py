@@ -93,15 +93,15 @@ def read_line(raw: str, now: Now) -> Line | None:
     if _KMSG.fullmatch(text):
         return read_record(text, now)
     text, facility = _without_level(text)
-    if found := _SYSLOG.fullmatch(text):
-        line = _syslog_line(found[2], _age_of_syslog(found[1], now), now)
-    elif found := _ISO.fullmatch(text):
-        line = _iso_line(found, now)
-    elif found := _UNIX.fullmatch(text):
-        line = _syslog_line(found[2], _age(float(found[1]), now.epoch_s), now)
-    elif found := _CTIME.fullmatch(text):
-        age_s = _age(_local(found[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
-        line = Line(found[2].strip(), age_s, tagged=True)
+    if match := _SYSLOG.fullmatch(text):
+        line = _syslog_line(match[2], _age_of_syslog(match[1], now), now)
+    elif match := _ISO.fullmatch(text):
+        line = _iso_line(match, now)
+    elif match := _UNIX.fullmatch(text):
+        line = _syslog_line(match[2], _age(float(match[1]), now.epoch_s), now)
+    elif match := _CTIME.fullmatch(text):
+        age_s = _age(_local(match[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
+        line = Line(match[2].strip(), age_s, tagged=True)
     else:
         line = _inner(text, None, False, now) if text else None
     return replace(line, facility=facility) if line and facility else line
@@ -109,21 +109,21 @@ def read_line(raw: str, now: Now) -> Line | None:
 
 def read_record(raw: str, now: Now) -> Line | None:
     """The line of one record of /dev/kmsg ("6,1234,171167620236,-;NVRM: ..."); None if it is not a record."""
-    found = _KMSG.fullmatch(raw.partition("\n")[0])
-    if found is None:
+    match = _KMSG.fullmatch(raw.partition("\n")[0])
+    if match is None:
         return None
-    message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), found[4])
-    age_s = max(0.0, now.uptime_s - int(found[3]) / 1e6)
-    return Line(message.strip(), age_s, int(found[1]) >> 3, tagged=True, record=int(found[2]))
+    message = re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), match[4])
+    age_s = max(0.0, now.uptime_s - int(match[3]) / 1e6)
+    return Line(message.strip(), age_s, int(match[1]) >> 3, tagged=True, record=int(match[2]))
 
 
 def _without_level(text: str) -> tuple[str, int]:
     """The line without dmesg's facility and level, and the facility: 0 for the kernel, 1 for any program."""
-    found = _LEVEL.match(text)
-    if not found:
+    match = _LEVEL.match(text)
+    if not match:
         return text, 0
-    program = int(found[1]) >> 3 if found[1] else found[2] != "kern"
-    return text[found.end() :], int(bool(program))
+    program = int(match[1]) >> 3 if match[1] else match[2] != "kern"
+    return text[match.end() :], int(bool(program))
 
 
 def _syslog_line(text: str, age_s: float | None, now: Now) -> Line | None:
@@ -133,16 +133,16 @@ def _syslog_line(text: str, age_s: float | None, now: Now) -> Line | None:
     return _inner(text.lstrip(), age_s, nameless, now) if nameless or _BARE.match(text) else None
 
 
-def _iso_line(found: re.Match[str], now: Now) -> Line | None:
+def _iso_line(match: re.Match[str], now: Now) -> Line | None:
     try:
-        moment = datetime.fromisoformat(found[1] + _offset(found[3])).timestamp()
+        moment = datetime.fromisoformat(match[1] + _offset(match[3])).timestamp()
     except (ValueError, OverflowError):
-        return _inner(found[4], None, False, now)
+        return _inner(match[4], None, False, now)
     age_s = _age(moment, now.epoch_s)
-    if tag := _TAG.match(found[4]):
-        return _inner(found[4][tag.end() :], age_s, True, now, _host(tag[1] or ""))
+    if tag := _TAG.match(match[4]):
+        return _inner(match[4][tag.end() :], age_s, True, now, _host(tag[1] or ""))
     # dmesg --time-format iso prints neither host nor tag, and a comma before the fraction.
-    return None if _OTHER_TAG.match(found[4]) else _inner(found[4], age_s, found[2] == ",", now)
+    return None if _OTHER_TAG.match(match[4]) else _inner(match[4], age_s, match[2] == ",", now)
 
 
 def _offset(zone: str | None) -> str:
@@ -164,13 +164,13 @@ def _host(name: str) -> str:
 def _inner(text: str, age_s: float | None, tagged: bool, now: Now, host: str = "") -> Line:
     """A line without its outer timestamp. dmesg's own timestamp inside is less exact, and is not used."""
     text, facility = _without_level(text)
-    found = _DMESG.fullmatch(text)
-    if found:
-        if age_s is None and found[1] != "...":
-            age_s = max(0.0, now.uptime_s - float(found[1]))
-        tagged = tagged or found[1] != "..."
-        text = found[2]
-    tag = None if tagged and not found else _TAG.match(text)  # journalctl -o short-monotonic
+    match = _DMESG.fullmatch(text)
+    if match:
+        if age_s is None and match[1] != "...":
+            age_s = max(0.0, now.uptime_s - float(match[1]))
+        tagged = tagged or match[1] != "..."
+        text = match[2]
+    tag = None if tagged and not match else _TAG.match(text)  # journalctl -o short-monotonic
     return Line(text[tag.end() if tag else 0 :].strip(), age_s, facility, tagged, host=host)
 
 
@@ -218,20 +218,20 @@ def matching(patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Find:
     """Finds the events of kinds and their forms, at most one of each kind per line. The first words of a line decide, so that quoted
     text does not match.
     """
-    known = tuple(patterns)
-    any_form = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", form.pattern) for _, form in known))
+    forms = tuple(patterns)
+    any_form = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", form.pattern) for _, form in forms))
 
     def find(lines: Iterable[Line]) -> Iterator[Event]:
         for line in lines:
             for message in filter(any_form.match, messages(line)):
-                seen: set[str] = set()
-                for kind, form in known:
-                    found = form.match(message)
-                    if found and kind not in seen:
-                        seen.add(kind)
-                        named = {"pci": "", "count": "1", **found.groupdict(None)}
-                        count, pci = int(named["count"] or "1"), pci_id(named["pci"] or "")
-                        yield Event(kind, line, None, pci, message, count)
+                metrics: set[str] = set()
+                for metric, form in forms:
+                    match = form.match(message)
+                    if match and metric not in metrics:
+                        metrics.add(metric)
+                        groups = {"pci": "", "count": "1", **match.groupdict(None)}
+                        count, pci = int(groups["count"] or "1"), pci_id(groups["pci"] or "")
+                        yield Event(metric, line, None, pci, message, count)
 
     return find
 
@@ -256,9 +256,9 @@ MOST_AGE_S = 20 * 365 * 86_400.0
 
 def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
     """The newest events first, one per line: kind, code, device, age and the kernel's text."""
-    said = [_one(event, names or {}) for event in events]
-    more = [f"[{len(said) - KEPT} older ones are not shown]"] if len(said) > KEPT else []
-    return "\n".join([*reversed(said[-KEPT:]), *more])
+    lines = [_one(event, names or {}) for event in events]
+    more = [f"[{len(lines) - KEPT} older ones are not shown]"] if len(lines) > KEPT else []
+    return "\n".join([*reversed(lines[-KEPT:]), *more])
 
 
 def lines_of(events: Iterable[Event]) -> str:

@@ -83,14 +83,14 @@ class Reader:
         if self.lost:
             self.notes.append(f"{self.lost} records of the kernel are lost")
         before = [event for event in self.events if self._restarted_since(event.line)]
-        told = {id(event) for event in before}
+        earlier = {id(event) for event in before}
         return Log(
             source,
             self.window_s,
             self.lines,
             self.oldest_age_s,
             self.lost,
-            tuple(event for event in self.events if id(event) not in told),
+            tuple(event for event in self.events if id(event) not in earlier),
             tuple(event for event in before if not is_old(event, self.now.boot_s + self.window_s)),
             tuple(self.notes),
         )
@@ -139,8 +139,8 @@ class Reader:
 
 def missed(text: str) -> int:
     """How many kernel lines journald says in this line that it missed."""
-    found = _MISSED.search(text)
-    return int(found[1]) if found else 0
+    match = _MISSED.search(text)
+    return int(match[1]) if match else 0
 
 
 def read(context: Context, find: Find) -> Log | Skipped:
@@ -150,10 +150,10 @@ def read(context: Context, find: Find) -> Log | Skipped:
     """
     now = Now(time.monotonic(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
     window_s = context.options.get("window_s", WINDOW_S)
-    named = os.environ.get(FILE_VARIABLE, "")
-    if named:
+    path = os.environ.get(FILE_VARIABLE, "")
+    if path:
         try:
-            return replace(read_file(Path(named), Reader(find, now, window_s), vouched=True), own=False)
+            return replace(read_file(Path(path), Reader(find, now, window_s), vouched=True), own=False)
         except UnusableSource as reason:
             raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
     files = tuple(Path(path) for path in FILES)
@@ -235,43 +235,43 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
     reader.now = replace(reader.now, boot_s=math.inf)
     deadline = time.monotonic() + deadline_s
     try:
-        said = tool.run(_journal(), deadline_s)
+        result = tool.run(_journal(), deadline_s)
     except tool.ToolMissing as error:
         raise UnusableSource(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
     except tool.ToolError as error:
         raise UnusableSource(str(error)) from error
-    if not said.whole or said.code:
-        raise UnusableSource(f"the output of {JOURNAL} is not complete: {said.account()[:300]}")
-    texts = said.stdout.splitlines()
+    if not result.whole or result.code:
+        raise UnusableSource(f"the output of {JOURNAL} is not complete: {result.account()[:300]}")
+    texts = result.stdout.splitlines()
     if len(texts) >= JOURNAL_LINES:
         texts = _with_open_faults(texts, reader, deadline - time.monotonic())
     for text in texts:
         reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
-        raise UnusableSource(f"the journal has no line of the kernel: {said.stderr.strip()[:200]}")
+        raise UnusableSource(f"the journal has no line of the kernel: {result.stderr.strip()[:200]}")
     return reader.log("journal")
 
 
 def _journal(*more: str) -> tuple[str, ...]:
-    words = ("-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
-    return (JOURNAL, *words, *more)
+    arguments = ("-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
+    return (JOURNAL, *arguments, *more)
 
 
 def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> list[str]:
     """The newest lines, after the older ones of this boot that may report a fault which is still open."""
     try:
-        said = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
+        result = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
     except CheckError:
-        said = None
-    if said is None or not said.whole or said.code:
+        result = None
+    if result is None or not result.whole or result.code:
         reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
         return texts
     reader.notes.append(
         f"before the journal's last {JOURNAL_LINES} lines only lines that report faults were read"
     )
     newest = set(texts)
-    return [*(text for text in said.stdout.splitlines() if text not in newest), *texts]
+    return [*(text for text in result.stdout.splitlines() if text not in newest), *texts]
 
 
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
@@ -327,12 +327,12 @@ def _by_time(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(replace(event, line=replace(event.line, number=0)) for event in events)
 
 
-def _beyond(known: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
+def _beyond(events_before: Iterable[Event], events: Iterable[Event]) -> tuple[Event, ...]:
     """The events that are not known yet. An event that is old in the ring buffer may have happened again, with the same text. No
     start of the kernel comes after the content of its ring buffer, whatever clock the writer of the file had.
     """
-    told = {event.line.message for event in known}
-    new = (event for event in events if event.line.message not in told)
+    messages = {event.line.message for event in events_before}
+    new = (event for event in events if event.line.message not in messages)
     return tuple(event for event in new if not event.line.message.startswith(START))
 
 

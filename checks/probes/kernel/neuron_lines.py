@@ -21,16 +21,16 @@ find = matching((("neuron_hw_err", re.compile(_FORM)),))
 
 def device_of(event: Event) -> int | None:
     """The device that the line names."""
-    found = _DEVICE.search(event.text)
-    number = next((group for group in found.groups() if group is not None), None) if found else None
+    match = _DEVICE.search(event.text)
+    number = next((group for group in match.groups() if group is not None), None) if match else None
     return None if number is None else int(number)
 
 
 def words_of(event: Event) -> str:
     """The kind of error, and the action that the driver asks for."""
-    kind = re.match(_FORM, event.text)
+    match = re.match(_FORM, event.text)
     action = re.search(r"\baction=(\S+)", event.text)
-    return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
+    return f"{match['kind'] if match else event.text}{f', {action[1]}' if action else ''}"
 
 
 def of_log(log: Log) -> Measurement:
@@ -44,11 +44,11 @@ def of_log(log: Log) -> Measurement:
 
 def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
     """The kernel's text about each device. A line about an unknown device, or none, is about the node."""
-    said: list[list[str]] = [[] for _ in range(size + 1)]
+    texts: list[list[str]] = [[] for _ in range(size + 1)]
     for event in events:
         number = device_of(event)
-        words = words_of(event)
-        mine = said[size if number is None or number >= size else number]
-        if words not in mine:
-            mine.append(words)
-    return tuple("; ".join(words) for words in said)
+        text = words_of(event)
+        mine = texts[size if number is None or number >= size else number]
+        if text not in mine:
+            mine.append(text)
+    return tuple("; ".join(text) for text in texts)

@@ -52,17 +52,17 @@ class SxidRow:
 @lru_cache(maxsize=1)
 def table() -> dict[int, Severity]:
     """The severity of each listed code."""
-    return {code: row.severity for row in shipped_rows(TABLE, "sxids", SxidRow) for code in row.codes}
+    return {code: entry.severity for entry in shipped_rows(TABLE, "sxids", SxidRow) for code in entry.codes}
 
 
 def severity_of(code: int | None, rest: str) -> Severity:
     """The severity that the driver prints; else that of the table; UNREAD if neither says so."""
     if code is None:
         return Severity.UNREAD
-    said, listed = _WORDS.match(rest), table().get(code)
-    if said is not None and said[1] == "Fatal":
+    printed, listed = _WORDS.match(rest), table().get(code)
+    if printed is not None and printed[1] == "Fatal":
         return Severity.FATAL
-    if said is not None:
+    if printed is not None:
         return Severity.CORRECTED if listed is Severity.CORRECTED else Severity.NON_FATAL
     return listed or Severity.UNREAD
 
@@ -71,21 +71,21 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
     """Every SXid line; `kind` is a Severity."""
     for line in lines:
         for message in messages(line):
-            if found := _SXID.match(message):
-                code = int(found[2]) if found[2] else None
-                kind = severity_of(code, found[3] or "")
-                yield Event(kind.value, line, code, pci_id(found[1] or ""), message)
+            if match := _SXID.match(message):
+                code = int(match[2]) if match[2] else None
+                severity = severity_of(code, match[3] or "")
+                yield Event(severity.value, line, code, pci_id(match[1] or ""), message)
 
 
 def incidents(events: Sequence[Event]) -> tuple[Event, ...]:
     """The events without the lines that only add details to an incident."""
-    told = {(event.pci, event.code) for event in events if not _is_detail(event)}
-    return tuple(event for event in events if not (_is_detail(event) and (event.pci, event.code) in told))
+    complete = {(event.pci, event.code) for event in events if not _is_detail(event)}
+    return tuple(event for event in events if not (_is_detail(event) and (event.pci, event.code) in complete))
 
 
 def _is_detail(event: Event) -> bool:
-    found = _SXID.match(event.text)
-    return bool(found and found[3] and _DETAIL.match(found[3]))
+    match = _SXID.match(event.text)
+    return bool(match and match[3] and _DETAIL.match(match[3]))
 
 
 @log_check("kernel.sxid", [severity.value for severity in COUNTED])
@@ -104,9 +104,9 @@ def sxid(context: Context) -> Measurement | Skipped:
 def measured(log: Log) -> Measurement:
     """The log's SXids by severity."""
     log = replace(log, this_boot=incidents(log.this_boot))
-    seen = log.counted(STAYS_OPEN)
+    counted = log.counted(STAYS_OPEN)
     lines = {
-        severity.value: [event for event in seen if event.kind == severity.value] for severity in Severity
+        severity.value: [event for event in counted if event.kind == severity.value] for severity in Severity
     }
     before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
-    return measurement(log, seen, {kind: len(events) for kind, events in lines.items()}, lines, before)
+    return measurement(log, counted, {metric: len(events) for metric, events in lines.items()}, lines, before)

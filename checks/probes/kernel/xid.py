@@ -44,19 +44,19 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
 
     Marks (checks.probes.kernel.xid_context) are among them: lines about a start, a reset, the driver's version.
     """
-    named, gpus = "", dict[str, str]()
+    gpu_address, gpus = "", dict[str, str]()
     for line in lines:
         if line.message.startswith("NVRM: The NVIDIA GPU"):
-            named = _pci_in(
+            gpu_address = _pci_in(
                 line.message
             )  # the driver names the GPU in one line and says in a later one what happened to it
         for message in messages(line):
-            if found := _XID.match(message):
-                code = int(found[2]) if found[2] else None
-                need = alone(code, found[3] or "").need
-                yield Event(need.value, line, code, pci_id(found[1] or ""), message)
+            if match := _XID.match(message):
+                code = int(match[2]) if match[2] else None
+                need = alone(code, match[3] or "").need
+                yield Event(need.value, line, code, pci_id(match[1] or ""), message)
             elif _WITHOUT_CODE.match(message):
-                yield Event(Need.ACT.value, line, None, _pci_in(message) or named, message)
+                yield Event(Need.ACT.value, line, None, _pci_in(message) or gpu_address, message)
             else:
                 yield from marks(line, message, gpus)
 
@@ -104,47 +104,51 @@ def driver_branch(path: Path) -> int | None:
 
 def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
     """The Xids of the log by GPU and by incident."""
-    found = incidents(log.this_boot, driver, log.window_s)
-    counted = {id(event) for incident in found for event in incident.events}
-    shown = [event for event in log.this_boot if id(event) in counted]
-    names = _names(shown, gpus)
+    all_incidents = incidents(log.this_boot, driver, log.window_s)
+    counted = {id(event) for incident in all_incidents for event in incident.events}
+    events = [event for event in log.this_boot if id(event) in counted]
+    names = _names(events, gpus)
     tally: Counter[tuple[str, str]] = Counter()
-    for incident in found:
+    for incident in all_incidents:
         tally[incident.decision.need.value, incident.decision.pci] += incident.count
     acts = (Need.ACT, Need.HANDLED)
     before = [
         event
-        for one in incidents(log.earlier_boot, driver)
-        if one.decision.need in acts
-        for event in one.events
+        for item in incidents(log.earlier_boot, driver)
+        if item.decision.need in acts
+        for event in item.events
     ]
     timed = math.isfinite(log.window_s)
-    listed = rows_of(found, names, timed)
+    listed = rows_of(all_incidents, names, timed)
     metrics: dict[str, Value] = {
         "gpus": tuple(names.values()),
-        "codes": codes(shown),
-        "incidents": len(found),
+        "codes": codes(events),
+        "incidents": len(all_incidents),
         **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
         **arrays(listed, timed),
     }
-    more = f"[{len(found) - LISTED} more incidents are counted but not listed]" if len(found) > LISTED else ""
+    more = (
+        f"[{len(all_incidents) - LISTED} more incidents are counted but not listed]"
+        if len(all_incidents) > LISTED
+        else ""
+    )
     lines = {
-        need.value: [event for one in found if one.decision.need is need for event in one.events]
+        need.value: [event for item in all_incidents if item.decision.need is need for event in item.events]
         for need in COUNTED
     }
     faults = tuple(event for event in log.earlier_boot if event.kind not in MARKS)
     log = replace(log, earlier_boot=faults)
-    return measurement(log, shown, metrics, lines, before, (*map(_said, listed), more), names)
+    return measurement(log, events, metrics, lines, before, (*map(_said, listed), more), names)
 
 
 def codes(events: Iterable[Event]) -> str:
     """How often each code was seen: "79 (GPU_HAS_FALLEN_OFF_THE_BUS) x2, 31 (...) x1", or "none"."""
     tally = Counter(event.code for event in events)
-    said = []
+    counts = []
     for code, count in tally.most_common():
-        row = table().get(code) if code is not None else None
-        said.append(f"{code or 'without code'}{f' ({row.name})' if row else ''} x{count}")
-    return ", ".join(said) or "none"
+        entry = table().get(code) if code is not None else None
+        counts.append(f"{code or 'without code'}{f' ({entry.name})' if entry else ''} x{count}")
+    return ", ".join(counts) or "none"
 
 
 def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
@@ -155,10 +159,10 @@ def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
     return names or {"": NO_GPU}
 
 
-def _said(one: IncidentRow) -> str:
-    return f"{one} [{one.source}]" if one.source else str(one)
+def _said(incident: IncidentRow) -> str:
+    return f"{incident} [{incident.source}]" if incident.source else str(incident)
 
 
 def _pci_in(message: str) -> str:
-    found = _GPU_NAMED.match(message)
-    return pci_id(found[1]) if found else ""
+    match = _GPU_NAMED.match(message)
+    return pci_id(match[1]) if match else ""

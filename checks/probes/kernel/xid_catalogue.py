@@ -80,7 +80,7 @@ class Register:
 @lru_cache(maxsize=1)
 def table() -> dict[int, XidRow]:
     """The shipped table, by code."""
-    return {row.code: row for row in shipped_rows(TABLE, "xids", XidRow)}
+    return {entry.code: entry for entry in shipped_rows(TABLE, "xids", XidRow)}
 
 
 @lru_cache(maxsize=1)
@@ -99,8 +99,10 @@ def generation_of(gpu: str) -> str:
 
 def is_odd(code: int, generation: str) -> bool:
     """Whether the catalogue says that GPUs of this generation do not report the code."""
-    row = table().get(code)
-    return bool(generation and row and row.generations is not None and generation not in row.generations)
+    entry = table().get(code)
+    return bool(
+        generation and entry and entry.generations is not None and generation not in entry.generations
+    )
 
 
 # The more serious of two actions comes later.

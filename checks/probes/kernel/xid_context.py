@@ -39,22 +39,22 @@ MARKS = frozenset(mark.value for mark in Mark)
 
 def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
     """The mark in a message, if any. `gpus` (name -> PCI address) learns from it."""
-    if found := _UUID.match(message):
-        gpus[found[2].lower()] = pci_id(found[1])
+    if match := _UUID.match(message):
+        gpus[match[2].lower()] = pci_id(match[1])
     elif _DRIVER.match(message):
         yield Event(Mark.DRIVER.value, line, text=message)
     elif message.startswith("Linux version ") and not line.facility:
         yield Event(Mark.BOOT.value, line, text=message)
-    elif (found := _RESET.match(message)) and (pci := gpus.get(found[1].lower(), "")):
+    elif (match := _RESET.match(message)) and (pci := gpus.get(match[1].lower(), "")):
         yield Event(Mark.RESET.value, line, None, pci, message)
-    elif "SXid" in message and any(one.kind != Severity.CORRECTED.value for one in sxid.find([line])):
+    elif "SXid" in message and any(event.kind != Severity.CORRECTED.value for event in sxid.find([line])):
         yield Event(Mark.SXID.value, line, text=message)
 
 
 def branch_of(text: str) -> int | None:
     """The driver's branch (570) in a text such as its own line or /proc/driver/nvidia/version; None if there is none."""
-    found = _BRANCH.search(text)
-    return int(found[1]) if found else None
+    match = _BRANCH.search(text)
+    return int(match[1]) if match else None
 
 
 # Judgement: one fault's Xids come within seconds; a job that is ended by one takes some minutes at most.
@@ -93,14 +93,16 @@ class OrderedEvent:
 
 def in_order(events: Iterable[Event]) -> list[OrderedEvent]:
     """The events in the order of time: in the order of a text, or by age if two sources were read."""
-    kept = list(events)
-    ages = [event.line.age_s for event in kept]
-    several = len({event.line.host for event in kept} - {""}) > 1
+    listed = list(events)
+    ages = [event.line.age_s for event in listed]
+    several = len({event.line.host for event in listed} - {""}) > 1
     if None in ages:
-        return [OrderedEvent(event, turn, 0.0, event.line.host * several) for turn, event in enumerate(kept)]
-    if not all(event.line.number for event in kept):
-        kept.sort(key=lambda event: -(event.line.age_s or 0.0))
-    return list(_seen(kept, several))
+        return [
+            OrderedEvent(event, turn, 0.0, event.line.host * several) for turn, event in enumerate(listed)
+        ]
+    if not all(event.line.number for event in listed):
+        listed.sort(key=lambda event: -(event.line.age_s or 0.0))
+    return list(_seen(listed, several))
 
 
 def _seen(events: Iterable[Event], several: bool) -> Iterator[OrderedEvent]:
@@ -123,104 +125,104 @@ class XidContext:
         self._links: dict[tuple[str, str], int] = defaultdict(int)
         self._marks: dict[tuple[Since, str, bool], list[tuple[int, float]]] = defaultdict(list)
         self._bursts: dict[tuple[str, int, str], tuple[int, float]] = {}
-        for seen in ordered:
-            self._note(seen)
-        for found in self._marks.values():
-            for at in range(len(found) - 2, -1, -1):  # for each event: the smallest age from here on
-                found[at] = (found[at][0], min(found[at][1], found[at + 1][1]))
+        for entry in ordered:
+            self._note(entry)
+        for moments in self._marks.values():
+            for at in range(len(moments) - 2, -1, -1):  # for each event: the smallest age from here on
+                moments[at] = (moments[at][0], min(moments[at][1], moments[at + 1][1]))
         self._codes: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for gpu, code, kind in self._moments:
+        for gpu, code, need in self._moments:
             if code is not None:
-                self._codes[gpu][code].append(kind)
+                self._codes[gpu][code].append(need)
 
-    def _note(self, seen: OrderedEvent) -> None:
-        event = seen.event
+    def _note(self, entry: OrderedEvent) -> None:
+        event = entry.event
         if event.kind == Mark.BOOT.value:
-            self._mark(Since.REBOOTED, seen.host, seen)
+            self._mark(Since.REBOOTED, entry.host, entry)
         elif event.kind == Mark.RESET.value:
-            self._mark(Since.RESET, seen.gpu, seen)
+            self._mark(Since.RESET, entry.gpu, entry)
         elif event.kind != Mark.DRIVER.value:
             sxid = event.kind == Mark.SXID.value
-            self._moments[seen.host if sxid else seen.gpu, event.code, event.kind].append(seen.moment_s)
+            self._moments[entry.host if sxid else entry.gpu, event.code, event.kind].append(entry.moment_s)
             if event.code == RECOVERY_ACTION and _CLEARED.search(event.text):
-                self._mark(Since.CLEARED, seen.gpu, seen)
-            if found := _LINK.search(event.text):
-                self._links[seen.gpu, found[1]] += 1
+                self._mark(Since.CLEARED, entry.gpu, entry)
+            if match := _LINK.search(event.text):
+                self._links[entry.gpu, match[1]] += 1
             if event.code in REPEATING:
-                self._count(event.code, _place(event), seen)
+                self._count(event.code, _place(event), entry)
 
-    def _count(self, code: int, place: str, seen: OrderedEvent) -> None:
-        key = (seen.gpu, code, place)
+    def _count(self, code: int, location: str, entry: OrderedEvent) -> None:
+        key = (entry.gpu, code, location)
         times, last_s = self._bursts.get(key, (0, -1e300))
-        self._bursts[key] = (times + (seen.moment_s - last_s > BURST_S), seen.moment_s)
+        self._bursts[key] = (times + (entry.moment_s - last_s > BURST_S), entry.moment_s)
 
-    def _mark(self, since: Since, whose: str, seen: OrderedEvent) -> None:
-        since_boot = _is_since_boot(seen.event.line.age_s)
-        self._marks[since, whose, since_boot].append((seen.turn, _age(seen, since)))
+    def _mark(self, since: Since, whose: str, entry: OrderedEvent) -> None:
+        since_boot = _is_since_boot(entry.event.line.age_s)
+        self._marks[since, whose, since_boot].append((entry.turn, _age(entry, since)))
 
-    def since(self, seen: OrderedEvent) -> Since:
+    def since(self, entry: OrderedEvent) -> Since:
         """What settles most of what happened before it: it is later in the log, and has a later timestamp of the same clock.
 
         A line that is later in a text and has an earlier time was inserted: `cat messages*`, or two clocks.
         """
-        gpu, since_boot = seen.gpu, _is_since_boot(seen.event.line.age_s)
-        if seen.event.line.age_s is None:
+        gpu, since_boot = entry.gpu, _is_since_boot(entry.event.line.age_s)
+        if entry.event.line.age_s is None:
             return Since.NOTHING
-        for since, whose in ((Since.REBOOTED, seen.host), (Since.CLEARED, gpu), (Since.RESET, gpu)):
+        for since, whose in ((Since.REBOOTED, entry.host), (Since.CLEARED, gpu), (Since.RESET, gpu)):
             later = self._marks.get((since, whose, since_boot), []) if gpu or since is Since.REBOOTED else []
-            first = bisect_left(later, (seen.turn, -math.inf))
+            first = bisect_left(later, (entry.turn, -math.inf))
             slack_s = 0.0 if since is Since.REBOOTED else JITTER_S
-            if first < len(later) and later[first][1] - slack_s < _age(seen, since):
+            if first < len(later) and later[first][1] - slack_s < _age(entry, since):
                 return since
         return Since.NOTHING
 
     def other(
-        self, seen: OrderedEvent, but: tuple[int, ...], kinds: tuple[Need, ...] = NOTABLE
+        self, entry: OrderedEvent, but: tuple[int, ...], kinds: tuple[Need, ...] = NOTABLE
     ) -> int | None:
         """The code of another fault of the same GPU at the same time, of these kinds; None if there is none."""
-        known = self._codes.get(seen.gpu, {})
-        return next((code for code in known if code not in but and self._near(seen, code, kinds)), None)
+        codes = self._codes.get(entry.gpu, {})
+        return next((code for code in codes if code not in but and self._near(entry, code, kinds)), None)
 
     def beside(
-        self, seen: OrderedEvent, among: tuple[int, ...], kinds: tuple[Need, ...] = tuple(Need)
+        self, entry: OrderedEvent, among: tuple[int, ...], kinds: tuple[Need, ...] = tuple(Need)
     ) -> str:
         """ "63 and 64": which of these codes the same GPU reports at the same time; "" if none."""
-        return " and ".join(str(code) for code in among if self._near(seen, code, kinds))
+        return " and ".join(str(code) for code in among if self._near(entry, code, kinds))
 
-    def sxid(self, seen: OrderedEvent) -> bool:
+    def sxid(self, entry: OrderedEvent) -> bool:
         """Whether an NVSwitch reports something at the same time."""
-        return _is_near(self._moments.get((seen.host, None, Mark.SXID.value), ()), seen.moment_s)
+        return _is_near(self._moments.get((entry.host, None, Mark.SXID.value), ()), entry.moment_s)
 
-    def times(self, seen: OrderedEvent, link: str) -> int:
+    def times(self, entry: OrderedEvent, link: str) -> int:
         """How often the GPU reports this link."""
-        return self._links[seen.gpu, link]
+        return self._links[entry.gpu, link]
 
-    def again(self, seen: OrderedEvent) -> bool:
+    def again(self, entry: OrderedEvent) -> bool:
         """Whether the GPU reports the code more than once."""
-        return len(self._moments[seen.gpu, seen.event.code, seen.event.kind]) > 1
+        return len(self._moments[entry.gpu, entry.event.code, entry.event.kind]) > 1
 
-    def bursts(self, seen: OrderedEvent) -> tuple[int, bool]:
+    def bursts(self, entry: OrderedEvent) -> tuple[int, bool]:
         """At how many times, a minute apart, its place on the GPU faulted; and whether another GPU reported the same code."""
-        gpu, code, place = seen.gpu, seen.event.code, _place(seen.event)
+        gpu, code, location = entry.gpu, entry.event.code, _place(entry.event)
         elsewhere = any(code in codes for other, codes in self._codes.items() if other != gpu)
-        times = self._bursts.get((gpu, code or 0, place), (1, 0.0))[0]
-        return (1 if code == PLACED and not place else times), elsewhere
+        times = self._bursts.get((gpu, code or 0, location), (1, 0.0))[0]
+        return (1 if code == PLACED and not location else times), elsewhere
 
-    def _near(self, seen: OrderedEvent, code: int, kinds: tuple[Need, ...]) -> bool:
-        gpu = seen.gpu
-        return any(_is_near(self._moments.get((gpu, code, kind.value), ()), seen.moment_s) for kind in kinds)
+    def _near(self, entry: OrderedEvent, code: int, kinds: tuple[Need, ...]) -> bool:
+        gpu = entry.gpu
+        return any(_is_near(self._moments.get((gpu, code, need.value), ()), entry.moment_s) for need in kinds)
 
 
 def _is_since_boot(age_s: float | None) -> bool:
     return age_s is not None and age_s > SINCE_BOOT_S
 
 
-def _age(seen: OrderedEvent, since: Since) -> float:
+def _age(entry: OrderedEvent, since: Since) -> float:
     """A number from a line's age that is smaller for what came later; infinite without a timestamp.
 
     A start of the kernel begins new timestamps: those after it are smaller, although the lines are later.
     """
-    age_s = seen.event.line.age_s
+    age_s = entry.event.line.age_s
     if age_s is None:
         return math.inf
     return -age_s if since is Since.REBOOTED and age_s > SINCE_BOOT_S else age_s
@@ -232,5 +234,5 @@ def _is_near(moments: Sequence[float], moment_s: float) -> bool:
 
 
 def _place(event: Event) -> str:
-    found = _PLACE.search(event.text) if event.code == PLACED else None
-    return found[0] if found else ""
+    match = _PLACE.search(event.text) if event.code == PLACED else None
+    return match[0] if match else ""

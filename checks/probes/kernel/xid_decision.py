@@ -67,79 +67,81 @@ def incidents(
     """
     ordered = in_order(events)
     company = XidContext(ordered)
-    kept: dict[tuple[Decision, Since], list[Event]] = defaultdict(list)
-    for seen in ordered:
-        event = seen.event
+    events_of: dict[tuple[Decision, Since], list[Event]] = defaultdict(list)
+    for ordered_event in ordered:
+        event = ordered_event.event
         if event.kind in MARKS:
             driver = branch_of(event.text) if event.kind == Mark.DRIVER.value else driver
             continue
-        decision = _beside(alone(event.code, text_of(event), event.pci, driver), seen, company)
-        since = company.since(seen) if decision.need is Need.ACT else Since.NOTHING
+        decision = _beside(alone(event.code, text_of(event), event.pci, driver), ordered_event, company)
+        since = company.since(ordered_event) if decision.need is Need.ACT else Since.NOTHING
         if mended(decision.action, since):
             decision = replace(decision, need=Need.HANDLED)
         else:
             since = Since.NOTHING
         if decision.stays_open or not is_old(event, window_s):
-            kept[decision, since].append(event)
-    made = (Incident(decision, tuple(lines), since) for (decision, since), lines in kept.items())
-    return tuple(sorted(made, key=lambda one: one.decision.rank, reverse=True))
+            events_of[decision, since].append(event)
+    grouped = (Incident(decision, tuple(lines), since) for (decision, since), lines in events_of.items())
+    return tuple(sorted(grouped, key=lambda incident: incident.decision.rank, reverse=True))
 
 
 def text_of(event: Event) -> str:
     """The text of the line after its code."""
-    found = _TEXT.match(event.text)
-    return (found[1] or "") if found else event.text
+    match = _TEXT.match(event.text)
+    return (match[1] or "") if match else event.text
 
 
 def alone(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
     """What a line calls for by itself. A line whose text should say so and does not is UNREAD."""
     if code is None and "fallen off the bus" in text:
-        return _of(table()[OFF_BUS], pci, why="the GPU fell off the bus, without an Xid")
+        return _of(table()[OFF_BUS], pci, reason="the GPU fell off the bus, without an Xid")
     if code is None and RESET_WANTED in text:
         return Decision(
             None, pci, Need.ACT, Action.RESET_GPU, "the driver says that the GPU needs a reset", GSP
         )
     if code is None:
         return Decision(None, pci, Need.UNREAD, Action.INSPECT, "the line has no Xid code", "")
-    row = table().get(code)
-    if row is None:
-        why = "the catalogue of 2025-10 does not have this code"
-        return Decision(code, pci, Need.UNKNOWN, Action.CONTACT, why, "")
+    entry = table().get(code)
+    if entry is None:
+        reason = "the catalogue of 2025-10 does not have this code"
+        return Decision(code, pci, Need.UNKNOWN, Action.CONTACT, reason, "")
     if code == RECOVERY_ACTION:
-        return _recovery(row, text, pci)
+        return _recovery(entry, text, pci)
     if code in xid_nvlink.CODES:
-        return _nvlink5(row, text, pci, driver)
-    if row.need is Need.ROUTINE and _TO_ACTIVATE in text:
+        return _nvlink5(entry, text, pci, driver)
+    if entry.need is Need.ROUTINE and _TO_ACTIVATE in text:
         return _of(
-            row, pci, Need.SUPPORT, Action.RESET_GPU, "the new row is used only after a reset of the GPU"
+            entry, pci, Need.SUPPORT, Action.RESET_GPU, "the new row is used only after a reset of the GPU"
         )
-    why = "the catalogue gives no action" if not row.immediate else ""
-    return _of(row, pci, why=why)
+    reason = "the catalogue gives no action" if not entry.immediate else ""
+    return _of(entry, pci, reason=reason)
 
 
 def _of(
-    row: XidRow,
+    entry: XidRow,
     pci: str,
     need: Need | None = None,
     action: Action | None = None,
-    why: str = "",
+    reason: str = "",
     source: str = "",
 ) -> Decision:
-    return Decision(row.code, pci, need or row.need, action or row.action, why, source or row.source)
+    return Decision(
+        entry.code, pci, need or entry.need, action or entry.action, reason, source or entry.source
+    )
 
 
-def _recovery(row: XidRow, text: str, pci: str) -> Decision:
-    found = _NEW_ACTION.search(text)
-    if found is None:
-        return _of(row, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
-    word = found[1].strip()
-    need, action = RECOVERY.get(word, (Need.ACT, Action.CONTACT))
-    return _of(row, pci, need, action, f"the driver asks for {word}")
+def _recovery(entry: XidRow, text: str, pci: str) -> Decision:
+    match = _NEW_ACTION.search(text)
+    if match is None:
+        return _of(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
+    demand = match[1].strip()
+    need, action = RECOVERY.get(demand, (Need.ACT, Action.CONTACT))
+    return _of(entry, pci, need, action, f"the driver asks for {demand}")
 
 
-def _nvlink5(row: XidRow, text: str, pci: str, driver: int | None) -> Decision:
+def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> Decision:
     line = xid_nvlink.said(text)
-    rules = xid_nvlink.decoded(row.code, line, driver) if line else ()
+    rules = xid_nvlink.decoded(entry.code, line, driver) if line else ()
     doubt = (
         f", the more severe of {len(rules)} rows (driver version unknown)"
         if driver is None and len(rules) > 1
@@ -147,16 +149,16 @@ def _nvlink5(row: XidRow, text: str, pci: str, driver: int | None) -> Decision:
     )
     if line and not rules and driver is not None:
         rules, doubt = (
-            xid_nvlink.decoded(row.code, line, None),
+            xid_nvlink.decoded(entry.code, line, None),
             ", from the table of the other driver version",
         )
     if not line or not rules:
-        return _by_word(row, text, pci)
-    return graver(_by_rule(row, rule, line, pci, doubt) for rule in rules)
+        return _by_word(entry, text, pci)
+    return graver(_by_rule(entry, rule, line, pci, doubt) for rule in rules)
 
 
 def _by_rule(
-    row: XidRow, rule: xid_nvlink.Rule, line: xid_nvlink.NvlinkLine, pci: str, doubt: str
+    entry: XidRow, rule: xid_nvlink.Rule, line: xid_nvlink.NvlinkLine, pci: str, doubt: str
 ) -> Decision:
     if rule.immediate == "IGNORE" and rule.investigatory == "IGNORE":
         need, action = Need.ROUTINE, Action.NONE
@@ -166,19 +168,19 @@ def _by_rule(
     else:
         need, action = IMMEDIATE.get(rule.immediate, (Need.ACT, Action.CONTACT))
     answer = f"{rule.immediate}; then {rule.investigatory}"
-    said = f"{line.unit} link {line.link}, status 0x{line.status:x}: {answer}{doubt}"
+    text = f"{line.unit} link {line.link}, status 0x{line.status:x}: {answer}{doubt}"
     return _of(
-        row, pci, need, action, said, f"NVIDIA Xid catalogue, Xid 144-150 Decode row {rule.row}: {answer}"
+        entry, pci, need, action, text, f"NVIDIA Xid catalogue, Xid 144-150 Decode row {rule.row}: {answer}"
     )
 
 
-def _by_word(row: XidRow, text: str, pci: str) -> Decision:
+def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
     severity = _SEVERITY.search(text)
     if severity is None:
-        return _of(row, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read")
+        return _of(entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read")
     need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
     return _of(
-        row,
+        entry,
         pci,
         need,
         Action.CONTACT,
@@ -186,39 +188,43 @@ def _by_word(row: XidRow, text: str, pci: str) -> Decision:
     )
 
 
-def _beside(decision: Decision, seen: OrderedEvent, company: XidContext) -> Decision:
+def _beside(decision: Decision, ordered_event: OrderedEvent, company: XidContext) -> Decision:
     """The decision, corrected by what else the log says about this GPU."""
-    code, row = decision.code, table().get(decision.code or 0)
-    if row is None or decision.need is Need.UNREAD:
+    code, entry = decision.code, table().get(decision.code or 0)
+    if entry is None or decision.need is Need.UNREAD:
         return decision
     if code in FOLLOWERS:
-        return _follower(decision, company.other(seen, FOLLOWERS))
-    if code == CONTAINED and (leader := company.other(seen, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
+        return _follower(decision, company.other(ordered_event, FOLLOWERS))
+    if code == CONTAINED and (leader := company.other(ordered_event, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
         return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
     if code == DOUBLE_BIT:
-        beside = company.beside(seen, REMAPPED)
+        company_text = company.beside(ordered_event, REMAPPED)
         return replace(
             decision,
-            why=f"Xid {beside} was seen too: drain the GPU and reset it"
-            if beside
+            why=f"Xid {company_text} was seen too: drain the GPU and reset it"
+            if company_text
             else "no row remapping was seen: reset the GPU",
         )
     if code == xid_nvlink.CODE:
-        link = xid_nvlink.link_of(text_of(seen.event))
-        times = company.times(seen, f"link {link.number}") if link else 0
-        other = company.other(seen, (code,), (Need.ACT,))
-        beside = f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(seen) else ""
-        need, action, why = xid_nvlink.answer(link, times, beside)
-        return replace(decision, need=need, action=action, why=why)
+        link = xid_nvlink.link_of(text_of(ordered_event.event))
+        times = company.times(ordered_event, f"link {link.number}") if link else 0
+        other = company.other(ordered_event, (code,), (Need.ACT,))
+        company_text = (
+            f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(ordered_event) else ""
+        )
+        need, action, reason = xid_nvlink.answer(link, times, company_text)
+        return replace(decision, need=need, action=action, why=reason)
     if code in REPEATING:
-        return _repeated(decision, seen, company)
-    if "seen >1 per day" in decision.source and company.again(seen):
+        return _repeated(decision, ordered_event, company)
+    if "seen >1 per day" in decision.source and company.again(ordered_event):
         return replace(
             decision, why=f"{decision.why}; this is not the first one in this log, so report it to NVIDIA"
         )
-    if "XID_154_EVAL" in decision.source and (asked := company.beside(seen, (RECOVERY_ACTION,), (Need.ACT,))):
+    if "XID_154_EVAL" in decision.source and (
+        demand := company.beside(ordered_event, (RECOVERY_ACTION,), (Need.ACT,))
+    ):
         return replace(
-            decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {asked} demands it"
+            decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {demand} demands it"
         )
     return decision
 
@@ -231,14 +237,14 @@ def _follower(decision: Decision, leader: int | None) -> Decision:
     return decision
 
 
-def _repeated(decision: Decision, seen: OrderedEvent, company: XidContext) -> Decision:
+def _repeated(decision: Decision, ordered_event: OrderedEvent, company: XidContext) -> Decision:
     """Xid 13 again and again at one place, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
-    bursts, elsewhere = company.bursts(seen)
+    bursts, elsewhere = company.bursts(ordered_event)
     if bursts > 1 and not elsewhere:
-        why = (
+        reason = (
             f"it occurred {bursts} times at the same place and on no other GPU, so the hardware may be faulty"
         )
-        return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, why=why)
+        return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, why=reason)
     return decision
 
 
@@ -252,7 +258,7 @@ def counts(codes: Sequence[Sequence[int]]) -> dict[str, Value]:
     A code that only its line in the log explains (154, 144 to 150) counts as `unread`.
     """
     needs = [[alone(code, "").need for code in of_gpu] for of_gpu in codes]
-    return {need.value: tuple(found.count(need) for found in needs) for need in COUNTED}
+    return {need.value: tuple(gpu_needs.count(need) for gpu_needs in needs) for need in COUNTED}
 
 
 def account(codes: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
@@ -266,5 +272,5 @@ def account(codes: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
 
 def name_of(code: int) -> str:
     """Such as "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS)"."""
-    row = table().get(code)
-    return f"Xid {code} ({row.name})" if row else f"Xid {code}"
+    entry = table().get(code)
+    return f"Xid {code} ({entry.name})" if entry else f"Xid {code}"

@@ -67,10 +67,10 @@ def rules() -> tuple[Rule, ...]:
 
 def said(text: str) -> NvlinkLine | None:
     """The content of a line; None if it was cut, or has another form."""
-    found = _NVLINK5_LINE.match(text)
-    if found is None:
+    match = _NVLINK5_LINE.match(text)
+    if match is None:
         return None
-    return NvlinkLine(found[1], found[2], int(found[3]), int(found[4], 16), int(found[5], 16))
+    return NvlinkLine(match[1], match[2], int(match[3]), int(match[4], 16), int(match[5], 16))
 
 
 def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]:
@@ -81,23 +81,23 @@ def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]
     versions = ("v1", "v2") if driver is None else ("v2",) if driver >= V2_SINCE else ("v1",)
     fits: dict[int, Rule] = {}
     for version in versions:
-        rows = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]
-        exact = [rule for rule in rows if not rule.status or line.status in _numbers(rule)]
+        fitting = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]
+        exact = [rule for rule in fitting if not rule.status or line.status in _numbers(rule)]
         if not exact and code not in NUMBERED:
-            exact = _by_bits(rows, line.status)
+            exact = _by_bits(fitting, line.status)
         fits.update((id(rule), rule) for rule in exact)
     return tuple(fits.values())
 
 
-def _by_bits(rows: list[Rule], status: int) -> list[Rule]:
-    bits = [1 << place for place in range(32) if status >> place & 1]
-    found = [[rule for rule in rows if bit in _numbers(rule)] for bit in bits]
-    return [rule for some in found for rule in some] if all(found) else []
+def _by_bits(fitting: list[Rule], status: int) -> list[Rule]:
+    bits = [1 << bit for bit in range(32) if status >> bit & 1]
+    rules_of_bits = [[rule for rule in fitting if bit in _numbers(rule)] for bit in bits]
+    return [rule for some in rules_of_bits for rule in some] if all(rules_of_bits) else []
 
 
 def _is_of(rule: Rule, line: NvlinkLine, version: str) -> bool:
-    named = [unit.upper() for other in rules() if other.xid == rule.xid for unit in other.units]
-    if line.unit.upper() in named and line.unit.upper() not in (unit.upper() for unit in rule.units):
+    units = [unit.upper() for other in rules() if other.xid == rule.xid for unit in other.units]
+    if line.unit.upper() in units and line.unit.upper() not in (unit.upper() for unit in rule.units):
         return False
     pattern = rule.v1 if version == "v1" else rule.v2
     care, value = _mask(pattern)
@@ -111,7 +111,7 @@ def _mask(pattern: str) -> tuple[int, int]:
 
 
 def _numbers(rule: Rule) -> Iterator[int]:
-    return (int(word, 16) for word in rule.status)
+    return (int(number, 16) for number in rule.status)
 
 
 CODE = 74
@@ -131,16 +131,16 @@ class Link:
 
 def link_of(text: str) -> Link | None:
     """The link and bits that a line names; None if it was cut, or has another form."""
-    found = _NVLINK4_LINE.search(text)
-    if found is None:
+    match = _NVLINK4_LINE.search(text)
+    if match is None:
         return None
-    values = [int(word, 16) for word in re.findall(r"0x[0-9a-fA-F]+", found[2])]
+    values = [int(value, 16) for value in re.findall(r"0x[0-9a-fA-F]+", match[2])]
     if len(values) != 7:
         return None
-    known = {(row.register, bit): row.means for row in registers() for bit in row.bits}
+    meanings = {(entry.register, bit): entry.means for entry in registers() for bit in entry.bits}
     set_bits = [(n, bit) for n, value in enumerate(values, 1) for bit in range(32) if value >> bit & 1]
-    means = frozenset(known.get(place, "unknown") for place in set_bits)
-    return Link(int(found[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
+    means = frozenset(meanings.get(register_bit, "unknown") for register_bit in set_bits)
+    return Link(int(match[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
 
 
 # What a set bit means, the gravest first: what it calls for, and the reason.
@@ -169,9 +169,9 @@ def answer(link: Link | None, times: int, company: str) -> tuple[Need, Action, s
         return Need.ACT, Action.INSPECT, "its link and registers cannot be read"
     if not link.means:
         return Need.ACT, Action.INSPECT, f"link {link.number}: no register bit is set"
-    meaning, need, action, why = next((row for row in ANSWERS if row[0] in link.means), HARMLESS)
+    meaning, need, action, reason = next((entry for entry in ANSWERS if entry[0] in link.means), HARMLESS)
     if meaning in ("ecc", "repeated") and times > OFTEN:
-        action, why = Action.CONTACT, f"seen {times} times on this link, report it to NVIDIA"
+        action, reason = Action.CONTACT, f"seen {times} times on this link, report it to NVIDIA"
     if meaning == "sympathetic" and company:
-        need, action, why = Need.SUPPORT, Action.NONE, f"follows from {company}"
-    return need, action, f"link {link.number}: {link.bits}: {why}"
+        need, action, reason = Need.SUPPORT, Action.NONE, f"follows from {company}"
+    return need, action, f"link {link.number}: {link.bits}: {reason}"

@@ -35,9 +35,11 @@ class Decision:
         today.
         """
         if self.need is Need.SUPPORT:
-            row = table().get(self.code or 0)
-            asked = row is not None and row.need is Need.SUPPORT and row.immediate not in ("", "IGNORE")
-            return asked and self.action is not Action.RESTART_APP
+            entry = table().get(self.code or 0)
+            is_demanded = (
+                entry is not None and entry.need is Need.SUPPORT and entry.immediate not in ("", "IGNORE")
+            )
+            return is_demanded and self.action is not Action.RESTART_APP
         return self.need in (Need.ACT, Need.UNREAD, Need.UNKNOWN)
 
     @property
@@ -109,17 +111,17 @@ class IncidentRow:
     @property
     def name(self) -> str:
         """ "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS)"."""
-        row = table().get(self.code)
-        return f"Xid {self.code} ({row.name})" if row else f"Xid {self.code or 'without a code'}"
+        entry = table().get(self.code)
+        return f"Xid {self.code} ({entry.name})" if entry else f"Xid {self.code or 'without a code'}"
 
     def __str__(self) -> str:
         """The incident and what it calls for, in one line."""
         times = f" x{self.count}" if self.count > 1 else ""
-        why = f" ({self.why})" if self.why else ""
+        reason = f" ({self.why})" if self.why else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
         age = f"; last seen {_ago(self.age_s)} before the check" if self.age_s >= 0 else ""
-        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{why}{since}{age}"
+        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{reason}{since}{age}"
 
 
 def _ago(age_s: float) -> str:
@@ -140,28 +142,30 @@ WORDS = {
 }
 
 
-def rows_of(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> tuple[IncidentRow, ...]:
+def rows_of(incidents: Sequence[Incident], names: Mapping[str, str], timed: bool) -> tuple[IncidentRow, ...]:
     """The most serious incidents; `names` are the GPUs' by address. `timed`: the lines have ages that count from now."""
     return tuple(
         IncidentRow(
-            names[one.decision.pci],
-            one.decision.code or 0,
-            one.count,
-            one.decision.need,
-            one.decision.action,
-            one.since,
-            one.decision.why[:TEXT],
-            one.decision.source[:TEXT],
-            one.events[-1].line.message[:TEXT],
-            NO_AGE if one.age_s is None or not timed else round(one.age_s, 1),
+            names[incident.decision.pci],
+            incident.decision.code or 0,
+            incident.count,
+            incident.decision.need,
+            incident.decision.action,
+            incident.since,
+            incident.decision.why[:TEXT],
+            incident.decision.source[:TEXT],
+            incident.events[-1].line.message[:TEXT],
+            NO_AGE if incident.age_s is None or not timed else round(incident.age_s, 1),
         )
-        for one in found[:LISTED]
+        for incident in incidents[:LISTED]
     )
 
 
-def arrays(rows: Sequence[IncidentRow], timed: bool) -> dict[str, Value]:
+def arrays(incidents: Sequence[IncidentRow], timed: bool) -> dict[str, Value]:
     """The incidents as arrays; empty if there are none, because a list in a report is never empty."""
-    values = [[plain(getattr(row, column.name)) for row in rows] for column in fields(IncidentRow)]
+    values = [
+        [plain(getattr(incident, column.name)) for incident in incidents] for column in fields(IncidentRow)
+    ]
     columns: Any = {
         name: tuple(column) for name, column in zip((*ARRAYS, AGES), values, strict=True) if column
     }
@@ -182,8 +186,8 @@ def incidents_of(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None
     if any(not isinstance(column, tuple) or len(column) != count for column in (*columns, ages)):
         return None
     names = [column.name for column in fields(IncidentRow)]
-    rows = zip(*columns, ages, strict=True)  # type: ignore[arg-type]
+    records = zip(*columns, ages, strict=True)  # type: ignore[arg-type]
     try:
-        return tuple(decode(IncidentRow, dict(zip(names, row, strict=True))) for row in rows)
+        return tuple(decode(IncidentRow, dict(zip(names, record, strict=True))) for record in records)
     except DecodeError:
         return None

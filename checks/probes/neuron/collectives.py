@@ -64,8 +64,8 @@ def parse(text: str) -> Run:
             ended = True
             errors = _ERRORS.match(line)
             failures += [line.strip()] if errors and int(errors[1]) else []
-        elif row := _ROW.match(line):
-            rows.append(_row(row, number))
+        elif match := _ROW.match(line):
+            rows.append(_row(match, number))
         elif _FAILED_ROW.match(line):
             failures.append(line.strip())
     if not ended:
@@ -133,13 +133,13 @@ def run(operation: str, ranks: int, deadline_s: float) -> ToolResult:
     )
 
 
-def understood(said: ToolResult) -> Run:
+def understood(result: ToolResult) -> Run:
     """The run that was printed. Raises CheckError."""
-    if said.code is None:
-        raise CheckError(f"nccom-test did not end within its deadline: {said.account()[:1000]}")
-    made = said.parsed(parse)
-    if said.code and not made.failures and not made.wrong:
-        raise CheckError(f"nccom-test failed without a result for any size: {said.account()[:1000]}")
+    if result.code is None:
+        raise CheckError(f"nccom-test did not end within its deadline: {result.account()[:1000]}")
+    made = result.parsed(parse)
+    if result.code and not made.failures and not made.wrong:
+        raise CheckError(f"nccom-test failed without a result for any size: {result.account()[:1000]}")
     return made
 
 

@@ -55,13 +55,13 @@ def devices(context: Context) -> Measurement:
 
 def ask() -> tuple[tuple[Device, ...], str]:
     """The listing that neuron-ls prints, and an account of the run. Raises CheckError, ToolMissing."""
-    said = tool.run(("neuron-ls", "-j"), ASK_S)
-    if said.code is None:
-        raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {said.account()[:600]}")
-    listing = said.parsed(parse)
-    if said.code:
-        raise CheckError(f"neuron-ls failed: {said.account()[:600]}")
-    return listing, said.account()
+    result = tool.run(("neuron-ls", "-j"), ASK_S)
+    if result.code is None:
+        raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {result.account()[:600]}")
+    listing = result.parsed(parse)
+    if result.code:
+        raise CheckError(f"neuron-ls failed: {result.account()[:600]}")
+    return listing, result.account()
 
 
 def count_files(root: Path) -> tuple[dict[str, int], str]:

@@ -13,10 +13,10 @@ def detect(text: str) -> bool:
     return '"neuron_device"' in text and '"neuron_device_index"' not in text
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """The reading. Raises CheckError."""
     devices = parse(text)
-    expected = LINKS.get(asked.declared.instance_type, 0) if asked.declared else 0
+    expected = LINKS.get(options.declared.instance_type, 0) if options.declared else 0
     title = f"neuron-ls: {len(devices)} devices, {sum(device.cores for device in devices)} cores"
     raw = text.splitlines()
     lines = "\n".join(f"{one.line}: {raw[one.line - 1].strip()}" for one in devices if one.line)

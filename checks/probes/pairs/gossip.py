@@ -28,8 +28,8 @@ class Gossip:
 
     def accuse(self, rank: int, accuser: int, round_: int) -> None:
         """The accuser got no answer from the rank in this round. A rank that says this about itself is believed alone."""
-        known = self._accusers.setdefault(rank, {})
-        known[accuser] = max(round_, known.get(accuser, -1))
+        accusations = self._accusers.setdefault(rank, {})
+        accusations[accuser] = max(round_, accusations.get(accuser, -1))
         self._settle(rank)
 
     def accusers(self, rank: int) -> tuple[int, ...]:
@@ -38,8 +38,8 @@ class Gossip:
 
     def silent(self, rank: int) -> bool:
         """Whether waiting for this rank is useless."""
-        named = self.accusers(rank)
-        return len(named) > 1 or rank in named
+        accusers = self.accusers(rank)
+        return len(accusers) > 1 or rank in accusers
 
     @property
     def any_silent(self) -> bool:
@@ -52,31 +52,33 @@ class Gossip:
         If there are more than SLOTS accused ranks, the latest are sent; if there are more than two accusers, the latest two.
         """
         latest = sorted(self._accusers, key=lambda rank: -max(self._accusers[rank].values()))[:SLOTS]
-        told = [word for rank in latest for word in self._told(rank)]
-        return told + [0] * (WORDS - len(told))
+        numbers = [number for rank in latest for number in self._told(rank)]
+        return numbers + [0] * (WORDS - len(numbers))
 
-    def learn(self, words: Sequence[int]) -> None:
+    def learn(self, numbers: Sequence[int]) -> None:
         """Reads the message of another rank. Parts that are malformed are ignored."""
-        for at in range(0, min(len(words), WORDS) - FIELDS + 1, FIELDS):
-            accused, heard, *said = (word - 1 for word in words[at : at + FIELDS])
+        for at in range(0, min(len(numbers), WORDS) - FIELDS + 1, FIELDS):
+            accused, heard, *accusations = (number - 1 for number in numbers[at : at + FIELDS])
             if not 0 <= accused < self.ranks:
                 continue
             self.heard(accused, heard)
-            for accuser, round_ in (said[:2], said[2:]):
+            for accuser, round_ in (accusations[:2], accusations[2:]):
                 if 0 <= accuser < self.ranks and round_ > self._heard[accused]:
                     self.accuse(accused, accuser, round_)
 
     def _told(self, rank: int) -> tuple[int, ...]:
-        said = self._accusers[rank]
-        latest = sorted(said, key=lambda accuser: (accuser != rank, -said[accuser], accuser))[:2]
-        pairs = [(accuser, said[accuser]) for accuser in latest] + [(-1, -1)] * (2 - len(latest))
-        return tuple(word + 1 for word in (rank, self._heard.get(rank, -1), *pairs[0], *pairs[1]))
+        accusations = self._accusers[rank]
+        latest = sorted(accusations, key=lambda accuser: (accuser != rank, -accusations[accuser], accuser))[
+            :2
+        ]
+        pairs = [(accuser, accusations[accuser]) for accuser in latest] + [(-1, -1)] * (2 - len(latest))
+        return tuple(number + 1 for number in (rank, self._heard.get(rank, -1), *pairs[0], *pairs[1]))
 
     def _settle(self, rank: int) -> None:
         """Removes what was said about a rank before it was last heard."""
-        since, said = self._heard.get(rank, -1), self._accusers.get(rank, {})
-        kept = {accuser: round_ for accuser, round_ in said.items() if round_ > since}
-        if kept:
-            self._accusers[rank] = kept
+        since, accusations = self._heard.get(rank, -1), self._accusers.get(rank, {})
+        remaining = {accuser: round_ for accuser, round_ in accusations.items() if round_ > since}
+        if remaining:
+            self._accusers[rank] = remaining
         else:
             self._accusers.pop(rank, None)

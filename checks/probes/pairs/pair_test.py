@@ -225,15 +225,15 @@ class PairTest:
 
         if self.abandoned:
             raise PairTestError("left behind")
-        asked = []
+        transfers = []
         # Room first: gloo's own thread turns in circles while this one holds the connection's lock, and the answer to what
         # was sent may arrive before the room for it is made; on a host with few cores that costs whole time slices.
         if into is not None:
-            asked.append(dist.P2POp(dist.irecv, into[0], self.peer, tag=self.tag + into[1]))
+            transfers.append(dist.P2POp(dist.irecv, into[0], self.peer, tag=self.tag + into[1]))
         if out is not None:
-            asked.append(dist.P2POp(dist.isend, out[0], self.peer, tag=self.tag + out[1]))
+            transfers.append(dist.P2POp(dist.isend, out[0], self.peer, tag=self.tag + out[1]))
         begun = time.perf_counter()
-        for work in dist.batch_isend_irecv(asked):
+        for work in dist.batch_isend_irecv(transfers):
             work.wait(NEVER_TIMES_OUT)
         if self.buffers.device.startswith("cuda"):
             torch.cuda.current_stream().synchronize()

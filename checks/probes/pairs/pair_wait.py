@@ -49,21 +49,21 @@ class PairWait:
 
     def wait(self, pair_test: PairTest, index: int) -> Ending | None:
         """Runs the pair test of round `index`. Returns None if it ended by itself, else why it was abandoned."""
-        if self.fragile and (why := self._call(pair_test.peer, index)):
-            return why
+        if self.fragile and (reason := self._call(pair_test.peer, index)):
+            return reason
         threading.Thread(target=pair_test.run, name=f"pair test with {pair_test.peer}", daemon=True).start()
         begun = sign = time.monotonic()
         tick, steps, note = self.limits.silence_s / 8, 0, ""
         while not pair_test.ended.wait(tick):
-            now, seen = time.monotonic(), self._peers_note(pair_test.peer, index)
-            if pair_test.steps != steps or (_earlier(seen, index) and seen != note):
+            now, peer_note = time.monotonic(), self._peers_note(pair_test.peer, index)
+            if pair_test.steps != steps or (_earlier(peer_note, index) and peer_note != note):
                 sign, steps = now, pair_test.steps
-            note = seen
+            note = peer_note
             phase = pair_test.phase if pair_test.steps else ""
-            if why := self._given_up(pair_test.peer, phase, index, (now, begun, sign), seen):
+            if reason := self._given_up(pair_test.peer, phase, index, (now, begun, sign), peer_note):
                 pair_test.abandoned = True
                 self.say_left(index + 1)
-                return why
+                return reason
         return None
 
     def say_left(self, index: int) -> None:
@@ -79,17 +79,17 @@ class PairWait:
         self.note_store.post(f"at/{self.me}", LEFT)
 
     def _given_up(
-        self, peer: int, phase: str, index: int, times: tuple[float, float, float], seen: str
+        self, peer: int, phase: str, index: int, times: tuple[float, float, float], peer_note: str
     ) -> Ending | None:
         """Why to stop waiting, or None. `phase` is the current step of the exchange, "" before its first step; `times` are now, the
         beginning of the wait, and the last sign of life (time.monotonic).
         """
         now, begun, sign = times
         if (
-            not phase and seen == LEFT
+            not phase and peer_note == LEFT
         ):  # if the last message of the peer is still on its way, the peer may have left already
             return left(peer)
-        if not phase and _later(seen, index):
+        if not phase and _later(peer_note, index):
             waited = now - begun > self.limits.silence_s / 4
             if waited:
                 return Ending(PairOutcome.NO_ANSWER, f"no answer until rank {peer} gave up waiting")
@@ -102,8 +102,8 @@ class PairWait:
         ):  # the peer may be waiting for another rank, or for the store
             silence *= 2
         if now - sign > silence:
-            said = f"no answer within {silence:g} s" + (f" in {phase}" if phase else "")
-            return Ending(PairOutcome.NO_ANSWER, said)
+            text = f"no answer within {silence:g} s" + (f" in {phase}" if phase else "")
+            return Ending(PairOutcome.NO_ANSWER, text)
         if phase and now - begun > most:
             return Ending(
                 PairOutcome.FAILED, f"the exchange did not end within {most:g} s; it stopped at {phase}"
@@ -120,20 +120,20 @@ class PairWait:
         self.note_store.post(f"here/{index}/{self.me}", "1")
         sign, note = time.monotonic(), ""
         while self.note_store.await_note(f"here/{index}/{peer}", self.limits.silence_s / 8) is None:
-            now, seen = time.monotonic(), self._peers_note(peer, index)
+            now, peer_note = time.monotonic(), self._peers_note(peer, index)
             if self.note_store.lost:
                 return not_run(f"the ranks cannot agree on a start ({self.note_store.lost})")
-            sign = now if _earlier(seen, index) and seen != note else sign
-            note = seen
-            if why := self._given_up(peer, "", index, (now, sign, sign), seen):
+            sign = now if _earlier(peer_note, index) and peer_note != note else sign
+            note = peer_note
+            if reason := self._given_up(peer, "", index, (now, sign, sign), peer_note):
                 self.say_left(index + 1)
-                return why
+                return reason
         return None
 
 
-def not_run(why: str) -> Ending:
+def not_run(reason: str) -> Ending:
     """The ending of a test that did not begin, and says nothing about the pair."""
-    return Ending(PairOutcome.NOT_RUN, f"not run: {why}")
+    return Ending(PairOutcome.NOT_RUN, f"not run: {reason}")
 
 
 def unsure(peer: int) -> Ending:

@@ -93,11 +93,11 @@ def nccl_pairs(context: Context) -> Measurement:
 def _measure(context: Context, with_segments: bool) -> Measurement:
     import torch
 
-    place = _place(context)
+    rank_place = _place(context)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
-        schedule = _schedule_of(context, place)
+        schedule = _schedule_of(context, rank_place)
         try:
             return _run_rounds(context, schedule, with_segments)
         finally:
@@ -110,14 +110,14 @@ def _place(context: Context) -> RankPlace:
     """This rank's place. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 
-    place = context.place
-    if place is None or not dist.is_initialized():
+    rank_place = context.place
+    if rank_place is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
-    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != place.rank:
+    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != rank_place.rank:
         raise CheckError(
             f"the process group has {dist.get_world_size()} ranks, but {context.declared.ranks} are declared"
         )
-    return place
+    return rank_place
 
 
 def _run_rounds(context: Context, schedule: RankSchedule, with_segments: bool) -> Measurement:
@@ -128,7 +128,7 @@ def _run_rounds(context: Context, schedule: RankSchedule, with_segments: bool) -
     planned_s = time.monotonic() - schedule.begun
     swept = 0
     if declared.nodes <= most and not schedule.left_out:
-        sweep = [one for one in rounds if isinstance(one, Between)]
+        sweep = [round_ for round_ in rounds if isinstance(round_, Between)]
         swept = schedule.repeat(sweep, sweeps(declared.nodes) - 1, options.get("repeat_s", REPEAT_S))
     bounds = _bounds(context)
     again = [0, 0]
@@ -151,8 +151,8 @@ def _run_rounds(context: Context, schedule: RankSchedule, with_segments: bool) -
     )
     if schedule.note_store.lost:
         note += f"\nthe ranks could not exchange notes: {schedule.note_store.lost}"
-    made = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_segments)
-    return Measurement(made, note)
+    metrics = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_segments)
+    return Measurement(metrics, note)
 
 
 def _bounds(context: Context) -> Bounds:
@@ -176,10 +176,10 @@ def _lost(gone: Sequence[int]) -> str:
     return f"{ranks}{more} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
 
 
-def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
+def _schedule_of(context: Context, rank_place: RankPlace) -> RankSchedule:
     """The rank, ready for its tests: with NCCL the communicator of all ranks is initialised."""
     options, number, begun = context.options, next(_number), time.monotonic()
-    gpu = place.device.startswith("cuda")
+    gpu = rank_place.device.startswith("cuda")
     limits = WaitLimits(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
     sizes = Sizes(
         pings=int(options.get("pings", 10)),
@@ -191,13 +191,13 @@ def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
     if wrong := sizes.wrong() or ("round_s must be more than 0" if limits.round_s <= 0 else ""):
         raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
     if gpu:
-        _connect(place.device, END_SHARE / 2 * context.timeout_s)
+        _connect(rank_place.device, END_SHARE / 2 * context.timeout_s)
     note_store = NoteStore(context.store, f"pairs/{number}/", max(limits.round_s, 1.0), limits.end)
     return RankSchedule(
-        place.world_size,
+        rank_place.world_size,
         sizes,
-        Buffers(sizes, place.device),
-        PairWait(place.rank, note_store, limits, fragile=gpu),
+        Buffers(sizes, rank_place.device),
+        PairWait(rank_place.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
         _counters

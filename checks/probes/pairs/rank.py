@@ -64,10 +64,10 @@ class RankSchedule:
 
     def run(self, rounds: Sequence[Round]) -> None:
         """Runs the planned rounds, as many as the budget allows. All ranks stop before the same round."""
-        look, most = FIRST_ESTIMATE, len(rounds)
+        next_estimate, most = FIRST_ESTIMATE, len(rounds)
         for done, round_ in enumerate(rounds):
-            if done == look and done < most:
-                look, most = 2 * look, self._agreed(done, most)
+            if done == next_estimate and done < most:
+                next_estimate, most = 2 * next_estimate, self._agreed(done, most)
             if done >= most:
                 break
             self._round(round_)
@@ -79,24 +79,24 @@ class RankSchedule:
         """
         rounds_s = (time.monotonic() - self.begun) / max(1, self.index) * len(sweep)
         end = time.monotonic() + min(seconds, (self.budget_s - (time.monotonic() - self.begun)) / 2)
-        made, step = 0, 1
-        while made < times and sweep:
+        repeated, step = 0, 1
+        while repeated < times and sweep:
             fit = max(0, int((end - time.monotonic()) / max(rounds_s, 1e-6)))
-            wanted = 0 if self.stopped or self.gossip.any_silent else min(step, times - made, fit)
+            wanted = 0 if self.stopped or self.gossip.any_silent else min(step, times - repeated, fit)
             agreed = self.note_store.agree(f"sweeps/{self.index}", str(wanted))
             # Without an answer others may make another number of sweeps: whoever does not answer then is not blamed for it.
             self.unsure = self.unsure or agreed is None
-            some = wanted if agreed is None or not agreed.isdigit() else min(int(agreed), times - made)
+            some = wanted if agreed is None or not agreed.isdigit() else min(int(agreed), times - repeated)
             if some == 0:
                 break
             begun = time.monotonic()
             for _ in range(some):
                 self.run_all(sweep)
             rounds_s = (time.monotonic() - begun) / some
-            made, step = made + some, 2 * step
+            repeated, step = repeated + some, 2 * step
             if self.unsure:
                 break
-        return made
+        return repeated
 
     def run_all(self, rounds: Sequence[Round]) -> None:
         """Runs these rounds, whatever they cost."""
@@ -143,11 +143,11 @@ class RankSchedule:
         return self._meet(peer)
 
     def _untried(self, peer: int) -> Ending:
-        named = self.gossip.accusers(peer)
-        if peer in named:
+        accusers = self.gossip.accusers(peer)
+        if peer in accusers:
             return left(peer)
-        said = f"not tried: it did not answer ranks {' and '.join(map(str, named))}"
-        return Ending(PairOutcome.NOT_RUN, said)
+        text = f"not tried: it did not answer ranks {' and '.join(map(str, accusers))}"
+        return Ending(PairOutcome.NOT_RUN, text)
 
     def _meet(self, peer: int) -> Trial:
         tag = self.number % 1024 * RUN_TAGS + self.index * TAGS
@@ -183,8 +183,8 @@ class RankSchedule:
         else:
             self.buffers = self.buffers.renewed()
 
-    def _stop(self, why: Ending) -> None:
-        self.stopped = why
+    def _stop(self, reason: Ending) -> None:
+        self.stopped = reason
         self.pair_wait.leave()
 
     def _remember(self, peer: int, pair_test: PairTest, outcome: PairOutcome) -> None:

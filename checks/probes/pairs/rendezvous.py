@@ -41,8 +41,8 @@ class NoteStore:
 
     def read(self, key: str) -> str | None:
         """The note, None if there is none."""
-        found = self.read_all([key])
-        return None if found is None else found[0]
+        notes = self.read_all([key])
+        return None if notes is None else notes[0]
 
     def last_seen(self, key: str) -> str:
         """The note as it was last read, "" if there was none. It never waits: it requests the next read."""
@@ -57,19 +57,19 @@ class NoteStore:
     @property
     def is_slow_to_answer(self) -> bool:
         """Whether the store is lost, or has not answered the last read yet: then a missing note means nothing."""
-        asked = self._asked_at
-        return bool(self.lost) or (asked is not None and time.monotonic() - asked > self.answer_s / 4)
+        asked_at = self._asked_at
+        return bool(self.lost) or (asked_at is not None and time.monotonic() - asked_at > self.answer_s / 4)
 
     def read_all(self, keys: Sequence[str]) -> tuple[str, ...] | None:
         """These notes, None while one of them is missing."""
         full = [self._prefix + key for key in keys]
 
-        def look() -> tuple[str, ...] | None:
+        def read_notes() -> tuple[str, ...] | None:
             if not self._store.check(full):
                 return None
             return tuple(note.decode() for note in self._store.multi_get(full))
 
-        return self._ask(look, self.answer_s)
+        return self._ask(read_notes, self.answer_s)
 
     def await_note(self, key: str, seconds: float) -> str | None:
         """The note as soon as it is there; None if it is not there within this many seconds."""
@@ -105,14 +105,14 @@ class NoteStore:
         seconds = max(min(seconds, self._end - time.monotonic()), LEAST_S)
         answer: queue.SimpleQueue[T | None] = queue.SimpleQueue()
 
-        def answered() -> None:
+        def answer_call() -> None:
             try:
                 answer.put(call())
             except Exception:
                 answer.put(None)
                 raise
 
-        self._calls.put(answered)
+        self._calls.put(answer_call)
         try:
             return answer.get(timeout=seconds)
         except queue.Empty:

@@ -79,10 +79,10 @@ def final_stage(schedule: RankSchedule) -> None:
 def _stage(schedule: RankSchedule, name: str, choose: Choose, times: int, wait_s: float = 0.0) -> int:
     note = retest.write(schedule.tests, not schedule.stopped, schedule.hung)
     schedule.note_store.post(f"{name}/tests/{schedule.me}", note)
-    said = _agreed(schedule, name, choose, times)
+    note_text = _agreed(schedule, name, choose, times)
     # Without the store each rank uses what it heard itself, which is mostly the same.
     heard = RoundDecision(gone=tuple(rank for rank in range(schedule.ranks) if schedule.gossip.silent(rank)))
-    decision = heard if said is None else decode(said, schedule.ranks)
+    decision = heard if note_text is None else decode(note_text, schedule.ranks)
     schedule.gone = decision.gone
     if decision.pairs:
         schedule.wait(wait_s)
@@ -99,7 +99,9 @@ def decode(text: str, ranks: int) -> RoundDecision:
     """The decision in a note; an empty one if the text is not such a note. Pure."""
     try:
         pairs, gone = json.loads(text)
-        decision = RoundDecision(tuple((int(one), int(other)) for one, other in pairs), tuple(map(int, gone)))
+        decision = RoundDecision(
+            tuple((int(first), int(other)) for first, other in pairs), tuple(map(int, gone))
+        )
     except (ValueError, TypeError):
         return RoundDecision()
     ends = [*decision.gone, *(end for pair in decision.pairs for end in pair)]
@@ -118,18 +120,18 @@ def _agreed(schedule: RankSchedule, name: str, choose: Choose, times: int) -> st
         with _signs_of_life(schedule):
             decision = _decided(schedule, name, choose, times)
         return schedule.note_store.agree(key, encode(decision))
-    said, sign, seen_at = None, "", time.monotonic()
+    note_text, sign, seen_at = None, "", time.monotonic()
     silence_s = (MOST_ROUNDS + GONE_SHARE) * limits.round_s + SCREEN_S
-    while said is None and not schedule.note_store.lost:
-        now, seen = time.monotonic(), schedule.pair_wait.sign_of(int(reader))
-        sign, seen_at = seen, (now if seen != sign else seen_at)
+    while note_text is None and not schedule.note_store.lost:
+        now, last_sign = time.monotonic(), schedule.pair_wait.sign_of(int(reader))
+        sign, seen_at = last_sign, (now if last_sign != sign else seen_at)
         if now > limits.end:
             break
         if (left_s := seen_at + silence_s - now) <= 0:
             return schedule.note_store.agree(key, encode(RoundDecision(gone=(int(reader),))))
         # In short waits, so that a store that hangs is noticed soon.
-        said = schedule.note_store.await_note(key, min(AWAIT_S, left_s))
-    return said
+        note_text = schedule.note_store.await_note(key, min(AWAIT_S, left_s))
+    return note_text
 
 
 @contextmanager
@@ -161,16 +163,16 @@ def _decided(schedule: RankSchedule, name: str, choose: Choose, times: int) -> R
 
 def _gone(schedule: RankSchedule, name: str, notes: Mapping[int, Note]) -> tuple[int, ...]:
     """The ranks that hang, and the silent ranks that give no sign of life now. A slow rank is waited for by all."""
-    named = retest.gone(notes, schedule.ranks)
+    candidates = retest.gone(notes, schedule.ranks)
     silent = {
-        rank: schedule.pair_wait.sign_of(rank) for rank in named if rank not in {*notes, *schedule.gone}
+        rank: schedule.pair_wait.sign_of(rank) for rank in candidates if rank not in {*notes, *schedule.gone}
     }
     limits = schedule.pair_wait.limits
     if silent:
         time.sleep(max(0.0, min(GONE_SHARE * limits.round_s, limits.end - time.monotonic())))
     alive = {rank for rank, sign in silent.items() if schedule.pair_wait.sign_of(rank) != sign}
     alive |= {rank for rank in silent if schedule.note_store.read(f"{name}/tests/{rank}") is not None}
-    return tuple(rank for rank in named if rank not in alive)
+    return tuple(rank for rank in candidates if rank not in alive)
 
 
 def _gather(schedule: RankSchedule, name: str) -> dict[int, Note]:
@@ -189,8 +191,8 @@ def _gather(schedule: RankSchedule, name: str) -> dict[int, Note]:
         awaited = [r for r in missing if not schedule.gossip.silent(r) and not retest.silent(notes, r)]
         now = time.monotonic()
         if now - begun > limits.round_s / 4:
-            said = [schedule.pair_wait.sign_of(rank) for rank in awaited]
-            signs, sign = said, (now if said != signs else sign)
+            signs_now = [schedule.pair_wait.sign_of(rank) for rank in awaited]
+            signs, sign = signs_now, (now if signs_now != signs else sign)
         if not awaited or now > end or now - sign > limits.round_s:
             break
         time.sleep(LOOK_S)
