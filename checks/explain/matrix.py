@@ -90,8 +90,8 @@ def read(text: str, options: ReadOptions) -> Reading:
         understood = frozenset(number for number, line in enumerate(lines, 1) if _P2P_LINE.match(line))
     else:
         written, unread, left_out, title = [_read_csv(text, options.better)], [], [], "a matrix"
-    tables = tuple(table for one in written for table in _tables(one))
-    unread += [sentence for one in written for sentence in _untested(one)]
+    tables = tuple(table for matrix in written for table in _tables(matrix))
+    unread += [sentence for matrix in written for sentence in _untested(matrix)]
     unread += [] if tables else ["it holds no test between two parts"]
     tests = sum(len(table.matrix.values) for table in tables)
     title = f"{title}, {tests} tests between {len(written[0].parts)} parts"
@@ -101,7 +101,7 @@ def read(text: str, options: ReadOptions) -> Reading:
 def _csv_rows(text: str) -> list[tuple[int, list[str]]]:
     """The lines with their numbers, the header first, without comments and blank lines. Raises NotRecognised."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _HOLDS_FIELDS.match(line)]
-    delimiter = next((one for one in "\t;," if lines and one in lines[0][1]), "")
+    delimiter = next((separator for separator in "\t;," if lines and separator in lines[0][1]), "")
     if not delimiter or len(lines) < 2:
         raise NotRecognised("it is neither CSV with a header nor a table of p2pBandwidthLatencyTest")
     return [(number, [field.strip(' "') for field in line.split(delimiter)]) for number, line in lines]
@@ -112,37 +112,39 @@ def _is_long(header: Sequence[str]) -> bool:
     return len(header) > 1 and header[0].lower() in SOURCES and header[1].lower() in TARGETS
 
 
-def _read_csv(text: str, asked: Better | None) -> WrittenMatrix:
-    (number, header), *rows = _csv_rows(text)
-    for line, row in rows:
-        if len(row) != len(header):
-            raise Broken(f"line {line} ({row[0][:80]}) has {len(row)} fields, it must have {len(header)}")
+def _read_csv(text: str, chosen: Better | None) -> WrittenMatrix:
+    (number, header), *records = _csv_rows(text)
+    for line, fields in records:
+        if len(fields) != len(header):
+            raise Broken(
+                f"line {line} ({fields[0][:80]}) has {len(fields)} fields, it must have {len(header)}"
+            )
     if _is_long(header) and len(header) != 3:
         raise Broken("its header must be source, target and one metric. Explain the metrics one by one", "")
-    names, words, cells = header[1:], header[0], list[Cell]()
+    names, metric, cells = header[1:], header[0], list[Cell]()
     if _is_long(header):
-        names, words = list(dict.fromkeys(name for _, row in rows for name in row[:2])), header[2]
-    parts = _parts(names, f"line {number}")
-    for at, (line, (source, *texts)) in enumerate(rows):
+        names, metric = list(dict.fromkeys(name for _, fields in records for name in fields[:2])), header[2]
+    ends = _parts(names, f"line {number}")
+    for at, (line, (source, *texts)) in enumerate(records):
         if _is_long(header):
             cells.append(Cell(source, texts[0], texts[1], line))
             continue
-        if source not in names or any(source == row[0] for _, row in rows[:at]):
+        if source not in names or any(source == fields[0] for _, fields in records[:at]):
             raise Broken(f'line {line}: "{source[:80]}" names no column, or an earlier row has the name')
         cells += [Cell(source, to, text, line) for to, text in zip(names, texts, strict=True)]
-    better, unit = _better(words, asked), _UNIT.search(words)
-    return WrittenMatrix(WORDS[better], unit.group() if unit else "", better, parts, cells)
+    better, unit = _better(metric, chosen), _UNIT.search(metric)
+    return WrittenMatrix(WORDS[better], unit.group() if unit else "", better, ends, cells)
 
 
-def _better(words: str, asked: Better | None) -> Better:
+def _better(metric: str, chosen: Better | None) -> Better:
     """Which values are good, by the words of the header or by --better. Raises Broken if both are silent or contradict each other."""
-    higher, lower = bool(_HIGHER.search(words)), bool(_LOWER.search(words))
-    named = None if higher is lower else Better.HIGHER if higher else Better.LOWER
-    better = asked or named
+    higher, lower = bool(_HIGHER.search(metric)), bool(_LOWER.search(metric))
+    implied = None if higher is lower else Better.HIGHER if higher else Better.LOWER
+    better = chosen or implied
     if better is None:
-        raise Broken(f"its header {words[:80]!r} does not say which values are better. {SAY}")
-    if named not in (None, better):
-        raise Broken(f"its header {words[:80]!r} contradicts --better: it means not --better {better.value}")
+        raise Broken(f"its header {metric[:80]!r} does not say which values are better. {SAY}")
+    if implied not in (None, better):
+        raise Broken(f"its header {metric[:80]!r} contradicts --better: it means not --better {better.value}")
     return better
 
 
@@ -165,11 +167,11 @@ def _parts(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
     """
     if len(names) > MOST_NAMES:
         raise Broken(f"{where} has {len(names)} names, more than the {MOST_NAMES} that are read")
-    for place, name in enumerate(names, 1):
+    for position, name in enumerate(names, 1):
         if not name or len(name) > NAME_CHARACTERS or LINK in name:
-            raise Broken(f"{where}: name {place} ({name[:40]!r}) is no name")
-        if names.index(name) < place - 1:
-            raise Broken(f'{where}: "{name}" is there twice (names {names.index(name) + 1} and {place})')
+            raise Broken(f"{where}: name {position} ({name[:40]!r}) is no name")
+        if names.index(name) < position - 1:
+            raise Broken(f'{where}: "{name}" is there twice (names {names.index(name) + 1} and {position})')
     if host:
         return {name: Part(name, host, rail) for rail, name in enumerate(names)}
     matches = [match for name in names if (match := _PLACED.fullmatch(name))]
@@ -183,16 +185,19 @@ def _parts(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
 
 def _tables(written: WrittenMatrix) -> Iterator[Table]:
     """The decoder's matrices. Pairs between nodes are never compared with pairs inside of nodes."""
-    parts, place = tuple(written.parts.values()), {name: at for at, name in enumerate(written.parts)}
+    ends, index = tuple(written.parts.values()), {name: at for at, name in enumerate(written.parts)}
     spans: dict[Span, list[Cell]] = {}
     for cell in written.tests:
         inside = written.parts[cell.source].node == written.parts[cell.target].node
         spans.setdefault(Span.INSIDE if inside else Span.BETWEEN, []).append(cell)
     for span, cells in spans.items():
         name = f"{written.name}, {span.value}" if len(spans) > 1 else written.name
-        sources, targets = [place[cell.source] for cell in cells], [place[cell.target] for cell in cells]
-        values, what = [_value(cell, written.better) for cell in cells], WORDS[written.better]
-        matrix = Matrix(what, written.unit, written.better, span, parts, sources, targets, values)
+        sources, targets = (
+            [index[cell.source] for cell in cells],
+            [index[cell.target] for cell in cells],
+        )
+        values, metric = [_value(cell, written.better) for cell in cells], WORDS[written.better]
+        matrix = Matrix(metric, written.unit, written.better, span, ends, sources, targets, values)
         yield Table(name, matrix, [cell.line for cell in cells])
 
 
@@ -206,16 +211,16 @@ def _untested(written: WrittenMatrix) -> Iterator[str]:
         yield f"{written.name}: {len(missing)} of {len(wanted)} directions were not measured, the first is {first}"
 
 
-def _wanted(parts: Mapping[str, Part], tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
+def _wanted(ends: Mapping[str, Part], tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """Every pair of ends of a kind that was tried: inside a node, between nodes on one rail, between nodes across rails."""
 
-    def kind(a: str, b: str) -> tuple[bool, bool]:
-        same = parts[a].node == parts[b].node
-        return same, not same and parts[a].rail != parts[b].rail
+    def relation(a: str, b: str) -> tuple[bool, bool]:
+        same = ends[a].node == ends[b].node
+        return same, not same and ends[a].rail != ends[b].rail
 
-    kinds = {kind(a, b) for a, b in tried}
+    kinds = {relation(a, b) for a, b in tried}
     kinds |= {(False, False)} if (False, True) in kinds else set()
-    return [(a, b) for a in parts for b in parts if a != b and kind(a, b) in kinds]
+    return [(a, b) for a in ends for b in ends if a != b and relation(a, b) in kinds]
 
 
 def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], list[str]]:
@@ -231,8 +236,8 @@ def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], lis
     for name, (number, match) in zip(names, titles, strict=True):
         better = Better.LOWER if match["unit"] == "us" else Better.HIGHER
         columns, cells = _block(lines, number + 1, name)
-        parts = _parts(columns, f"line {number + 2}", "this host")
-        written.append(WrittenMatrix(name, match["unit"], better, parts, cells))
+        ends = _parts(columns, f"line {number + 2}", "this host")
+        written.append(WrittenMatrix(name, match["unit"], better, ends, cells))
     left_out = ["latency CPU: it is the time that the host takes to ask for a copy"]
     if not any(map(_P2P_BEGINS.match, lines)):
         return written, [], [*left_out, "the other matrices: this excerpt does not contain them"]
@@ -249,13 +254,13 @@ def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], lis
 
 def _block(lines: Sequence[str], start: int, name: str) -> tuple[list[str], list[Cell]]:
     """The GPUs that the line names, and the cells of the rows below it: as many rows, with the same numbers. Raises Broken."""
-    columns = [word for word in (lines[start].split() if start < len(lines) else []) if word.isdigit()]
+    columns = [field for field in (lines[start].split() if start < len(lines) else []) if field.isdigit()]
     if not columns:
         raise Broken(f"line {start + 1}, {name}: the line that names the GPUs is missing")
     gpus, cells = [f"GPU {column}" for column in columns], list[Cell]()
     for number, column in enumerate(columns, start + 1):
-        source, *row = (lines[number].split() if number < len(lines) else []) or [""]
-        if source != column or len(row) != len(columns):
+        source, *texts = (lines[number].split() if number < len(lines) else []) or [""]
+        if source != column or len(texts) != len(columns):
             raise Broken(f"line {number + 1}, {name}: it must be GPU {column}'s row of {len(columns)} cells")
-        cells += [Cell(f"GPU {column}", to, text, number + 1) for to, text in zip(gpus, row, strict=True)]
+        cells += [Cell(f"GPU {column}", to, text, number + 1) for to, text in zip(gpus, texts, strict=True)]
     return gpus, cells

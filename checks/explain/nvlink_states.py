@@ -65,9 +65,10 @@ def read(text: str, options: ReadOptions) -> Reading:
     }
     down = {name: ", ".join(link for link, up in each.items() if not up) for name, each in links.items()}
     evidence = "\n".join(
-        f"{name}: {f'links {said} are down' if said else 'all links are up'}" for name, said in down.items()
+        f"{name}: {f'links {links_down} are down' if links_down else 'all links are up'}"
+        for name, links_down in down.items()
     )
     title = f"NVLinks of {len(links)} GPUs, {'/'.join(map(str, sorted(set(active))))} up"
     unread = (Complete(f"{'; '.join(counted[:4])}: {SINCE_LOAD}"),) if counted else ()
-    part = Part("gpu.nvlink", metrics, {"links_active": evidence}, evidence)
-    return Reading(Kind.NVLINK, title, (part,), unread, understood=frozenset(understood))
+    explained = Part("gpu.nvlink", metrics, {"links_active": evidence}, evidence)
+    return Reading(Kind.NVLINK, title, (explained,), unread, understood=frozenset(understood))

@@ -46,8 +46,8 @@ class ExplainError(Exception):
 
     remedy = WHOLE
 
-    def __init__(self, said: str, remedy: str | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
         if remedy is not None:
             self.remedy = remedy
 

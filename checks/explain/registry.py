@@ -48,9 +48,9 @@ class Ambiguous(Unrecognised):
     """Several readers recognise the text."""
 
 
-def module_of(kind: Kind) -> str:
+def module_of(output_kind: Kind) -> str:
     """The module that reads this kind."""
-    return next(name for name, kinds in MODULES.items() if kind in kinds)
+    return next(name for name, kinds in MODULES.items() if output_kind in kinds)
 
 
 def only_kind(name: str) -> Kind | None:
@@ -58,12 +58,12 @@ def only_kind(name: str) -> Kind | None:
     return MODULES[name][0] if len(MODULES[name]) == 1 else None
 
 
-def read(name: str, text: str, options: ReadOptions, kind: Kind | None = None) -> Reading:
+def read(name: str, text: str, options: ReadOptions, output_kind: Kind | None = None) -> Reading:
     """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be `kind`, if
     one is given. Raises NotRecognised, Broken.
     """
     reading = _read(name, text, options)
-    if kind is not None and reading.kind is not kind:
+    if output_kind is not None and reading.kind is not output_kind:
         raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
     unread = list(unread_lines(text, reading.understood))
     if not unread:
@@ -75,21 +75,21 @@ def read(name: str, text: str, options: ReadOptions, kind: Kind | None = None) -
             raise Unrecognised("the reader understood no line")
         return _together(reading, read(claimed_by(rest), rest, options))
     except ExplainError:
-        said = ". ".join(filter(None, [sentence(unread), REMEDY]))
-        return replace(reading, unread=(*reading.unread, Complete(said)))
+        doubt = ". ".join(filter(None, [sentence(unread), REMEDY]))
+        return replace(reading, unread=(*reading.unread, Complete(doubt)))
 
 
-def _together(one: Reading, other: Reading) -> Reading:
+def _together(first: Reading, other: Reading) -> Reading:
     """The reading of a text that holds two outputs."""
     return replace(
-        one,
-        title=f"{one.title}; {other.title}",
-        parts=(*one.parts, *other.parts),
-        unread=(*one.unread, *other.unread),
-        tables=(*one.tables, *other.tables),
-        left_out=(*one.left_out, *other.left_out),
-        driver=one.driver or other.driver,
-        unreported=(*one.unreported, *other.unreported),
+        first,
+        title=f"{first.title}; {other.title}",
+        parts=(*first.parts, *other.parts),
+        unread=(*first.unread, *other.unread),
+        tables=(*first.tables, *other.tables),
+        left_out=(*first.left_out, *other.left_out),
+        driver=first.driver or other.driver,
+        unreported=(*first.unreported, *other.unreported),
     )
 
 
@@ -123,7 +123,7 @@ def claimed_by(text: str) -> str:
     claims = [name for name in MODULES if _module(name).detect(text)]
     if len(claims) == 1:
         return claims[0]
-    kinds = ", ".join(kind.value for name in claims or MODULES for kind in MODULES[name])
+    kinds = ", ".join(output_kind.value for name in claims or MODULES for output_kind in MODULES[name])
     if claims:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
     raise Unrecognised(
@@ -140,9 +140,9 @@ def _bare_json(text: str) -> str:
     return only(text, {number for number, _ in unread_lines(text, ())})
 
 
-def claims(kind: Kind, text: str) -> bool:
+def claims(output_kind: Kind, text: str) -> bool:
     """Whether the reader of this kind recognises the text."""
-    return any(kind in kinds and _module(name).detect(text) for name, kinds in MODULES.items())
+    return any(output_kind in kinds and _module(name).detect(text) for name, kinds in MODULES.items())
 
 
 def _module(name: str) -> ModuleType:

@@ -42,8 +42,8 @@ def bare(raw: str) -> str:
     """The line without the prefixes of launchers and without colours."""
     line = _COLOUR.sub("", raw)
     for _ in range(3):
-        line, found = PREFIX.subn("", line)
-        if not found:
+        line, count = PREFIX.subn("", line)
+        if not count:
             break
     return line.strip()
 
@@ -61,7 +61,7 @@ def lines_between(text: str, begin: int, end: int) -> frozenset[int]:
 
 def lines_of_json(text: str) -> frozenset[int]:
     """The numbers of the lines of the JSON documents that begin a line."""
-    found, at, decoder = frozenset[int](), 0, json.JSONDecoder()
+    numbers, at, decoder = frozenset[int](), 0, json.JSONDecoder()
     opening = re.compile(r"^\s*(?=[\[{])", re.MULTILINE)
     while start := opening.search(text, at):
         try:
@@ -69,8 +69,8 @@ def lines_of_json(text: str) -> frozenset[int]:
         except (ValueError, RecursionError):
             at = start.end() + 1
             continue
-        found |= lines_between(text, start.end(), at)
-    return found
+        numbers |= lines_between(text, start.end(), at)
+    return numbers
 
 
 def unread_lines(text: str, understood: Container[int]) -> Iterator[tuple[int, str]]:
@@ -95,9 +95,9 @@ def only(text: str, numbers: Container[int]) -> str:
 
 def sentence(unread: Sequence[tuple[int, str]]) -> str:
     """ "lines 3 to 14 and line 20 were not read, the first is: State: Down"."""
-    named = list(_ranges([number for number, _ in unread]))
-    shown = [*named[:4], f"{len(named) - 4} more places"] if len(named) > 5 else named
-    listed = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    ranges = list(_ranges([number for number, _ in unread]))
+    listed_ranges = [*ranges[:4], f"{len(ranges) - 4} more places"] if len(ranges) > 5 else ranges
+    listed = " and ".join(filter(None, [", ".join(listed_ranges[:-1]), listed_ranges[-1]]))
     were = "was" if len(unread) == 1 else "were"
     return f"{listed} {were} not read, and may report a fault ({unread[0][1][:100]!r}). Explain them by themselves, or remove them"
 

@@ -53,17 +53,17 @@ class DriverTable:
 
     def unknown_to(self, driver: Version | None, check: str, reader: Reader) -> Mapping[str, Field]:
         """The check's metrics that came with a later driver; none if the driver is unknown, or is older than every row."""
-        rows: tuple[Field, ...] = getattr(self, reader.value)
-        if driver is None or driver < min((row.version for row in rows), default=()):
+        entries: tuple[Field, ...] = getattr(self, reader.value)
+        if driver is None or driver < min((entry.version for entry in entries), default=()):
             return {}
-        return {row.field: row for row in rows if check in row.checks and driver < row.version}
+        return {entry.field: entry for entry in entries if check in entry.checks and driver < entry.version}
 
 
 @lru_cache(maxsize=1)
 def builtin() -> DriverTable:
     """The table of this version. Raises DecodeError."""
     tables = resolved(parse_json(table_bytes(PATH), 1 << 20), *(reader.value for reader in Reader))
-    made = decode(DriverTable, tables)
-    for row in (*made.nvml, *made.nvidia_smi):
-        require_version(row.driver)
-    return made
+    table = decode(DriverTable, tables)
+    for entry in (*table.nvml, *table.nvidia_smi):
+        require_version(entry.driver)
+    return table

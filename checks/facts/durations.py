@@ -50,5 +50,5 @@ def devices_of(instance: Instance | None, gpus_per_node: int) -> Devices:
 
 def duration_of(profile: Profile, devices: Devices) -> Duration | None:
     """The row; None if there is no measurement and no documentation."""
-    fitting = (row for row in builtin_durations() if (row.profile, row.devices) == (profile, devices))
+    fitting = (entry for entry in builtin_durations() if (entry.profile, entry.devices) == (profile, devices))
     return next(fitting, None)

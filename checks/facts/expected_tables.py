@@ -26,12 +26,12 @@ from checks.value_types import DecodeError, Range
 LEAST_OF_ROOFLINE = 0.2
 
 
-def fault_in(threshold: float, roofline: float, part: str) -> str:
+def fault_in(threshold: float, roofline: float, name: str) -> str:
     """Why a lower threshold for a rate is unsuitable for this part, "" if it is suitable. Both are in the same unit."""
     if threshold > roofline:
-        return f"{threshold:g} is above what a {part} can do ({roofline:g})"
+        return f"{threshold:g} is above what a {name} can do ({roofline:g})"
     if threshold < LEAST_OF_ROOFLINE * roofline:
-        return f"{threshold:g} is a floor that no {part} could miss (it can do {roofline:g})"
+        return f"{threshold:g} is a floor that no {name} could miss (it can do {roofline:g})"
     return ""
 
 
@@ -108,9 +108,9 @@ KINDS: Mapping[str, Any] = {
 FILES = tuple(KINDS)
 # The column of a row, and what the part can do at most.
 LIMITS: Mapping[str, tuple[str, Callable[[RooflinePart, Any], float]]] = {
-    "gemm": ("tflops", lambda part, row: part.most_tflops(row.precision)),
-    "memory": ("gbps", lambda part, row: part.memory_gbps),
-    "transfer": ("gbps", lambda part, row: part.most_gbps(row.way)),
+    "gemm": ("tflops", lambda model, entry: model.most_tflops(entry.precision)),
+    "memory": ("gbps", lambda model, entry: model.memory_gbps),
+    "transfer": ("gbps", lambda model, entry: model.most_gbps(entry.way)),
 }
 
 
@@ -122,23 +122,26 @@ def builtin() -> ExpectedTables:
 
 def load(texts: Mapping[str, bytes]) -> ExpectedTables:
     """The tables from their JSON texts, by name. Raises DecodeError."""
-    rows = {name: rows_of(parse_json(texts[name], MOST_BYTES), name, kind) for name, kind in KINDS.items()}
-    made = ExpectedTables(Parts(rows.pop("parts")), **rows)
-    _require_sense(made)
-    return made
+    entries = {
+        name: rows_of(parse_json(texts[name], MOST_BYTES), name, entry_type)
+        for name, entry_type in KINDS.items()
+    }
+    tables = ExpectedTables(Parts(entries.pop("parts")), **entries)
+    _require_sense(tables)
+    return tables
 
 
 def _require_sense(tables: ExpectedTables) -> None:
     for at, curve in enumerate(tables.collectives):
         _require_curve(curve, f"collectives[{at}]")
     for name, (column, most) in LIMITS.items():
-        for at, row in enumerate(getattr(tables, name)):
-            part = tables.parts.find(row.model)
-            if part is None:
-                raise DecodeError(f"there is no part {row.model!r} to hold it to", f"{name}[{at}]")
-            reason = fault_in(getattr(row, column), most(part, row), row.model)
+        for at, entry in enumerate(getattr(tables, name)):
+            model = tables.parts.find(entry.model)
+            if model is None:
+                raise DecodeError(f"there is no part {entry.model!r} to hold it to", f"{name}[{at}]")
+            reason = fault_in(getattr(entry, column), most(model, entry), entry.model)
             # A pair of V100s has one or two of its six NVLinks.
-            if reason and (row.model, getattr(row, "way", "")) != ("V100", "p2p"):
+            if reason and (entry.model, getattr(entry, "way", "")) != ("V100", "p2p"):
                 raise DecodeError(reason, f"{name}[{at}]")
 
 

@@ -119,13 +119,13 @@ def builtin_failures() -> Failures:
 
 def load_failures(document: object) -> Failures:
     """The statistics in a plain document. Raises DecodeError."""
-    made = decode(Failures, resolved(document, "rates", "causes", "defective", "ranges"))
+    failures = decode(Failures, resolved(document, "rates", "causes", "defective", "ranges"))
     for name in RANGES:
-        if name not in made.ranges:
+        if name not in failures.ranges:
             raise DecodeError("missing key", f"ranges.{name}")
-    for name, spread in made.ranges.items():
+    for name, spread in failures.ranges.items():
         if spread.low > spread.high:
             raise DecodeError("low lies over high", f"ranges.{name}")
-    if "" not in made.defective or not made.rates:
+    if "" not in failures.defective or not failures.rates:
         raise DecodeError('needs a row for every other check ("") and a rate', "defective")
-    return made
+    return failures

@@ -34,9 +34,9 @@ class RooflinePart:
         """The peak in a precision; that of the fastest 16-bit format if the table does not say."""
         return self.tflops.get(precision, self.half_tflops)
 
-    def most_gbps(self, way: str) -> float:
+    def most_gbps(self, path: str) -> float:
         """The maximum rate of one copy: "h2d", "d2h", or "p2p" between two GPUs."""
-        return self.nvlink_gbps or self.pcie_gbps if way == "p2p" else self.pcie_gbps
+        return self.nvlink_gbps or self.pcie_gbps if path == "p2p" else self.pcie_gbps
 
     @property
     def half_tflops(self) -> float:
@@ -55,8 +55,10 @@ class Parts:
 
         None if no model fits, or two models of different families fit.
         """
-        said = _words(name)
-        fitting = sorted((p for p in self.parts if _holds(said, p.model)), key=lambda part: len(part.model))
+        name_text = _words(name)
+        fitting = sorted(
+            (p for p in self.parts if _holds(name_text, p.model)), key=lambda model: len(model.model)
+        )
         if not fitting:
             return None
         longest = fitting[-1]
@@ -64,10 +66,10 @@ class Parts:
         return longest if related else None
 
 
-def of_model(name: str, rows: Sequence[str]) -> str | None:
+def of_model(name: str, models: Sequence[str]) -> str | None:
     """The longest of these models that fits the name; None if none does."""
-    said = _words(name)
-    return max((model for model in rows if _holds(said, model)), key=len, default=None)
+    name_text = _words(name)
+    return max((model for model in models if _holds(name_text, model)), key=len, default=None)
 
 
 @lru_cache(maxsize=1024)
@@ -75,5 +77,5 @@ def _words(name: str) -> str:
     return " ".join(re.split(r"[\s-]+", name.strip()))
 
 
-def _holds(said: str, model: str) -> bool:
-    return f" {_words(model)} " in f" {said} "
+def _holds(name_text: str, model: str) -> bool:
+    return f" {_words(model)} " in f" {name_text} "

@@ -84,10 +84,10 @@ class Facts:
 
     def of(self, declared: Declared) -> Facts:
         """These facts, with the declared machine as the row of its type. What the table has of a type no description replaces."""
-        said = declared.machine
-        if said is None or declared.instance_type in self.instances:
+        machine = declared.machine
+        if machine is None or declared.instance_type in self.instances:
             return self
-        values = {column.name: getattr(said, column.name) for column in fields(said)}
+        values = {column.name: getattr(machine, column.name) for column in fields(machine)}
         own = Instance(declared.gpus_per_node, provenance=DECLARED, **values)
         return replace(self, instances={**self.instances, declared.instance_type: own})
 
@@ -96,15 +96,19 @@ class Facts:
         own = self.of(declared).instances.get(declared.instance_type)
         if own is None or own.provenance != DECLARED or declared.instance_type in types:
             return declared.instance_type in types
-        rows = [row for name, row in self.instances.items() if name in types and not row.neuron_devices]
-        return any(row.gpu == own.gpu for row in rows)
+        machines = [
+            machine
+            for name, machine in self.instances.items()
+            if name in types and not machine.neuron_devices
+        ]
+        return any(machine.gpu == own.gpu for machine in machines)
 
     def absent(self, instance_type: str, check: str) -> frozenset[str]:
         """The check's metrics that the type's GPU model does not have."""
-        known = self.instances.get(instance_type)
-        model = known.gpu if known else ""
-        rows = (row for row in self.not_applicable if row.check == check)
-        return frozenset(row.metric for row in rows if is_of_model(model, row.model))
+        instance = self.instances.get(instance_type)
+        model = instance.gpu if instance else ""
+        absences = (entry for entry in self.not_applicable if entry.check == check)
+        return frozenset(entry.metric for entry in absences if is_of_model(model, entry.model))
 
 
 def is_of_model(name: str, model: str) -> bool:
@@ -117,14 +121,16 @@ MOST_ALIKE = 8
 
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
-    begin = [one for one in types if name and one.startswith(name)]
+    begin = [candidate for candidate in types if name and candidate.startswith(name)]
     alike = [*dict.fromkeys([*begin, *difflib.get_close_matches(name, types, n=5, cutoff=0.5)])][:MOST_ALIKE]
-    families = dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in types)
-    said = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
+    families = dict.fromkeys(
+        f"{candidate.partition('.')[0]}.*" if "." in candidate else candidate for candidate in types
+    )
+    hint = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
     own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
     own += "`prelaunch node machine GATE_FILE` makes of it "
     return (
-        f"{name!r:.64} is not a known instance type. {said}; `prelaunch facts` lists all {len(types)}. "
+        f"{name!r:.64} is not a known instance type. {hint}; `prelaunch facts` lists all {len(types)}. "
         f"{own}a file that --instance-type takes",
         alike[0] if alike else None,
     )
@@ -133,9 +139,11 @@ def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
 def types_text(types: Sequence[str], declared: str) -> str:
     """The instance types of a policy for people, those most like the declared one first: "p5.48xlarge, p5.4xlarge and 58 more"."""
     alike = difflib.get_close_matches(declared, types, n=3, cutoff=0.6)
-    named = sorted(types, key=lambda one: alike.index(one) if one in alike else len(alike))[:5]
-    more = len(types) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    nearest_types = sorted(
+        types, key=lambda candidate: alike.index(candidate) if candidate in alike else len(alike)
+    )[:5]
+    more = len(types) - len(nearest_types)
+    return ", ".join(nearest_types) + (f" and {more} more" if more else "")
 
 
 def not_for(types: Sequence[str], declared: str) -> str:
@@ -175,22 +183,25 @@ def load(data: bytes, not_applicable: bytes = NONE) -> Facts:
     """Facts from JSON texts. Raises DecodeError."""
     document = parse_json(data, 1 << 24)
     file = decode(_Instances, resolved(document, "instances"))
-    named = entries(document.get(TABLE, {}) if isinstance(document, Mapping) else {})
-    rows = {
-        name: replace(row, columns={**file.columns, **row.columns}) for name, row in file.instances.items()
+    provenances = entries(document.get(TABLE, {}) if isinstance(document, Mapping) else {})
+    instances = {
+        name: replace(instance, columns={**file.columns, **instance.columns})
+        for name, instance in file.instances.items()
     }
-    for name, row in rows.items():
-        _require_columns(row, named, f"instances.{name}.columns")
+    for name, instance in instances.items():
+        _require_columns(instance, provenances, f"instances.{name}.columns")
     absences = rows_of(parse_json(not_applicable, 1 << 24), "not_applicable", NotApplicable)
-    return Facts(rows, digest(data + not_applicable), absences, named)
+    return Facts(instances, digest(data + not_applicable), absences, provenances)
 
 
-def _require_columns(row: Instance, named: Mapping[str, Provenance], path: str) -> None:
-    known = {column.name for column in fields(Instance)}
-    for column, name in row.columns.items():
-        if column not in known:
-            raise DecodeError("unknown column", f"{path}.{column}", nearest(column, sorted(known)))
-        if name not in named:
+def _require_columns(instance: Instance, provenances: Mapping[str, Provenance], path: str) -> None:
+    column_names = {column.name for column in fields(Instance)}
+    for column, name in instance.columns.items():
+        if column not in column_names:
+            raise DecodeError("unknown column", f"{path}.{column}", nearest(column, sorted(column_names)))
+        if name not in provenances:
             raise DecodeError(
-                f"{name!r:.80} is not in the file's own table", f"{path}.{column}", nearest(name, list(named))
+                f"{name!r:.80} is not in the file's own table",
+                f"{path}.{column}",
+                nearest(name, list(provenances)),
             )

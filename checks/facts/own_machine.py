@@ -52,15 +52,15 @@ def short_text(declared: Declared) -> str:
     """The same file in one line without what is not known; "" for a type that the tables know."""
     if declared.machine is None:
         return ""
-    known = {
-        one.name: value
-        for one in fields(declared.machine)
-        if (value := getattr(declared.machine, one.name)) != one.default
+    stated = {
+        column.name: value
+        for column in fields(declared.machine)
+        if (value := getattr(declared.machine, column.name)) != column.default
     }
     table = {
         "instance_type": declared.instance_type,
         "gpus_per_node": declared.gpus_per_node,
-        "machine": known,
+        "machine": stated,
     }
     return dump_plain(table).decode().strip()
 

@@ -57,29 +57,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def with_options(rules: Policy, profile: Profile, given: Iterable[str], gpus: int = 0) -> Policy:
+def with_options(rules: Policy, profile: Profile, options_given: Iterable[str], gpus: int = 0) -> Policy:
     """The policy with these numbers, on nodes with so many GPUs. Raises DecodeError for what is unknown or does not run there, and for
     less than the profile and the policy measure.
     """
     checks = dict(rules.checks)
-    for word in given:
-        check, name, number = _read(word)
+    for option in options_given:
+        check, name, number = _read(option)
         line = checks.get(check)
         if line is None:
             raise DecodeError(
-                f"the policy {rules.name} has no check {check} for this machine", f"--option {word}"
+                f"the policy {rules.name} has no check {check} for this machine", f"--option {option}"
             )
         order = {"size": GEMM_ORDER["cuda" if gpus else "cpu"]} if check == "compute.gemm" else {}
         least = {**order, **options(check, profile, line.options)}.get(name, 0.0)
         if number < least:
-            said = f"the profile {profile.value} measures with {least:.10g}, and less would be less evidence: give that or more"
-            raise DecodeError(said, f"--option {word}")
+            message = f"the profile {profile.value} measures with {least:.10g}, and less would be less evidence: give that or more"
+            raise DecodeError(message, f"--option {option}")
         checks[check] = replace(line, options={**line.options, name: number})
     return replace(rules, checks=checks)
 
 
-def _read(word: str) -> tuple[str, str, float]:
-    left, separator, right = word.partition("=")
+def _read(option: str) -> tuple[str, str, float]:
+    left, separator, right = option.partition("=")
     check, _, name = left.rpartition(".")
     try:
         number = float(right)
@@ -87,45 +87,47 @@ def _read(word: str) -> tuple[str, str, float]:
         number = math.nan
     if not separator or not math.isfinite(number):
         raise DecodeError(
-            "it is not CHECK.NAME=NUMBER, such as training.smoke.steps=200", f"--option {word:.80}"
+            "it is not CHECK.NAME=NUMBER, such as training.smoke.steps=200", f"--option {option:.80}"
         )
-    known = [f"{one}.{option}" for one, numbers in RAISABLE.items() for option in numbers]
-    if left not in known:
-        raise DecodeError(f"it is none of {', '.join(known)}", f"--option {word:.80}", nearest(left, known))
+    names = [f"{check_name}.{option}" for check_name, numbers in RAISABLE.items() for option in numbers]
+    if left not in names:
+        raise DecodeError(f"it is none of {', '.join(names)}", f"--option {option:.80}", nearest(left, names))
     most = RAISABLE[check][name]
     whole = isinstance(most, int)
     if number > most or (whole and number != int(number)):
         raise DecodeError(
-            f"it takes {'whole ' if whole else ''}numbers up to {most:.10g}", f"--option {word:.80}"
+            f"it takes {'whole ' if whole else ''}numbers up to {most:.10g}", f"--option {option:.80}"
         )
     return check, name, number
 
 
 def lines_of(report: Report) -> list[str]:
     """The report's results by group, a line for each part and check, in the order of the groups."""
-    found: list[str] = []
+    lines: list[str] = []
     for group, checks in GROUPS.items():
         for check, metrics in checks.items():
-            rows = [row for row in report.observations if row.check == check]
-            found += [f"[{group}] {row.subject} {check}: {_said(row, metrics)}" for row in rows]
+            results = [measured for measured in report.observations if measured.check == check]
+            lines += [
+                f"[{group}] {measured.subject} {check}: {_said(measured, metrics)}" for measured in results
+            ]
             skips = [planned.skip for planned in report.plan if planned.check == check and planned.skip]
-            found += [f"[{group}] {check}: not run, {skip.value}" for skip in skips]
-    return found
+            lines += [f"[{group}] {check}: not run, {skip.value}" for skip in skips]
+    return lines
 
 
-def _said(row: Observation, metrics: Sequence[str]) -> str:
-    if row.outcome is not Outcome.MEASURED:
-        reason = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
+def _said(measured: Observation, metrics: Sequence[str]) -> str:
+    if measured.outcome is not Outcome.MEASURED:
+        reason = f"{measured.skip.value}: {measured.reason}" if measured.skip else measured.reason
         return f"not measured: {' '.join(reason.split())[:200]}"
-    shown = [f"{name}={value_text(row.metrics[name])}" for name in metrics if name in row.metrics]
-    first, last = row.metrics.get("loss_first"), row.metrics.get("loss_last")
+    texts = [f"{name}={value_text(measured.metrics[name])}" for name in metrics if name in measured.metrics]
+    first, last = measured.metrics.get("loss_first"), measured.metrics.get("loss_last")
     if isinstance(first, float) and isinstance(last, float):
-        shown.append(f"improved={last < first}")
-    return " ".join(shown)
+        texts.append(f"improved={last < first}")
+    return " ".join(texts)
 
 
 def value_text(value: Value | None) -> str:
     """A measured value, short."""
     if isinstance(value, tuple):
-        return ",".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in value)
+        return ",".join(f"{item:.6g}" if isinstance(item, float) else str(item) for item in value)
     return f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())[:80]

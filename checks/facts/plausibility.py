@@ -116,31 +116,31 @@ def range_of(check: str, metric: str) -> Range:
     return next(links, None) or next(units, COUNTED)
 
 
-def impossible(policy: Policy, facts: Facts, parts: Parts) -> Iterator[tuple[str, str]]:
+def impossible(policy: Policy, facts: Facts, models: Parts) -> Iterator[tuple[str, str]]:
     """(path, why) of each absolute lower bound that some type of the policy cannot reach however healthy it is."""
-    for path, name, _, value, roofline in bounds(policy, facts, parts):
+    for path, name, _, value, roofline in bounds(policy, facts, models):
         if value > roofline.least:
             yield path, fault_in(value, roofline.least, name)
 
 
 def bounds(
-    policy: Policy, facts: Facts, parts: Parts
+    policy: Policy, facts: Facts, models: Parts
 ) -> Iterator[tuple[str, str, CheckPolicy, float, Roofline]]:
     """(path, instance type, the check's policy, bound, roofline) of every absolute lower bound on a rate."""
     for name in policy.instance_types:
         instance = facts.instances.get(name)
-        part = parts.find(instance.gpu) if instance and instance.gpus else None
-        if instance is None or part is None:
+        model = models.find(instance.gpu) if instance and instance.gpus else None
+        if instance is None or model is None:
             continue
-        known = rooflines(instance, part)
+        limits = rooflines(instance, model)
         declared = Declared(name, 2, instance.gpus, instance.gpus)
         for check, line in policy.checks.items():
             if lacks(line.part, declared, instance) is not None:
                 continue
             for path, metric, value in rates(check, line):
                 quantity = QUANTITIES.get((check, metric))
-                if quantity is not None and quantity in known:
-                    yield path, name, line, value, known[quantity]
+                if quantity is not None and quantity in limits:
+                    yield path, name, line, value, limits[quantity]
 
 
 def rates(check: str, line: CheckPolicy) -> Iterator[tuple[str, str, float]]:

@@ -53,7 +53,9 @@ def builtin_prices() -> tuple[Price, ...]:
     return decode(_Prices, resolved(parse_json(table_bytes(PRICES), 1 << 20), "prices")).prices
 
 
-def price_of(rows: Sequence[Price], instance_type: str, purchase: Purchase = Purchase.EC2) -> Price | None:
+def price_of(prices: Sequence[Price], instance_type: str, purchase: Purchase = Purchase.EC2) -> Price | None:
     """The price of a node of the type; None where the table has none."""
-    fitting = (row for row in rows if (row.instance_type, row.purchase) == (instance_type, purchase))
+    fitting = (
+        price for price in prices if (price.instance_type, price.purchase) == (instance_type, purchase)
+    )
     return next(fitting, None)

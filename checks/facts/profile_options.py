@@ -29,11 +29,11 @@ Numbers = Mapping[Profile, Mapping[str, float]]
 
 def _by_profile(**numbers: tuple[float | None, float, float]) -> Numbers:
     """Each number in profile quick, standard and deep; None where a profile lacks the check."""
-    made: dict[Profile, dict[str, float]] = {}
-    for place, profile in enumerate((Profile.QUICK, Profile.STANDARD, Profile.DEEP)):
-        values = ((name, of_profiles[place]) for name, of_profiles in numbers.items())
-        made[profile] = {name: value for name, value in values if value is not None}
-    return made
+    by_profile: dict[Profile, dict[str, float]] = {}
+    for index, profile in enumerate((Profile.QUICK, Profile.STANDARD, Profile.DEEP)):
+        values = ((name, of_profiles[index]) for name, of_profiles in numbers.items())
+        by_profile[profile] = {name: value for name, value in values if value is not None}
+    return by_profile
 
 
 SWEEP_OF_GLOO = _by_profile(

@@ -70,24 +70,24 @@ def resolved(document: object, *tables: str) -> dict[str, object]:
     """
     if not isinstance(document, Mapping):
         raise DecodeError("expected a table")
-    named = entries(document.get(TABLE, {}))
-    made = {key: value for key, value in document.items() if key != TABLE}
+    entries_by_name = entries(document.get(TABLE, {}))
+    tables_by_name = {key: value for key, value in document.items() if key != TABLE}
     for table in tables:
-        if table in made:
-            made[table] = _rows(made[table], table, named)
-    return made
+        if table in tables_by_name:
+            tables_by_name[table] = _rows(tables_by_name[table], table, entries_by_name)
+    return tables_by_name
 
 
-def rows_of(document: object, table: str, kind: type[T]) -> tuple[T, ...]:
+def rows_of(document: object, table: str, record_type: type[T]) -> tuple[T, ...]:
     """The rows of one table of a file of facts. Raises DecodeError."""
-    form: Any = types.GenericAlias(tuple, (kind, ...))
-    made: tuple[T, ...] = decode(form, resolved(document, table)[table], table)
-    return made
+    form: Any = types.GenericAlias(tuple, (record_type, ...))
+    records: tuple[T, ...] = decode(form, resolved(document, table)[table], table)
+    return records
 
 
-def shipped_rows(path: Path, table: str, kind: type[T]) -> tuple[T, ...]:
+def shipped_rows(path: Path, table: str, record_type: type[T]) -> tuple[T, ...]:
     """The rows of one table of a file that is shipped."""
-    return rows_of(parse_json(table_bytes(path), MOST_BYTES), table, kind)
+    return rows_of(parse_json(table_bytes(path), MOST_BYTES), table, record_type)
 
 
 def every_row(document: object) -> Iterator[tuple[str, Provenance]]:
@@ -98,14 +98,16 @@ def every_row(document: object) -> Iterator[tuple[str, Provenance]]:
     if not isinstance(document, Mapping):
         raise DecodeError("expected a table")
     tables = [key for key in document if key not in (TABLE, "columns")]
-    made = resolved(document, *tables)
+    tables_by_name = resolved(document, *tables)
     for table in tables:
-        rows = made[table]
-        named = (
-            rows.items() if isinstance(rows, Mapping) else enumerate(rows if isinstance(rows, list) else ())
+        records = tables_by_name[table]
+        items = (
+            records.items()
+            if isinstance(records, Mapping)
+            else enumerate(records if isinstance(records, list) else ())
         )
-        for key, row in named:
-            yield f"{table}.{key}", decode(Provenance, row[TABLE])
+        for key, record in items:
+            yield f"{table}.{key}", decode(Provenance, record[TABLE])
 
 
 def entries(value: object) -> dict[str, Provenance]:
@@ -115,29 +117,29 @@ def entries(value: object) -> dict[str, Provenance]:
     return {str(name): _checked(entry, f"{TABLE}.{name}") for name, entry in value.items()}
 
 
-def _rows(value: object, path: str, named: Mapping[str, Provenance]) -> object:
+def _rows(value: object, path: str, entries_by_name: Mapping[str, Provenance]) -> object:
     if isinstance(value, Mapping):
-        return {key: _row(row, f"{path}.{key}", named) for key, row in value.items()}
+        return {key: _row(record, f"{path}.{key}", entries_by_name) for key, record in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_row(row, f"{path}[{index}]", named) for index, row in enumerate(value)]
+        return [_row(record, f"{path}[{index}]", entries_by_name) for index, record in enumerate(value)]
     raise DecodeError("expected rows", path)
 
 
-def _row(row: object, path: str, named: Mapping[str, Provenance]) -> dict[str, object]:
-    if not isinstance(row, Mapping):
+def _row(record: object, path: str, entries_by_name: Mapping[str, Provenance]) -> dict[str, object]:
+    if not isinstance(record, Mapping):
         raise DecodeError("expected a row", path)
-    own = {key: row[key] for key in KEYS if key in row}
+    own = {key: record[key] for key in KEYS if key in record}
     base: dict[str, object] = {}
-    if TABLE in row:
-        name = row[TABLE]
-        if not isinstance(name, str) or name not in named:
+    if TABLE in record:
+        name = record[TABLE]
+        if not isinstance(name, str) or name not in entries_by_name:
             raise DecodeError(
                 f"{name!r:.80} is not in the file's own table",
                 f"{path}.{TABLE}",
-                nearest(str(name), list(named)),
+                nearest(str(name), list(entries_by_name)),
             )
-        base = dict(_pairs(named[name]))
-    rest = {key: value for key, value in row.items() if key not in KEYS}
+        base = dict(_pairs(entries_by_name[name]))
+    rest = {key: value for key, value in record.items() if key not in KEYS}
     return {**rest, TABLE: dict(_pairs(_checked({**base, **own}, path)))}
 
 
@@ -148,10 +150,10 @@ def _pairs(provenance: Provenance) -> Iterator[tuple[str, object]]:
 
 
 def _checked(value: object, path: str) -> Provenance:
-    made = decode(Provenance, value, path)
+    provenance = decode(Provenance, value, path)
     for key in ("source", "conditions", "date"):
-        if not getattr(made, key).strip():
+        if not getattr(provenance, key).strip():
             raise DecodeError("says nothing", f"{path}.{key}")
-    if not re.fullmatch(DATE, made.date):
-        raise DecodeError(f"{made.date!r:.40} is not of the form YYYY-MM or YYYY-MM-DD", f"{path}.date")
-    return made
+    if not re.fullmatch(DATE, provenance.date):
+        raise DecodeError(f"{provenance.date!r:.40} is not of the form YYYY-MM or YYYY-MM-DD", f"{path}.date")
+    return provenance

@@ -39,7 +39,7 @@ class Roofline:
     most: float
 
 
-def bus_gbps(instance: Instance, part: RooflinePart, nodes: int) -> float | None:
+def bus_gbps(instance: Instance, model: RooflinePart, nodes: int) -> float | None:
     """The maximum bus bandwidth of an all_reduce over all GPUs, as nccl-tests counts it; None if a limit is unknown.
 
     Each GPU must receive the sum once if the switch adds (NVLS), so time >= S / link and busbw <= 2 (n - 1) / n link; otherwise
@@ -47,35 +47,35 @@ def bus_gbps(instance: Instance, part: RooflinePart, nodes: int) -> float | None
     """
     ranks = nodes * max(instance.gpus, 1)
     factor = 2 * (ranks - 1) / ranks
-    link = part.nvlink_gbps if instance.nvlinks and part.nvlink_gbps else part.pcie_gbps * _lanes(instance)
-    within = link * factor if part.sums_in_switch and instance.nvlinks else link
+    link = model.nvlink_gbps if instance.nvlinks and model.nvlink_gbps else model.pcie_gbps * _lanes(instance)
+    within = link * factor if model.sums_in_switch and instance.nvlinks else link
     if nodes == 1:
         return within
     network = instance.network_gbit_s or instance.network_burst_gbit_s
     return None if network is None else min(within, network / 8 * factor)
 
 
-def rooflines(instance: Instance, part: RooflinePart) -> Mapping[Quantity, Roofline]:
+def rooflines(instance: Instance, model: RooflinePart) -> Mapping[Quantity, Roofline]:
     """The maxima of a node of the type, as far as the tables say."""
-    low, high = min(part.tflops.values()), max(part.tflops.values())
-    single = part.tflops.get("fp32", high)
-    made = {
+    low, high = min(model.tflops.values()), max(model.tflops.values())
+    single = model.tflops.get("fp32", high)
+    limits = {
         Quantity.COMPUTE_GFLOPS: Roofline(1000 * single, 1000 * high),
         Quantity.COMPUTE_TFLOPS: Roofline(low, high),
-        Quantity.MEMORY: _one(part.memory_gbps),
-        Quantity.HOST: _one(part.pcie_gbps * _lanes(instance)),
-        Quantity.PEER: Roofline(part.pcie_gbps * _lanes(instance), part.nvlink_gbps or part.pcie_gbps),
+        Quantity.MEMORY: _one(model.memory_gbps),
+        Quantity.HOST: _one(model.pcie_gbps * _lanes(instance)),
+        Quantity.PEER: Roofline(model.pcie_gbps * _lanes(instance), model.nvlink_gbps or model.pcie_gbps),
         Quantity.FLOW: _one(FLOW_GBPS),
     }
-    alone, two = bus_gbps(instance, part, 1), bus_gbps(instance, part, 2)
-    if instance.gpus > 1 and alone is not None:
-        made[Quantity.NODE_BUS] = _one(alone)
+    one_node, two = bus_gbps(instance, model, 1), bus_gbps(instance, model, 2)
+    if instance.gpus > 1 and one_node is not None:
+        limits[Quantity.NODE_BUS] = _one(one_node)
     if two is not None:
-        made[Quantity.BUS] = Roofline(two, max(two, alone or two))
+        limits[Quantity.BUS] = Roofline(two, max(two, one_node or two))
     network = instance.network_gbit_s or instance.network_burst_gbit_s
     if network is not None:
-        made[Quantity.NETWORK] = _one(network)
-    return made
+        limits[Quantity.NETWORK] = _one(network)
+    return limits
 
 
 def _lanes(instance: Instance) -> float:
@@ -96,7 +96,7 @@ def limit_tflops(device_name: str, precision: str = "") -> float:
 
     For an unknown device it is the greatest value of all known ones.
     """
-    part = peak_of(device_name)
-    if part is None:
-        return max(known.half_tflops for known in tables().parts.parts)
-    return part.most_tflops(precision)
+    model = peak_of(device_name)
+    if model is None:
+        return max(other.half_tflops for other in tables().parts.parts)
+    return model.most_tflops(precision)

@@ -13,10 +13,10 @@ def first_look(before: Mapping[str, object] | None, name: str) -> Mapping[str, o
         raise CheckError(
             "the counters could not be read at the start of the run: there is nothing to compare with"
         )
-    seen = before.get(name)
-    if not isinstance(seen, Mapping):
-        raise CheckError(f"the record from the start of the run is not a list of {name}: {seen!r:.200}")
-    return seen
+    values = before.get(name)
+    if not isinstance(values, Mapping):
+        raise CheckError(f"the record from the start of the run is not a list of {name}: {values!r:.200}")
+    return values
 
 
 class Growth:
@@ -44,8 +44,8 @@ class Growth:
 
     def changes(self, but: Collection[str] = ()) -> str:
         """Every counter that changed or cannot be read, for the evidence."""
-        known = {name: now for name, now in self.after.items() if name not in but}
-        names = [name for name, now in known.items() if self.before.get(name) != now or now is None]
+        latest = {name: now for name, now in self.after.items() if name not in but}
+        names = [name for name, now in latest.items() if self.before.get(name) != now or now is None]
         return (
             ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
             or "unchanged"

@@ -16,8 +16,8 @@ def text_of(path: Path) -> str:
 
 def pci_id(text: str) -> str:
     """One form for all PCI addresses: "00000000:B9:00", "b9:00.0" and "PCI:0000:b9:00" are "0000:b9:00.0"."""
-    found = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
-    if not found:
+    match = re.search(r"(?:([0-9A-Fa-f]+):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?$", text.strip())
+    if not match:
         return ""
-    domain = int(found[1] or "0", 16)
-    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}.{found[4] or '0'}"
+    domain = int(match[1] or "0", 16)
+    return f"{domain:04x}:{match[2].lower()}:{match[3].lower()}.{match[4] or '0'}"

@@ -107,15 +107,15 @@ def inter_node(context: Context) -> Measurement:
     """
     world, local = whole_world(context), context.declared.ranks_per_node
     members = tuple(range(world.rank % local, world.ranks, local))
-    made = measure_in(_part_of(context, world, members), context, operations.ALL_REDUCE)
-    peak = made.metrics["busbw_peak_gbps"]
+    sweep = measure_in(_part_of(context, world, members), context, operations.ALL_REDUCE)
+    peak = sweep.metrics["busbw_peak_gbps"]
     if not isinstance(peak, float):
         raise CheckError("the sweep produced no bandwidth")
     rate = 8.0 * local * peak
-    known = context.instance.network_gbit_s if context.instance else None
-    proven = rate if known is None else min(rate, float(known))
-    said = f"\nper node: {rate:.1f} Gbit/s each way; the instance table: {known or 'no rate'}"
-    return Measurement({**made.metrics, "proven_gbit_s": proven}, made.evidence + said)
+    declared_gbit_s = context.instance.network_gbit_s if context.instance else None
+    proven = rate if declared_gbit_s is None else min(rate, float(declared_gbit_s))
+    note = f"\nper node: {rate:.1f} Gbit/s each way; the instance table: {declared_gbit_s or 'no rate'}"
+    return Measurement({**sweep.metrics, "proven_gbit_s": proven}, sweep.evidence + note)
 
 
 def _part_of(context: Context, world: World, members: tuple[int, ...]) -> World:

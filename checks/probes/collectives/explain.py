@@ -64,7 +64,7 @@ HEADER = "Give the output from its header on: the lines that begin with # and na
 
 def read(text_: str, options: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
-    found = nccl_log.read(text_)
+    log = nccl_log.read(text_)
     if nccl_tests.recognised(text_):
         runs = nccl_tests.read(text_)
         if not any(run.rows for run in runs) and ROW.search(text_):
@@ -78,155 +78,151 @@ def read(text_: str, options: ReadOptions) -> Reading:
                 "the program ended early or the output was truncated",
             )
             raise Broken(f"the output of nccl-tests has no row of results: {reason}")
-        made = _of_runs(tuple(run for run in runs if run.rows), found, options)
-        return replace(made, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
-    told = (found.begun, found.channels, found.networks, found.warnings, found.versions, found.errors)
-    if any(told) or _WATCHDOG.search(text_):
-        made = _of_log(found, text_, options)
-        return replace(made, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
+        reading = _of_runs(tuple(run for run in runs if run.rows), log, options)
+        return replace(reading, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
+    shows_log = (log.begun, log.channels, log.networks, log.warnings, log.versions, log.errors)
+    if any(shows_log) or _WATCHDOG.search(text_):
+        reading = _of_log(log, text_, options)
+        return replace(reading, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):
         raise Broken("the text has lines of NCCL, but none that shows what carries the data")
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
 
 
-def _of_runs(runs: Sequence[Run], found: Log, options: ReadOptions) -> Reading:
+def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
     unread = [_fault(run, reason) for run in runs for reason in faults(run)]
     if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = options.declared.ranks if options.declared else None
     if options.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
         unread.append(ONE_PROCESS)
-    parts = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
+    results = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
     instance, nodes = options.instance, _nodes(runs, options)
-    logged = bool(found.channels)
-    if logged or (found.chosen and nodes > 1):
-        parts.append(_transport(found, instance, nodes))
-    parts += _errors(found)
+    logged = bool(log.channels)
+    if logged or (log.chosen and nodes > 1):
+        results.append(_transport(log, instance, nodes))
+    results += _errors(log)
     if nodes > 1:
         carried, reason = _network(runs, instance, nodes)
-        parts += carried
-        if not carried and not (logged and crosses(found.channels)):
+        results += carried
+        if not carried and not (logged and crosses(log.channels)):
             unread.append(reason)
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
-    said = f"nccl-tests {runs[0].version}".strip()
+    version = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_named(run) for run in runs))
-    title = (
-        f"{said}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
-    )
-    return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(found)}", tuple(parts), tuple(dict.fromkeys(unread)))
+    title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread)))
 
 
 def _fault(run: Run, reason: str) -> str:
     """A fault of the run; where its output is whole, that is not asked for."""
-    said = f"{_named(run)}: {reason}"
-    return Complete(f"{said}. Run it again") if nccl_tests_result.is_whole(run) else said
+    message = f"{_named(run)}: {reason}"
+    return Complete(f"{message}. Run it again") if nccl_tests_result.is_whole(run) else message
 
 
-def _of_log(found: Log, text_: str, options: ReadOptions) -> Reading:
+def _of_log(log: Log, text_: str, options: ReadOptions) -> Reading:
     instance = options.instance
-    nodes = max(found.nodes, options.declared.nodes if options.declared else 1)
-    unread = list(_about_log(found, nodes))
+    nodes = max(log.nodes, options.declared.nodes if options.declared else 1)
+    unread = list(_about_log(log, nodes))
     if text_ and not text_.endswith("\n"):
         unread.append("the last line is not complete: the log was truncated")
-    if options.declared and found.ranks not in (0, options.declared.ranks):
-        said = (
-            f"{options.declared.ranks} ranks are declared, but the log is of {found.ranks}. Correct --nodes"
-        )
-        unread.append(Complete(said))
+    if options.declared and log.ranks not in (0, options.declared.ranks):
+        doubt = f"{options.declared.ranks} ranks are declared, but the log is of {log.ranks}. Correct --nodes"
+        unread.append(Complete(doubt))
     if instance is None:
         unread.append(UNDECLARED)
-    parts = [_transport(found, instance, nodes)] if found.channels else []
-    version = f" {found.versions[0]}" if found.versions else ""
-    title = (
-        f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels{_carrier(found)}"
-    )
+    results = [_transport(log, instance, nodes)] if log.channels else []
+    version = f" {log.versions[0]}" if log.versions else ""
+    title = f"log of NCCL{version}: {log.processes} processes, {len(log.channels)} channels{_carrier(log)}"
     unread += _victims(text_)
-    parts += _errors(found)
-    up = found.begun - found.unfinished
-    goes_on = f"{up - found.ended} of {up} communicators do not end in this log, so the job goes on or the log ends early"
-    left_out = (f"nccl.transport later channels: {goes_on}",) if found.ended < up else ()
-    return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread), left_out=left_out)
+    results += _errors(log)
+    up = log.begun - log.unfinished
+    goes_on = f"{up - log.ended} of {up} communicators do not end in this log, so the job goes on or the log ends early"
+    left_out = (f"nccl.transport later channels: {goes_on}",) if log.ended < up else ()
+    return Reading(Kind.NCCL_LOG, title, tuple(results), tuple(unread), left_out=left_out)
 
 
-def _errors(found: Log) -> list[Part]:
+def _errors(log: Log) -> list[Part]:
     """What NCCL or its plugin says went wrong, each with the process that says so and the peer that it names."""
-    if not found.errors:
+    if not log.errors:
         return []
     by_process: dict[str, list[Line]] = {}
-    for line in found.errors:
+    for line in log.errors:
         by_process.setdefault(line.process or "a process", []).append(line)
-    said = tuple(_words(lines) for lines in by_process.values())
-    shown = {"failed": "\n".join(lines[0].shown for lines in by_process.values())}
-    return [Part("nccl.job", {"failed_ranks": tuple(by_process), "failed": said}, shown, _each(found.errors))]
+    messages = tuple(_words(lines) for lines in by_process.values())
+    cited = {"failed": "\n".join(lines[0].shown for lines in by_process.values())}
+    return [
+        Part("nccl.job", {"failed_ranks": tuple(by_process), "failed": messages}, cited, _each(log.errors))
+    ]
 
 
 def _words(lines: Sequence[Line]) -> str:
     peers = dict.fromkeys(filter(None, map(nccl_log.peer_of, lines)))
-    named = f"; peer {', '.join(peers)}" if peers else ""
-    return f"{lines[0].said[:200]}{named}"
+    peers_text = f"; peer {', '.join(peers)}" if peers else ""
+    return f"{lines[0].said[:200]}{peers_text}"
 
 
 def _victims(text_: str) -> list[str]:
     """What torch's watchdog reports about a collective that never ended: the ranks that report waited, and the silent ones are
     suspects.
     """
-    found = [(match[1], match[2]) for match in _WATCHDOG.finditer(text_)]
-    if not found:
+    waits = [(match[1], match[2]) for match in _WATCHDOG.finditer(text_)]
+    if not waits:
         return []
-    ranks = ", ".join(dict.fromkeys(rank for rank, _ in found))
-    said = f"ranks {ranks} timed out waiting for other ranks in {found[0][1]}. Suspect the ranks that are not in this list"
-    return [Complete(said)]
+    ranks = ", ".join(dict.fromkeys(rank for rank, _ in waits))
+    message = f"ranks {ranks} timed out waiting for other ranks in {waits[0][1]}. Suspect the ranks that are not in this list"
+    return [Complete(message)]
 
 
-def _about_log(found: Log, nodes: int) -> Iterator[str]:
-    if not found.begun:
+def _about_log(log: Log, nodes: int) -> Iterator[str]:
+    if not log.begun:
         yield "no communicator is initialised in this log, so it is only a part of one"
-    if not found.channels:
+    if not log.channels:
         yield Complete("no line shows the transport of a channel. Give the log of a run with NCCL_DEBUG=INFO")
-    if found.unfinished:
-        yield f"the initialisation of {found.unfinished} communicators did not complete: the log was truncated, or NCCL failed"
-    if found.up < found.ranks:
-        said = f"only {found.up} of {found.ranks} ranks are initialised in this log: give the logs of all processes together"
-        yield Complete(said)
-    ends = {(c.ends, c.end) for c in found.channels if c.end}
-    halves = sum((what, "receive" if end == "send" else "send") not in ends for what, end in ends)
+    if log.unfinished:
+        yield f"the initialisation of {log.unfinished} communicators did not complete: the log was truncated, or NCCL failed"
+    if log.up < log.ranks:
+        doubt = f"only {log.up} of {log.ranks} ranks are initialised in this log: give the logs of all processes together"
+        yield Complete(doubt)
+    ends = {(c.ends, c.end) for c in log.channels if c.end}
+    halves = sum((ends_of, "receive" if end == "send" else "send") not in ends for ends_of, end in ends)
     if halves:
         yield f"{halves} channels over the network have only one of their two ends in this log"
-    if nodes > 1 and found.channels and not crosses(found.channels):
+    if nodes > 1 and log.channels and not crosses(log.channels):
         yield f"{nodes} nodes took part, but no channel connects one node with another"
 
 
-def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
+def _transport(log: Log, instance: Instance | None, nodes: int) -> Part:
     """What the lines of channels say; where the log has none, what those say in which NCCL chose its network."""
-    metrics = measured(found, instance, nodes)
-    if found.channels and len(found.versions) == 1:
-        metrics["nccl_version"] = found.versions[0]
-    shown = _each([channel.line for channel in found.channels])
-    over_network = [channel for channel in found.channels if channel.kind == "NET"]
+    metrics = measured(log, instance, nodes)
+    if log.channels and len(log.versions) == 1:
+        metrics["nccl_version"] = log.versions[0]
+    cited = _each([channel.line for channel in log.channels])
+    over_network = [channel for channel in log.channels if channel.kind == "NET"]
     network = _each([channel.line for channel in over_network])
     lines = {
-        "channels": shown,
-        **dict.fromkeys(("fallback_channels", "unproven_channels", "unjudged_channels"), network or shown),
+        "channels": cited,
+        **dict.fromkeys(("fallback_channels", "unproven_channels", "unjudged_channels"), network or cited),
         "gpudirect_off": network,
         "without_gpudirect": _each([channel.line for channel in over_network if not channel.gpudirect]),
-        "without_nvlink": _each([channel.line for channel in found.channels if channel.kind == "SHM"]),
-        "nics_missing": _each(found.chosen),
-        "warnings": _each(found.warnings),
+        "without_nvlink": _each([channel.line for channel in log.channels if channel.kind == "SHM"]),
+        "nics_missing": _each(log.chosen),
+        "warnings": _each(log.warnings),
     }
-    if not found.channels:
-        other = other_networks(found, instance)
+    if not log.channels:
+        other = other_networks(log, instance)
         fallback: dict[str, Value] = {"fallback_channels": len(other)} if other else {}
         metrics = {**{name: metrics[name] for name in ("nics_missing", "warnings")}, **fallback}
         lines["fallback_channels"] = _each(other)
-    return Part("nccl.transport", metrics, lines, evidence(found))
+    return Part("nccl.transport", metrics, lines, evidence(log))
 
 
-def _carrier(found: Log) -> str:
+def _carrier(log: Log) -> str:
     """What NCCL's log names as the network, with libfabric's provider and how many devices it found."""
-    providers = [f"libfabric's provider {name}" for name in dict.fromkeys(found.providers.values())]
-    devices = [f"{'/'.join(map(str, found.nics))} devices"] if found.nics else []
-    named = [*(f"network {name}" for name in found.networks), *providers, *devices]
-    return f"; NCCL chose {', '.join(named)}" if named else ""
+    providers = [f"libfabric's provider {name}" for name in dict.fromkeys(log.providers.values())]
+    devices = [f"{'/'.join(map(str, log.nics))} devices"] if log.nics else []
+    networks = [*(f"network {name}" for name in log.networks), *providers, *devices]
+    return f"; NCCL chose {', '.join(networks)}" if networks else ""
 
 
 def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:
@@ -236,14 +232,14 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
     """
     if instance is None or instance.network_gbit_s is None:
         return [], UNPROVEN
-    told = [(run, row) for run in runs if _part_received(run, nodes) for row in run.rows]
-    largest = max((row.size_bytes for _, row in told), default=0)
+    run_records = [(run, record) for run in runs if _part_received(run, nodes) for record in run.rows]
+    largest = max((record.size_bytes for _, record in run_records), default=0)
     if largest < LEAST_NETWORK_BYTES:
         return [], SMALL_MESSAGES
     rates = [
-        (8 * _part_received(run, nodes) * min(half.algbw_gbps for half in row.placements), row.line)
-        for run, row in told
-        if row.size_bytes == largest
+        (8 * _part_received(run, nodes) * min(half.algbw_gbps for half in record.placements), record.line)
+        for run, record in run_records
+        if record.size_bytes == largest
     ]
     slowest, line = min(rates)
     proven: Value = min(slowest, float(instance.network_gbit_s))
@@ -259,11 +255,11 @@ def _part_received(run: Run, nodes: int) -> float:
 
 
 def _lines(runs: Sequence[Run]) -> dict[str, str]:
-    rows = [row for run in runs for row in run.rows]
-    wrong = [row.line for row in rows if any(half.wrong for half in row.placements)]
-    unverified = [row.line for row in rows if any(half.wrong is None for half in row.placements)]
-    out = max(rows, key=lambda row: row.out_of_place.busbw_gbps).line
-    inside = max(rows, key=lambda row: row.in_place.busbw_gbps).line
+    records = [record for run in runs for record in run.rows]
+    wrong = [record.line for record in records if any(half.wrong for half in record.placements)]
+    unverified = [record.line for record in records if any(half.wrong is None for half in record.placements)]
+    out = max(records, key=lambda record: record.out_of_place.busbw_gbps).line
+    inside = max(records, key=lambda record: record.in_place.busbw_gbps).line
     feet = "\n".join(run.lines["footer"] for run in runs if run.closed)
     plans = "\n".join(run.lines["plan"] for run in runs if "plan" in run.lines)
     ranks = "\n".join(run.lines["ranks"] for run in runs if "ranks" in run.lines) or out
@@ -277,15 +273,15 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
         "ranks_missing": ranks,
         "busbw_out_of_place_gbps": out,
         "busbw_in_place_gbps": inside,
-        "busbw_gbps": "\n".join(row.line for row in rows),
+        "busbw_gbps": "\n".join(record.line for record in records),
     }
 
 
 def _shown(runs: Sequence[Run]) -> str:
     lines = {
-        name: said for name, said in _lines(runs).items() if name != "busbw_gbps"
+        name: text for name, text in _lines(runs).items() if name != "busbw_gbps"
     }  # these come from every row, which would be too much text
-    return "\n".join(line for said in lines.values() for line in said.splitlines()[:SHOWN])
+    return "\n".join(line for text in lines.values() for line in text.splitlines()[:SHOWN])
 
 
 def _nodes(runs: Sequence[Run], options: ReadOptions) -> int:

@@ -131,20 +131,20 @@ def understood(text: str) -> frozenset[int]:
 def read(text: str, process: str = "") -> Log:
     """Everything in the log, of one process ("host:pid") or of all."""
     lines = [line for line in lines_of(text) if process in ("", line.process)]
-    said = [line for line in lines if line.level == "INFO"]
-    providers, ports, shapes = (_hits(pattern, said) for pattern in (_PROVIDER, _IB, _SHAPE))
+    info_lines = [line for line in lines if line.level == "INFO"]
+    providers, ports, shapes = (_hits(pattern, info_lines) for pattern in (_PROVIDER, _IB, _SHAPE))
     began, done, ended = (
-        {(line.process, hit[1], hit[2]): int(hit[3]) for line, hit in _hits(pattern, said)}
+        {(line.process, hit[1], hit[2]): int(hit[3]) for line, hit in _hits(pattern, info_lines)}
         for pattern in (_BEGAN, _DONE, _ENDED)
     )
     largest = max([*began.values(), *done.values(), *(int(hit[1]) for _, hit in shapes)], default=0)
     nics = [*(int(hit[3]) for _, hit in providers), *(len(_IB_PORT.findall(hit[1])) for _, hit in ports)]
     return Log(
-        versions=_all(_VERSION, [*said, *_bare_version(text)]),
-        networks=_all(_NETWORK, said),
+        versions=_all(_VERSION, [*info_lines, *_bare_version(text)]),
+        networks=_all(_NETWORK, info_lines),
         providers={line.process: hit[1] for line, hit in providers},
         nics=tuple(dict.fromkeys(nics)),
-        channels=tuple(_channel(line, hit) for line, hit in _hits(_CHANNEL, said)),
+        channels=tuple(_channel(line, hit) for line, hit in _hits(_CHANNEL, info_lines)),
         warnings=tuple(line for line in lines if line.level == "WARN"),
         errors=tuple(line for line in lines if _ERROR.search(line.said)),
         begun=len({*began, *done}),
@@ -154,7 +154,7 @@ def read(text: str, process: str = "") -> Log:
         ranks=largest,
         nodes=max((int(hit[2]) for _, hit in shapes), default=0),
         processes=len({line.process for line in lines}),
-        chosen=tuple(line for line in said if chosen_by(line)),
+        chosen=tuple(line for line in info_lines if chosen_by(line)),
     )
 
 
@@ -187,9 +187,9 @@ def _all(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
 
 
 def _channel(line: Line, hit: re.Match[str]) -> Channel:
-    kind, _, rest = hit[3].partition("/")
-    way, _, more = rest.partition("/")
-    return Channel(kind, way, "GDRDMA" in more, line, hit[2] or "", hit[1])
+    network, _, rest = hit[3].partition("/")
+    carrier, _, more = rest.partition("/")
+    return Channel(network, carrier, "GDRDMA" in more, line, hit[2] or "", hit[1])
 
 
 MOST_BYTES = 1 << 26
@@ -204,12 +204,12 @@ def environment(present: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """
     chosen = present.get("NCCL_DEBUG_FILE", "")
     own = "%p" in chosen and not chosen.startswith("/dev/")
-    kept = chosen if own else str(scratch / "nccl.%h.%p.log")
+    file = chosen if own else str(scratch / "nccl.%h.%p.log")
     level = present.get("NCCL_DEBUG", "").upper()
     return {
         "NCCL_DEBUG": level if level == "TRACE" else "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH",
-        "NCCL_DEBUG_FILE": kept,
+        "NCCL_DEBUG_FILE": file,
     }
 
 
@@ -223,13 +223,13 @@ def texts(present: Mapping[str, str]) -> str:
 
     The folder may be one that the user chose, with logs of earlier runs, which prove nothing about this one.
     """
-    named = present.get("NCCL_DEBUG_FILE", "")
-    if not named:
+    file_name = present.get("NCCL_DEBUG_FILE", "")
+    if not file_name:
         raise CheckError("NCCL_DEBUG_FILE is not set, so there is no log of NCCL to read")
-    pattern = glob.escape(named).replace("%h", glob.escape(_host()))
-    own = Path(named.replace("%h", _host()).replace("%p", str(os.getpid())))
+    pattern = glob.escape(file_name).replace("%h", glob.escape(_host()))
+    own = Path(file_name.replace("%h", _host()).replace("%p", str(os.getpid())))
     if not own.is_file():
-        raise CheckError(f"NCCL wrote no log at {named}: it did not start, or could not write there")
+        raise CheckError(f"NCCL wrote no log at {file_name}: it did not start, or could not write there")
     # By the clock of the file system itself. All ranks write when the first communicator comes up, after BEGUN_S.
     since = own.stat().st_mtime - (time.monotonic() - BEGUN_S) - SLACK_S
     paths = (Path(path) for path in sorted(glob.glob(pattern.replace("%p", "*"))))

@@ -105,11 +105,11 @@ def tests(context: Context) -> Measurement | Skipped:
             find(name)
             installed.append(name)
     share_s = 0.95 * context.timeout_s / len(installed)
-    said = [run((name, *_arguments(context, gpus)), share_s) for name in installed]
-    runs = [_read(name, one) for name, one in zip(installed, said, strict=True)]
+    results = [run((name, *_arguments(context, gpus)), share_s) for name in installed]
+    runs = [_read(name, result) for name, result in zip(installed, results, strict=True)]
     metrics = {**nccl_tests_result.metrics(runs, gpus), "programs_missing": len(wanted) - len(installed)}
     lacking = "".join(f"not installed: {name}\n" for name in wanted if name not in installed)
-    return Measurement(metrics, lacking + "\n".join(one.account() for one in said))
+    return Measurement(metrics, lacking + "\n".join(result.account() for result in results))
 
 
 def _arguments(context: Context, gpus: int) -> tuple[str, ...]:
@@ -126,18 +126,20 @@ def _read(name: str, result: ToolResult) -> Run:
     runs = read(f"{result.stdout}\n{result.stderr}")
     if len(runs) != 1:
         raise CheckError(f"{name} printed {len(runs)} runs, not one\n{result.account()[-2000:]}")
-    made = runs[0]
-    made = replace(made, program=made.program or name)
-    reason = nccl_tests_result.faults(made)
-    if not reason and result.code != 0 and not (made.failed or (made.closed and made.slow)):
+    parsed_run = runs[0]
+    parsed_run = replace(parsed_run, program=parsed_run.program or name)
+    reason = nccl_tests_result.faults(parsed_run)
+    if not reason and result.code != 0 and not (parsed_run.failed or (parsed_run.closed and parsed_run.slow)):
         reason = (f"exit code {result.code}, although its footer reports success",)
-    if nccl_tests_result.lists_one_process(made):
+    if nccl_tests_result.lists_one_process(parsed_run):
         reason = (*reason, "it lists the ranks of one process only")
-    if made.plan is None or made.program != name:
-        reason = (*reason, f"the header is missing or belongs to {made.program}")
-    if reason and not (made.failed and made.rows):  # wrong results count, whatever else is missing
+    if parsed_run.plan is None or parsed_run.program != name:
+        reason = (*reason, f"the header is missing or belongs to {parsed_run.program}")
+    if reason and not (
+        parsed_run.failed and parsed_run.rows
+    ):  # wrong results count, whatever else is missing
         raise CheckError(f"{name}: {'; '.join(reason)}\n{result.account()[-2000:]}")
-    return made
+    return parsed_run
 
 
 def recognised(text: str) -> bool:
@@ -159,20 +161,22 @@ def understood(text: str) -> frozenset[int]:
 
 def read(text: str) -> tuple[Run, ...]:
     """The runs in the text, in order; () if there is none."""
-    runs, made, commanded = [], Run(), ""
+    runs, parsed_run, commanded = [], Run(), ""
     for number, line in _bare(text):
-        if made.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
-            runs.append(made)
-            made, commanded = Run(commanded=commanded), ""
+        if parsed_run.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
+            runs.append(parsed_run)
+            parsed_run, commanded = Run(commanded=commanded), ""
         started = {match[1] for match in _COMMAND.finditer(line)} if not line.startswith("#") else set()
         if len(started) == 1 and not _ERROR.search(line):
             (command,) = started
-            commanded, made.commanded = (command, made.commanded) if made.full else ("", command)
-        _take(made, number, line)
-    runs.append(made)
-    for one in runs:
-        one.program = one.program or one.commanded
-    return tuple(one for one in runs if one.rows or one.plan or one.columns)
+            commanded, parsed_run.commanded = (
+                (command, parsed_run.commanded) if parsed_run.full else ("", command)
+            )
+        _take(parsed_run, number, line)
+    runs.append(parsed_run)
+    for finished in runs:
+        finished.program = finished.program or finished.commanded
+    return tuple(finished for finished in runs if finished.rows or finished.plan or finished.columns)
 
 
 def _bare(text: str) -> Iterator[tuple[int, str]]:
@@ -180,60 +184,60 @@ def _bare(text: str) -> Iterator[tuple[int, str]]:
         yield number, bare(_HOST.sub("", bare(raw)))
 
 
-def _take(made: Run, number: int, line: str) -> None:
-    shown = f"{number}: {line}"
+def _take(parsed_run: Run, number: int, line: str) -> None:
+    numbered = f"{number}: {line}"
     if line.startswith("#"):
         try:
-            known = _take_comment(made, line, shown)
+            is_known = _take_comment(parsed_run, line, numbered)
         except ValueError as error:
-            made.odd.append(f"a line cannot be read ({error}): {shown}")
+            parsed_run.odd.append(f"a line cannot be read ({error}): {numbered}")
             return
-        if not known and _COMPLAINT.match(line):
-            made.errors.append(shown)
+        if not is_known and _COMPLAINT.match(line):
+            parsed_run.errors.append(numbered)
     elif _ERROR.search(line):
-        made.errors.append(shown)
+        parsed_run.errors.append(numbered)
     elif _ROW.match(line):
-        _take_row(made, line, shown)
+        _take_row(parsed_run, line, numbered)
 
 
-def _take_comment(made: Run, line: str, shown: str) -> bool:
+def _take_comment(parsed_run: Run, line: str, numbered: str) -> bool:
     if match := _VERSION.search(line):
-        made.version = match[1]
+        parsed_run.version = match[1]
     elif match := _BEGIN.search(line):
-        made.program, made.began = match[1], True
+        parsed_run.program, parsed_run.began = match[1], True
     elif match := _END.search(line):
-        made.ended = True
-        made.program = made.program or match[1]
+        parsed_run.ended = True
+        parsed_run.program = parsed_run.program or match[1]
     elif match := _PLAN.search(line):
         threads, gpus, least, most, step = (int(match[index]) for index in range(1, 6))
-        made.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
-        made.lines["plan"] = shown
+        parsed_run.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
+        parsed_run.lines["plan"] = numbered
     elif match := _RANK.match(line):
-        made.ranks.append((int(match[1]), (int(match[2]), match[3])))
-        made.lines["ranks"] = "\n".join(filter(None, [made.lines.get("ranks", ""), shown]))
+        parsed_run.ranks.append((int(match[1]), (int(match[2]), match[3])))
+        parsed_run.lines["ranks"] = "\n".join(filter(None, [parsed_run.lines.get("ranks", ""), numbered]))
     elif _TABLE.match(line):
-        made.columns = tuple(line.lstrip("# ").split())
+        parsed_run.columns = tuple(line.lstrip("# ").split())
     elif match := _BOUNDS.match(line):
-        made.wrong_tests = max(int(match[1]), int(match[2] != "OK"))
-        made.lines["footer"] = shown
+        parsed_run.wrong_tests = max(int(match[1]), int(match[2] != "OK"))
+        parsed_run.lines["footer"] = numbered
     elif match := _AVERAGE.match(line):
-        made.average_gbps, made.slow = _number(match[1]), match[2] == "FAILED"
+        parsed_run.average_gbps, parsed_run.slow = _number(match[1]), match[2] == "FAILED"
     else:
         return False
     return True
 
 
-def _take_row(made: Run, line: str, shown: str) -> None:
-    if made.wrong_tests is not None or not made.columns:
-        made.odd.append(f"a row is at a place where no row belongs: {shown}")
+def _take_row(parsed_run: Run, line: str, numbered: str) -> None:
+    if parsed_run.wrong_tests is not None or not parsed_run.columns:
+        parsed_run.odd.append(f"a row is at a place where no row belongs: {numbered}")
         return
     try:
-        made.rows.append(_row(made.columns, line.split(), shown))
+        parsed_run.rows.append(_row(parsed_run.columns, line.split(), numbered))
     except (ValueError, KeyError) as error:
-        made.odd.append(f"a row cannot be read ({error}): {shown}")
+        parsed_run.odd.append(f"a row cannot be read ({error}): {numbered}")
 
 
-def _row(columns: Sequence[str], tokens: Sequence[str], shown: str) -> Row:
+def _row(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> Row:
     halves = [index for index, name in enumerate(columns) if name == "time"]
     if len(halves) != 2:
         raise ValueError(f"the header has {len(halves)} columns named time, not 2")
@@ -252,13 +256,13 @@ def _row(columns: Sequence[str], tokens: Sequence[str], shown: str) -> Row:
         dict(zip(names[width:], of_right[width:], strict=True)),
     )
     redop = next((token for token in left[3:] if token in REDOPS), "")
-    return Row(int(tokens[0]), redop, _placement(out), _placement(inside), shown)
+    return Row(int(tokens[0]), redop, _placement(out), _placement(inside), numbered)
 
 
 def _placement(values: Mapping[str, str]) -> Placement:
-    said = values["#wrong"] if "#wrong" in values else values["error"]
+    wrong_text = values["#wrong"] if "#wrong" in values else values["error"]
     _number(values["time"])
-    wrong = None if said == "N/A" else _number(said)
+    wrong = None if wrong_text == "N/A" else _number(wrong_text)
     return Placement(_number(values["algbw"]), _number(values["busbw"]), wrong)
 
 

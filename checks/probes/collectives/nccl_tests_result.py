@@ -125,22 +125,22 @@ class Run:
 
 def faults(run: Run) -> tuple[str, ...]:
     """Why the run is not complete and trustworthy; () if it is."""
-    found = list(run.odd)
+    problems = list(run.odd)
     if not run.rows:
-        found.append("there is no row of results")
+        problems.append("there is no row of results")
     if not run.closed:
-        found.append("the footer is missing: the program ended early or the output was truncated")
+        problems.append("the footer is missing: the program ended early or the output was truncated")
     if not run.concluded:
-        found.append("the program reported its start but not its end")
+        problems.append("the program reported its start but not its end")
     if not run.failed:  # with wrong results the program exits with a failure anyway
-        found += [f"it printed an error: {line}" for line in run.errors]
+        problems += [f"it printed an error: {line}" for line in run.errors]
     if run.rows:
-        found += _about_ranks(run)
+        problems += _about_ranks(run)
     if run.rows and run.closed and not rows_missing(run) and not _average_fits(run):
-        found.append(
+        problems.append(
             f"the average of the rows is not the footer's ({run.average_gbps:g} GB/s): rows are missing"
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def is_whole(run: Run) -> bool:
@@ -153,7 +153,7 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
 
     There are two exceptions: `points` names program, size and ranks of every row, and `busbw_gbps` has the smaller half of each row.
     """
-    made: dict[str, Value] = {
+    values: dict[str, Value] = {
         "programs": tuple(run.program or "collective" for run in runs),
         "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
         "out_of_bounds": tuple(run.wrong_tests or 0 if run.closed else 0 for run in runs),
@@ -161,21 +161,23 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
         "rows_missing": tuple(rows_missing(run) for run in runs),
         "below_own_minimum": tuple(int(run.closed and run.slow) for run in runs),
         "ranks": tuple(ranks_of(run) for run in runs),
-        "busbw_out_of_place_gbps": tuple(_best(run, [row.out_of_place for row in run.rows]) for run in runs),
-        "busbw_in_place_gbps": tuple(_best(run, [row.in_place for row in run.rows]) for run in runs),
-        "points": tuple(point_of(run, row) for run in runs for row in run.rows),
-        "busbw_gbps": tuple(_slower(run, row) for run in runs for row in run.rows),
+        "busbw_out_of_place_gbps": tuple(
+            _best(run, [record.out_of_place for record in run.rows]) for run in runs
+        ),
+        "busbw_in_place_gbps": tuple(_best(run, [record.in_place for record in run.rows]) for run in runs),
+        "points": tuple(point_of(run, record) for run in runs for record in run.rows),
+        "busbw_gbps": tuple(_slower(run, record) for run in runs for record in run.rows),
     }
     if declared_ranks is not None:
-        made["ranks_missing"] = tuple(declared_ranks - ranks_of(run) for run in runs)
-    return made
+        values["ranks_missing"] = tuple(declared_ranks - ranks_of(run) for run in runs)
+    return values
 
 
 def wrong_elements(run: Run) -> float:
     """The sum of all #wrong. In an output with rounding errors instead, only the footer counts."""
     if run.float_error:
         return 0
-    return sum(half.wrong or 0 for row in run.rows for half in row.placements)
+    return sum(half.wrong or 0 for record in run.rows for half in record.placements)
 
 
 def collective_of(run: Run) -> str:
@@ -193,7 +195,7 @@ def collective_of(run: Run) -> str:
     factor = half.busbw_gbps / half.algbw_gbps
     if factor > 1 + ROUNDING:
         return "all_reduce"
-    summed = {row.redop for row in run.rows} <= OPERATORS
+    summed = {record.redop for record in run.rows} <= OPERATORS
     return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
 
 
@@ -226,60 +228,60 @@ def _best(run: Run, halves: Sequence[Placement]) -> float | None:
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
 
 
-def point_of(run: Run, row: Row) -> str:
+def point_of(run: Run, record: Row) -> str:
     """How the row was measured: "all_reduce_perf 1048576 B, 8 ranks"."""
-    named = run.program or collective_of(run) or "collective"
-    return f"{named} {row.size_bytes} B, {ranks_of(run)} ranks"
+    program = run.program or collective_of(run) or "collective"
+    return f"{program} {record.size_bytes} B, {ranks_of(run)} ranks"
 
 
-def _slower(run: Run, row: Row) -> float | None:
+def _slower(run: Run, record: Row) -> float | None:
     """The bus bandwidth of the row: the smaller of in place and out of place, which have to be reported separately (nccl-tests)."""
-    return min(half.busbw_gbps for half in row.placements) if ranks_of(run) > 1 else None
+    return min(half.busbw_gbps for half in record.placements) if ranks_of(run) > 1 else None
 
 
 def _unverified(run: Run) -> int:
-    return sum(any(half.wrong is None for half in row.placements) for row in run.rows)
+    return sum(any(half.wrong is None for half in record.placements) for record in run.rows)
 
 
 def _about_ranks(run: Run) -> list[str]:
-    found = []
+    problems = []
     listed = 0 if lists_one_process(run) else len(run.ranks)
     if listed and sorted(number for number, _ in run.ranks) != list(range(listed)):
-        found.append(f"the {listed} listed ranks are not 0 to {listed - 1}")
+        problems.append(f"the {listed} listed ranks are not 0 to {listed - 1}")
     if listed and run.plan:
         of_process = run.plan.threads * run.plan.gpus
         processes = len({process for _, process in run.ranks})
         if processes * of_process != listed:
-            found.append(f"{listed} ranks are listed, but {processes} processes of {of_process} ran")
+            problems.append(f"{listed} ranks are listed, but {processes} processes of {of_process} ran")
     if listed and not _factor_fits(run, listed):
-        found.append(f"the bus bandwidth is not that of {listed} ranks")
+        problems.append(f"the bus bandwidth is not that of {listed} ranks")
     if not listed and not _implied_ranks(run):
-        found.append("no rank is listed, and the number of ranks cannot be derived from the numbers")
-    return found
+        problems.append("no rank is listed, and the number of ranks cannot be derived from the numbers")
+    return problems
 
 
 def _fastest(run: Run) -> Placement:
-    return max((half for row in run.rows for half in row.placements), key=lambda half: half.algbw_gbps)
+    return max((half for record in run.rows for half in record.placements), key=lambda half: half.algbw_gbps)
 
 
 def _factor_fits(run: Run, ranks: int) -> bool:
     half = _fastest(run)
     if half.algbw_gbps < LEAST_EXACT_GBPS:
         return True
-    part = (ranks - 1) / ranks
-    within = 2 * ROUNDING * (1 + 2 * part)
-    return any(abs(half.busbw_gbps - factor * half.algbw_gbps) <= within for factor in _factors(run, part))
+    share = (ranks - 1) / ranks
+    within = 2 * ROUNDING * (1 + 2 * share)
+    return any(abs(half.busbw_gbps - factor * half.algbw_gbps) <= within for factor in _factors(run, share))
 
 
-def _factors(run: Run, part: float) -> tuple[float, ...]:
+def _factors(run: Run, share: float) -> tuple[float, ...]:
     """The factors that the program may have (nccl-tests, PERFORMANCE.md); all of them if the program is not named."""
     if run.program.startswith("all_reduce"):
-        return (2 * part,)
+        return (2 * share,)
     if run.program.startswith(("all_gather", "reduce_scatter", "alltoall", "gather", "scatter")):
-        return (part,)
+        return (share,)
     if run.program.startswith(("sendrecv", "broadcast", "reduce_perf")):
         return (1.0,)
-    return (2 * part, part, 1.0) if part else (0.0, 1.0)
+    return (2 * share, share, 1.0) if share else (0.0, 1.0)
 
 
 def _implied_ranks(run: Run) -> int:
@@ -290,11 +292,11 @@ def _implied_ranks(run: Run) -> int:
     if half.busbw_gbps == 0:
         return 1
     summed = run.program.startswith("all_reduce") or (not run.program and factor > 1 + ROUNDING)
-    part = factor / 2 if summed else factor
-    return round(1 / (1 - part)) if part < 1 - ROUNDING / 10 else 0
+    share = factor / 2 if summed else factor
+    return round(1 / (1 - share)) if share < 1 - ROUNDING / 10 else 0
 
 
 def _average_fits(run: Run) -> bool:
-    values = [half.busbw_gbps for row in run.rows for half in row.placements]
+    values = [half.busbw_gbps for record in run.rows for half in record.placements]
     average = sum(values) / len(values)
     return abs(average - (run.average_gbps or 0.0)) <= ROUNDING + 1e-5 * average

@@ -200,6 +200,6 @@ KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, SENDRECV)
 FACTORS: Mapping[str, Callable[[int], float]] = {kind.name: kind.factor for kind in KINDS}
 
 
-def busbw_gbps(kind: str, size_bytes: int, seconds: float, ranks: int) -> float:
+def busbw_gbps(collective: str, size_bytes: int, seconds: float, ranks: int) -> float:
     """The bus bandwidth in 10^9 bytes/s as nccl-tests defines it."""
-    return size_bytes / seconds / 1e9 * FACTORS[kind](ranks)
+    return size_bytes / seconds / 1e9 * FACTORS[collective](ranks)

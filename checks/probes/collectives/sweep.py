@@ -60,7 +60,7 @@ class Sweep:
 
 def sweep_check(
     name: str,
-    kind: Kind,
+    collective: Kind,
     *,
     part: MachinePart,
     needs: str,
@@ -73,7 +73,7 @@ def sweep_check(
     """Declares a check that sweeps a collective over so many `ranks`; `more` are metrics in addition to those of every sweep."""
 
     def holds(basis: Basis) -> tuple[Contents, ...]:
-        sizes = _sizes(basis.options, kind, ranks(basis.declared))
+        sizes = _sizes(basis.options, collective, ranks(basis.declared))
         return (Contents("sizes_bytes", len(sizes), less="sizes_left_out"),)
 
     return check(
@@ -115,73 +115,75 @@ def whole_world(context: Context) -> World:
     """All ranks of the default group. Raises CheckError if that is not the declared group."""
     import torch.distributed as dist
 
-    place = context.place
-    if place is None or not dist.is_initialized():
+    own = context.place
+    if own is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
-    if place.world_size > operations.MOST_RANKS:
+    if own.world_size > operations.MOST_RANKS:
         raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact: use fewer ranks")
-    if dist.get_world_size() != place.world_size or dist.get_rank() != place.rank:
+    if dist.get_world_size() != own.world_size or dist.get_rank() != own.rank:
         raise CheckError(
-            f"the process group has {dist.get_world_size()} ranks, but {place.world_size} were started"
+            f"the process group has {dist.get_world_size()} ranks, but {own.world_size} were started"
         )
-    return World(place.rank, place.world_size, place.device)
+    return World(own.rank, own.world_size, own.device)
 
 
-def measure(context: Context, kind: Kind) -> Measurement:
+def measure(context: Context, collective: Kind) -> Measurement:
     """The sweep of the collective over the default group. Raises CheckError if that is not the declared group."""
-    return measure_in(whole_world(context), context, kind)
+    return measure_in(whole_world(context), context, collective)
 
 
-def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
+def measure_in(world: World, context: Context, collective: Kind) -> Measurement:
     """The sweep of the collective over these ranks, with the numbers of the check's profile."""
-    sizes, shares = _sizes(context.options, kind, world.ranks), kind.shares(world.ranks)
+    sizes, shares = _sizes(context.options, collective, world.ranks), collective.shares(world.ranks)
     budget_s, sweep = context.options.get("budget_s", 1.5), Sweep()
-    _connect(kind, sizes[0] // ELEMENT_BYTES // shares, world)
+    _connect(collective, sizes[0] // ELEMENT_BYTES // shares, world)
     begun = time.monotonic()
     for index, size in enumerate(sizes):
         spent = time.monotonic() - begun
         if sweep.sizes and not _agree(_fits(sweep, size, spent, budget_s), world):
             break
         share_s = SHARE * (budget_s - spent) / (len(sizes) - index)
-        _measure_size(kind, size // ELEMENT_BYTES // shares, size, share_s, world, sweep)
+        _measure_size(collective, size // ELEMENT_BYTES // shares, size, share_s, world, sweep)
     if world.device.startswith("cuda"):
         import torch
 
         torch.cuda.empty_cache()  # free the buffers of the largest size, because the next check measures the free memory
-    return _measurement(kind, sweep, sizes, world)
+    return _measurement(collective, sweep, sizes, world)
 
 
-def _sizes(options: Mapping[str, float], kind: Kind, ranks: int) -> tuple[int, ...]:
+def _sizes(options: Mapping[str, float], collective: Kind, ranks: int) -> tuple[int, ...]:
     least, most = int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB))
-    return sweep_sizes(least, most, kind.shares(ranks))
+    return sweep_sizes(least, most, collective.shares(ranks))
 
 
-def _connect(kind: Kind, count: int, world: World) -> None:
+def _connect(collective: Kind, count: int, world: World) -> None:
     """Runs the collective once before the timing: NCCL initialises a communicator in the first call, which takes many seconds."""
     import torch
 
-    own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
-    _time_once(kind, own, _result(kind, own, count, world), world)
+    own = torch.zeros(count * collective.sends(world.ranks), device=world.device)
+    _time_once(collective, own, _result(collective, own, count, world), world)
 
 
-def _measure_size(kind: Kind, count: int, size: int, share_s: float, world: World, sweep: Sweep) -> None:
-    sweep.wrong += _verify(kind, count, 2 * len(sweep.sizes), world)
-    times, wrong = _time(kind, count, share_s, world)
-    sweep.wrong += wrong + _verify(kind, count, 2 * len(sweep.sizes) + 1, world)
+def _measure_size(
+    collective: Kind, count: int, size: int, share_s: float, world: World, sweep: Sweep
+) -> None:
+    sweep.wrong += _verify(collective, count, 2 * len(sweep.sizes), world)
+    times, wrong = _time(collective, count, share_s, world)
+    sweep.wrong += wrong + _verify(collective, count, 2 * len(sweep.sizes) + 1, world)
     sweep.sizes.append(size)
     sweep.seconds.append(median(times))
     sweep.iterations.append(len(times))
 
 
-def _verify(kind: Kind, count: int, round_: int, world: World) -> int:
+def _verify(collective: Kind, count: int, round_: int, world: World) -> int:
     """How many elements of one new run are wrong on this rank; NaN counts as wrong."""
-    own = operations.sent(world.rank, count * kind.sends(world.ranks), round_, world.device)
-    result = _result(kind, own, count, world)
-    kind.run(own, result, world)
-    return int((result != kind.expected(world, count, round_)).sum())
+    own = operations.sent(world.rank, count * collective.sends(world.ranks), round_, world.device)
+    result = _result(collective, own, count, world)
+    collective.run(own, result, world)
+    return int((result != collective.expected(world, count, round_)).sum())
 
 
-def _time(kind: Kind, count: int, share_s: float, world: World) -> tuple[list[float], int]:
+def _time(collective: Kind, count: int, share_s: float, world: World) -> tuple[list[float], int]:
     """The times of single runs, each that of the slowest rank, until they are precise enough or the time is over; and the number of
     wrong elements.
 
@@ -190,21 +192,21 @@ def _time(kind: Kind, count: int, share_s: float, world: World) -> tuple[list[fl
     import torch
 
     # zeros, because a sum in place must not grow without bound
-    own = torch.zeros(count * kind.sends(world.ranks), device=world.device)
-    result = _result(kind, own, count, world)
-    _time_once(kind, own, result, world)  # the first run opens connections, and is not timed
+    own = torch.zeros(count * collective.sends(world.ranks), device=world.device)
+    result = _result(collective, own, count, world)
+    _time_once(collective, own, result, world)  # the first run opens connections, and is not timed
     times: list[float] = []
     end, most = time.monotonic() + share_s, most_samples(world.ranks)
     enough = False
     while not enough:
-        times += _slowest([_time_once(kind, own, result, world) for _ in range(LEAST_SAMPLES)], world)
+        times += _slowest([_time_once(collective, own, result, world) for _ in range(LEAST_SAMPLES)], world)
         enough = _agree(half_width(times) <= TIGHT or len(times) >= most or time.monotonic() > end, world)
     return times, int((result != 0).sum())
 
 
-def _result(kind: Kind, own: Tensor, count: int, world: World) -> Tensor:
+def _result(collective: Kind, own: Tensor, count: int, world: World) -> Tensor:
     """The buffer for the result. No element of it is right before the run."""
-    return own if kind.in_place else own.new_full((count * kind.gets(world.ranks),), -1.0)
+    return own if collective.in_place else own.new_full((count * collective.gets(world.ranks),), -1.0)
 
 
 def most_samples(ranks: int) -> int:
@@ -212,11 +214,11 @@ def most_samples(ranks: int) -> int:
     return max(2 * LEAST_SAMPLES, 100 // max(1, math.ceil(math.log2(ranks))))
 
 
-def _time_once(kind: Kind, own: Tensor, result: Tensor, world: World) -> float:
+def _time_once(collective: Kind, own: Tensor, result: Tensor, world: World) -> float:
     own.zero_()  # a wrong value that one rank got in place must not reach its peers with the next run
     _wait(own)
     begun = time.perf_counter()
-    kind.run(own, result, world)
+    collective.run(own, result, world)
     _wait(own)
     return time.perf_counter() - begun
 
@@ -248,16 +250,16 @@ def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
     return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= OVERRUN * budget_s
 
 
-def _measurement(kind: Kind, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
+def _measurement(collective: Kind, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
     left_out = len(sizes) - len(sweep.sizes)
     if left_out and sweep.sizes[-1] < LEAST_PEAK_BYTES <= sizes[-1]:
         raise CheckError(
             f"only {len(sweep.sizes)} of {len(sizes)} sizes were measured in time: the host is busy or the network is slow"
         )
     measured = list(zip(sweep.sizes, sweep.seconds, strict=True))
-    busbw = tuple(busbw_gbps(kind.name, size, spent, world.ranks) for size, spent in measured)
-    head = f"{kind.name}, {world.ranks} ranks: size, median of the slowest rank's times, bus bandwidth"
-    rows = (
+    busbw = tuple(busbw_gbps(collective.name, size, spent, world.ranks) for size, spent in measured)
+    head = f"{collective.name}, {world.ranks} ranks: size, median of the slowest rank's times, bus bandwidth"
+    lines = (
         f"{size:>12} B {spent * 1e6:12.1f} us {bus:9.4f} GB/s"
         for (size, spent), bus in zip(measured, busbw, strict=True)
     )
@@ -272,7 +274,7 @@ def _measurement(kind: Kind, sweep: Sweep, sizes: Sequence[int], world: World) -
             "latency_us": sweep.seconds[0] * 1e6,
             "busbw_peak_gbps": max(busbw),
         },
-        "\n".join([head, *rows]),
+        "\n".join([head, *lines]),
     )
 
 

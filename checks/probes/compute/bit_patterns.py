@@ -27,12 +27,12 @@ def make(count: int, seed: int, device: str) -> Tensor:
     return made
 
 
-def wrong(found: Tensor, seed: int, flipped: bool = False) -> int:
+def wrong(received: Tensor, seed: int, flipped: bool = False) -> int:
     """How many of the words differ from those of `make`, or from its complement. Computed on the device that holds them."""
     odd = 0
-    for start, words in _chunks(found.numel(), seed, str(found.device)):
-        expected = words.bitwise_not() if flipped else words
-        odd += unequal(found[start : start + len(words)], expected)
+    for start, pattern in _chunks(received.numel(), seed, str(received.device)):
+        expected = pattern.bitwise_not() if flipped else pattern
+        odd += unequal(received[start : start + len(pattern)], expected)
     return odd
 
 

@@ -66,8 +66,8 @@ def expected(basis: Basis) -> tuple[str, ...]:
     """The names of those that are tested on the declared machine; of a GPU that no table has, those that every GPU multiplies in."""
     if not basis.declared.gpus_per_node:
         return (FP32.name,)
-    part = tables().parts.find(basis.instance.gpu) if basis.instance else None
-    return ("fp32", "tf32", "bf16", "fp16") if part and "bf16" in part.tflops else ("fp32", "fp16")
+    model = tables().parts.find(basis.instance.gpu) if basis.instance else None
+    return ("fp32", "tf32", "bf16", "fp16") if model and "bf16" in model.tflops else ("fp32", "fp16")
 
 
 def name_of(device: str) -> str:
@@ -149,12 +149,12 @@ def multiplying(precision: Precision, device: str) -> Iterator[None]:
     torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
     flags = torch.backends.cuda.matmul
     names = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
-    kept = {name: getattr(flags, name) for name in names} if is_cuda(device) else {}
-    for name in kept:
+    flags_before = {name: getattr(flags, name) for name in names} if is_cuda(device) else {}
+    for name in flags_before:
         setattr(flags, name, False)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-        for name, value in kept.items():
+        for name, value in flags_before.items():
             setattr(flags, name, value)

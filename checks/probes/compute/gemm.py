@@ -171,18 +171,20 @@ def run(
     """Products of the problems in turn: first each is compared completely, then batches run until the time is over, and the last
     product of each batch is compared.
     """
-    made = [operands(problem, precision) for problem in problems]
+    operand_pairs = [operands(problem, precision) for problem in problems]
     score, turn = GemmRuns(), 0
     with multiplying(precision, device):
-        _multiply(*made[0], device, 1)  # the first product includes loading libraries and raising clocks
+        _multiply(
+            *operand_pairs[0], device, 1
+        )  # the first product includes loading libraries and raising clocks
         for turn in range(LEAST_REPEATS):
-            _judge(score, problems, made, precision, device, turn, 1)
+            _judge(score, problems, operand_pairs, precision, device, turn, 1)
         count = _batch(device, score.best_s)
         warm = time.monotonic() + warmup_s
         end = warm + seconds
         while not score.products or time.monotonic() < end:
             turn += 1
-            spent = _judge(score, problems, made, precision, device, turn, count)
+            spent = _judge(score, problems, operand_pairs, precision, device, turn, count)
             if time.monotonic() >= warm:
                 score.products += count
                 score.timed_s += spent
@@ -198,7 +200,7 @@ def operands(problem: Problem, precision: Precision) -> tuple[Tensor, Tensor]:
 def _judge(
     score: GemmRuns,
     problems: Sequence[Problem],
-    made: Sequence[tuple[Tensor, Tensor]],
+    results: Sequence[tuple[Tensor, Tensor]],
     precision: Precision,
     device: str,
     turn: int,
@@ -206,7 +208,7 @@ def _judge(
 ) -> float:
     """Times `count` products of one problem and compares the last one. Returns the seconds that they took."""
     which = turn % len(problems)
-    result, spent = _multiply(*made[which], device, count)
+    result, spent = _multiply(*results[which], device, count)
     if precision == FP16:
         result = result.float() / FP16_SHRINK
     score.best_s = min(score.best_s, spent / count)

@@ -153,8 +153,8 @@ def _wrong_sums(total: Tensor) -> int:
 
     index = torch.arange(FIRST_MODULUS * SECOND_MODULUS, device=total.device)
     period = (index % FIRST_MODULUS + FACTOR * (index % SECOND_MODULUS)).float()
-    parts = (total[start : start + len(period)] for start in range(0, total.numel(), len(period)))
-    return sum(bit_patterns.unequal(part, period[: len(part)]) for part in parts)
+    pieces = (total[start : start + len(period)] for start in range(0, total.numel(), len(period)))
+    return sum(bit_patterns.unequal(piece, period[: len(piece)]) for piece in pieces)
 
 
 def _require_room(device: str, needed: int) -> None:

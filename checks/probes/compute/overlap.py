@@ -72,63 +72,66 @@ def overlap(context: Context) -> Measurement:
     of its products over that alone, is there too. `of_sequential` is the time of both at once over the sum of each
     alone: 1 means that nothing overlaps.
     """
-    place = devices.place_of(context, "compute.overlap")
+    own = devices.place_of(context, "compute.overlap")
     whole_world(context)
-    kind = "cuda" if is_cuda(place.device) else "cpu"
-    with devices.released(place.device):
+    device_type = "cuda" if is_cuda(own.device) else "cpu"
+    with devices.released(own.device):
         return measure(
-            place, SIZES[kind], BUFFERS_KIB[kind] * KIB, int(context.options.get("rounds", ROUNDS))
+            own,
+            SIZES[device_type],
+            BUFFERS_KIB[device_type] * KIB,
+            int(context.options.get("rounds", ROUNDS)),
         )
 
 
-def measure(place: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measurement:
+def measure(own: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measurement:
     """The measurement over the default group. Every rank runs the same number of rounds and products."""
-    work = prepare(place, size, buffer_bytes)
-    with multiplying(work.precision, place.device):
+    work = prepare(own, size, buffer_bytes)
+    with multiplying(work.precision, own.device):
         first = run_round(work, 1, 0)  # the first sum opens connections and loads libraries, and is not timed
         zeros = work.left.new_zeros(work.elements, dtype=work.problem.product.dtype)
-        sum_s = _alone(place.device, lambda: _begin_sum(zeros)())
-        products = _agreed(sum_s / _alone(place.device, lambda: _multiply(work, 1)), place)
-        alone_s = _alone(place.device, lambda: _multiply(work, products))
-        seen = [run_round(work, products, index) for index in range(1, max(1, rounds) + 1)]
-    products_s = median(one.products_s for one in seen)
-    whole_s = median(one.whole_s for one in seen)
+        sum_s = _alone(own.device, lambda: _begin_sum(zeros)())
+        products = _agreed(sum_s / _alone(own.device, lambda: _multiply(work, 1)), own)
+        alone_s = _alone(own.device, lambda: _multiply(work, products))
+        rounds_measured = [run_round(work, products, index) for index in range(1, max(1, rounds) + 1)]
+    products_s = median(round_.products_s for round_ in rounds_measured)
+    whole_s = median(round_.whole_s for round_ in rounds_measured)
     return Measurement(
         {
-            "wrong_products": sum(one.wrong_products for one in (first, *seen)),
-            "wrong_sums": sum(one.wrong_sums for one in (first, *seen)),
+            "wrong_products": sum(round_.wrong_products for round_ in (first, *rounds_measured)),
+            "wrong_sums": sum(round_.wrong_sums for round_ in (first, *rounds_measured)),
             "overlap_gflops": 2 * size**3 * products / products_s / 1e9,
             "of_sequential": whole_s / (alone_s + sum_s),
             "gemm_slowdown": products_s / alone_s,
-            "rounds": len(seen),
+            "rounds": len(rounds_measured),
         },
-        f"{place.device}, {place.world_size} ranks, {work.precision.name}: {products} products of order {size} take "
+        f"{own.device}, {own.world_size} ranks, {work.precision.name}: {products} products of order {size} take "
         f"{alone_s * 1e3:.3f} ms alone, the sum of {buffer_bytes} bytes {sum_s * 1e3:.3f} ms; at once "
-        f"{products_s * 1e3:.3f} ms and {whole_s * 1e3:.3f} ms together (medians of {len(seen)} rounds)",
+        f"{products_s * 1e3:.3f} ms and {whole_s * 1e3:.3f} ms together (medians of {len(rounds_measured)} rounds)",
     )
 
 
-def prepare(place: RankPlace, size: int, buffer_bytes: int) -> Work:
+def prepare(own: RankPlace, size: int, buffer_bytes: int) -> Work:
     """The operands, in bfloat16 on GPUs that have it, because its load is the highest."""
-    precision = BF16 if BF16 in devices.precisions(place.device) else FP32
-    problem = gemm.make_problem(size, place.rank % 2, place.device)
+    precision = BF16 if BF16 in devices.precisions(own.device) else FP32
+    problem = gemm.make_problem(size, own.rank % 2, own.device)
     left, right = gemm.operands(problem, precision)
-    return Work(problem, left, right, precision, buffer_bytes // 4, place)
+    return Work(problem, left, right, precision, buffer_bytes // 4, own)
 
 
 def run_round(work: Work, products: int, index: int) -> Round:
     """One round: starts the sum, then the products, waits for both and compares them."""
-    place = work.place
-    summed = operations.sent(place.rank, work.elements, index, place.device)
-    wait(place.device)
+    own = work.place
+    summed = operations.sent(own.rank, work.elements, index, own.device)
+    wait(own.device)
     begun = time.perf_counter()
     pending = _begin_sum(summed)
     result = _multiply(work, products)
     products_s = _products_s(work, begun)
     pending()
-    wait(place.device)
+    wait(own.device)
     whole_s = time.perf_counter() - begun
-    expected = operations.summed(place.world_size, work.elements, index, place.device)
+    expected = operations.summed(own.world_size, work.elements, index, own.device)
     wrong_sums = int((summed != expected).sum())
     wrong = gemm.wrong_elements(result, work.problem, gemm.TOLERANCE[work.precision.name])
     return Round(products_s, whole_s, wrong, wrong_sums)
@@ -156,12 +159,12 @@ def _alone(device: str, run: Callable[[], object]) -> float:
     return median(timed(run, device) for _ in range(ALONE_ROUNDS))
 
 
-def _agreed(products: float, place: RankPlace) -> int:
+def _agreed(products: float, own: RankPlace) -> int:
     """Rank 0's number of products that take as long as one sum, on every rank."""
     import torch
     import torch.distributed as dist
 
-    shared = torch.tensor([float(min(max(round(products), 1), MOST_PRODUCTS))], device=place.device)
+    shared = torch.tensor([float(min(max(round(products), 1), MOST_PRODUCTS))], device=own.device)
     dist.broadcast(shared, src=0)
     return max(1, int(shared.item()))
 

@@ -81,17 +81,19 @@ class KnownProduct:
 def names(seeds: int) -> tuple[str, ...]:
     """The names of the problems that `all_known` yields."""
     return tuple(
-        f"{kind} {seed}{turned}" for kind in KINDS for seed in range(seeds) for turned in ("", TRANSPOSED)
+        f"{family} {seed}{turned}" for family in KINDS for seed in range(seeds) for turned in ("", TRANSPOSED)
     )
 
 
 def all_known(size: int, seeds: int) -> Iterator[KnownProduct]:
     """Every problem of the order, one at a time, because at a GPU's order each takes hundreds of MiB. They are equal on all ranks."""
-    for kind in KINDS:
+    for family in KINDS:
         for seed in range(seeds):
-            left, right, answer = orthogonal(size, seed) if kind == "orthogonal" else alternating(size, seed)
+            left, right, answer = (
+                orthogonal(size, seed) if family == "orthogonal" else alternating(size, seed)
+            )
             for transposed in (False, True):
-                name = f"{kind} {seed}{TRANSPOSED if transposed else ''}"
+                name = f"{family} {seed}{TRANSPOSED if transposed else ''}"
                 yield KnownProduct(name, left, right, answer, transposed)
 
 
@@ -121,12 +123,12 @@ def hadamard(order: int) -> Tensor:
 
     if order > MOST_ORDER:
         raise ValueError(f"order {order} is too large for exact products: the maximum is {MOST_ORDER}")
-    made = torch.ones((1, 1))
-    while made.shape[0] < order:
-        made = torch.cat([torch.cat([made, made], 1), torch.cat([made, -made], 1)])
-    if made.shape[0] != order:
+    matrix = torch.ones((1, 1))
+    while matrix.shape[0] < order:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    if matrix.shape[0] != order:
         raise ValueError(f"{order} is not a power of two")
-    return made
+    return matrix
 
 
 def _drawn(size: int, order: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -156,8 +158,8 @@ def _answer(rows: Tensor, columns: Tensor, a: Tensor, b: Tensor, most: float) ->
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
     """Every problem in every precision, each repeated."""
-    known = names(int(basis.options.get("seeds", SEEDS)))
-    problems = tuple(f"{precision} {name}" for name in known for precision in devices.expected(basis))
+    problem_names = names(int(basis.options.get("seeds", SEEDS)))
+    problems = tuple(f"{precision} {name}" for name in problem_names for precision in devices.expected(basis))
     counts = (Contents(name, LEAST_REPEATS * len(problems)) for name in ("repeats", "products"))
     return Contents("problems", labels=problems), *counts
 
@@ -187,44 +189,44 @@ def sdc(context: Context) -> Measurement:
 def measure(device: str, size: int, seconds: float, seeds: int) -> Measurement:
     """The measurement on a torch device, in about `seconds`, with at least LEAST_REPEATS of each problem."""
     tried = devices.precisions(device)
-    shown: dict[str, ProblemResult] = {}
+    results: dict[str, ProblemResult] = {}
     share_s = seconds / len(tried) / len(names(seeds))
-    for known in all_known(size, seeds):
+    for problem in all_known(size, seeds):
         for precision in tried:
-            shown[f"{precision.name} {known.name}"] = run(known, precision, device, share_s)
-    whole = hashlib.sha256("\n".join(f"{name} {one.digest}" for name, one in shown.items()).encode())
+            results[f"{precision.name} {problem.name}"] = run(problem, precision, device, share_s)
+    whole = hashlib.sha256("\n".join(f"{name} {result.digest}" for name, result in results.items()).encode())
     return Measurement(
         {
-            "wrong_elements": tuple(one.wrong for one in shown.values()),
-            "problems": tuple(shown),
-            "unsteady_repeats": sum(one.unsteady for one in shown.values()),
+            "wrong_elements": tuple(result.wrong for result in results.values()),
+            "problems": tuple(results),
+            "unsteady_repeats": sum(result.unsteady for result in results.values()),
             "digest": whole.hexdigest(),
-            "repeats": sum(one.repeats for one in shown.values()),
-            "products": sum(one.products for one in shown.values()),
+            "repeats": sum(result.repeats for result in results.values()),
+            "products": sum(result.products for result in results.values()),
         },
         "\n".join(
             [f"{devices.name_of(device)} ({device}), order {size}: problem, SHA-256 of the first answer"]
-            + [_account(name, one) for name, one in shown.items()]
+            + [_account(name, result) for name, result in results.items()]
         ),
     )
 
 
-def run(known: KnownProduct, precision: Precision, device: str, seconds: float) -> ProblemResult:
+def run(problem: KnownProduct, precision: Precision, device: str, seconds: float) -> ProblemResult:
     """Products of one problem until the time is over: all are compared on the device, and the last one of each burst on the host."""
-    shown, expected = ProblemResult(), known.expected().to(precision.torch_dtype)
-    left, right = known.operands(precision, device)
+    results, expected = ProblemResult(), problem.expected().to(precision.torch_dtype)
+    left, right = problem.operands(precision, device)
     answer, burst = expected.to(device), BURST["cuda" if is_cuda(device) else "cpu"]
     end = time.monotonic() + seconds
     with multiplying(precision, device):
-        while shown.repeats < LEAST_REPEATS or time.monotonic() < end:
-            last = _burst(shown, left, right, answer, burst)
-            _look(shown, last.cpu(), expected)
-            shown.repeats += 1
-            shown.products += burst
-    return shown
+        while results.repeats < LEAST_REPEATS or time.monotonic() < end:
+            last = _burst(results, left, right, answer, burst)
+            _look(results, last.cpu(), expected)
+            results.repeats += 1
+            results.products += burst
+    return results
 
 
-def _burst(shown: ProblemResult, left: Tensor, right: Tensor, answer: Tensor, count: int) -> Tensor:
+def _burst(results: ProblemResult, left: Tensor, right: Tensor, answer: Tensor, count: int) -> Tensor:
     """The last of `count` products; the others are compared on the device."""
     import torch
 
@@ -233,24 +235,24 @@ def _burst(shown: ProblemResult, left: Tensor, right: Tensor, answer: Tensor, co
     for _ in range(count - 1):
         wrong += (result != answer).sum()
         result = torch.matmul(left, right)
-    shown.wrong += int(wrong)
+    results.wrong += int(wrong)
     return result
 
 
-def _look(shown: ProblemResult, result: Tensor, expected: Tensor) -> None:
+def _look(results: ProblemResult, result: Tensor, expected: Tensor) -> None:
     """Compares and hashes on the host. NaN is wrong, and so is every element of another shape."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
-        shown.wrong += expected.numel()
-        shown.places.append(f"the product is {tuple(result.shape)} of {result.dtype}")
+        results.wrong += expected.numel()
+        results.places.append(f"the product is {tuple(result.shape)} of {result.dtype}")
     else:
         odd = (result != expected).nonzero()
-        shown.wrong += len(odd)
-        for row, column in odd[: max(0, 3 - len(shown.places))].tolist():
-            said, due = float(result[row, column]), float(expected[row, column])
-            shown.places.append(f"[{row},{column}] is {said:.9g}, but it must be {due:.9g}")
+        results.wrong += len(odd)
+        for row, column in odd[: max(0, 3 - len(results.places))].tolist():
+            message, due = float(result[row, column]), float(expected[row, column])
+            results.places.append(f"[{row},{column}] is {message:.9g}, but it must be {due:.9g}")
     digest = digest_of(result)
-    shown.digest = shown.digest or digest
-    shown.unsteady += digest != shown.digest
+    results.digest = results.digest or digest
+    results.unsteady += digest != results.digest
 
 
 def digest_of(result: Tensor) -> str:
@@ -258,7 +260,9 @@ def digest_of(result: Tensor) -> str:
     return devices.digest_of(result + 0)
 
 
-def _account(name: str, one: ProblemResult) -> str:
-    wrong = f", {one.wrong} wrong elements: {'; '.join(one.places)}" if one.wrong else ""
-    unsteady = f", {one.unsteady} repeats differ from the first" if one.unsteady else ""
-    return f"{name}: {one.digest[:16]}, {one.repeats} repeats, {one.products} products{unsteady}{wrong}"
+def _account(name: str, result: ProblemResult) -> str:
+    wrong = f", {result.wrong} wrong elements: {'; '.join(result.places)}" if result.wrong else ""
+    unsteady = f", {result.unsteady} repeats differ from the first" if result.unsteady else ""
+    return (
+        f"{name}: {result.digest[:16]}, {result.repeats} repeats, {result.products} products{unsteady}{wrong}"
+    )

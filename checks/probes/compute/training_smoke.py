@@ -110,14 +110,14 @@ def ddp(context: Context) -> Measurement:
     )
 
 
-def _train_together(model: nn.Sequential, steps: int, batch: int, place: RankPlace) -> list[float]:
+def _train_together(model: nn.Sequential, steps: int, batch: int, own: RankPlace) -> list[float]:
     """Trains the model. Returns the errors of the gradient in the first and the last step."""
-    parallel, errors = wrap(model, place.device, place.world_size), []
+    parallel, errors = wrap(model, own.device, own.world_size), []
     for step in range(steps):
         compared = step in (0, steps - 1)
-        reference = _reference(model, step, batch, place.world_size, place.device) if compared else None
+        reference = _reference(model, step, batch, own.world_size, own.device) if compared else None
         parallel.zero_grad()
-        learn(parallel, examples(_seed(step, place.rank, place.world_size), place.device, batch))
+        learn(parallel, examples(_seed(step, own.rank, own.world_size), own.device, batch))
         if reference is not None:
             errors.append(_distance(_gradient(model), reference))
         descend(model)
@@ -222,8 +222,8 @@ def _loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
         return float(_error(model, batch))
 
 
-def _distance(found: Tensor, reference: Tensor) -> float:
-    return float((found - reference).norm() / reference.norm())
+def _distance(averaged: Tensor, reference: Tensor) -> float:
+    return float((averaged - reference).norm() / reference.norm())
 
 
 def _ratio(last: float, first: float) -> float:

@@ -115,7 +115,9 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
     """The measurement on a torch device, with `steps` steps per run."""
     tried = precisions(device)
     start, batch = make_weights(shape, device), make_batch(shape, device)
-    runs = {one.name: [train(start, batch, shape, steps, one) for _ in (0, 1)] for one in tried}
+    runs = {
+        run_pair.name: [train(start, batch, shape, steps, run_pair) for _ in (0, 1)] for run_pair in tried
+    }
     rates = {name: _tokens_per_s(pair, shape) for name, pair in runs.items()}
     tflops = {
         name: rate * shape.step_flops / shape.batch / shape.tokens / 1e12 for name, rate in rates.items()
@@ -205,8 +207,8 @@ def one_step(
     import torch
 
     with _autocast(device, precision):
-        made = block(batch[0], weights, shape)
-    loss = ((made.float() - batch[1]) ** 2).mean()
+        outputs = block(batch[0], weights, shape)
+    loss = ((outputs.float() - batch[1]) ** 2).mean()
     gradients = torch.autograd.grad(loss, weights)
     descent.step(weights, gradients)
     return loss.detach()
@@ -217,11 +219,11 @@ def block(inputs: Tensor, weights: Sequence[Tensor], shape: Shape) -> Tensor:
     import torch
 
     joined, mixed, widened, narrowed = weights
-    parts = torch.matmul(_normal(inputs), joined).view(shape.batch, shape.tokens, 3, shape.heads, -1)
-    query, key, value = parts.permute(2, 0, 3, 1, 4)
+    projections = torch.matmul(_normal(inputs), joined).view(shape.batch, shape.tokens, 3, shape.heads, -1)
+    query, key, value = projections.permute(2, 0, 3, 1, 4)
     scores = torch.matmul(query, key.transpose(-1, -2)) / math.sqrt(query.shape[-1])
-    seen = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(inputs.shape)
-    attended = inputs + torch.matmul(seen, mixed)
+    attention = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(inputs.shape)
+    attended = inputs + torch.matmul(attention, mixed)
     hidden = torch.nn.functional.gelu(torch.matmul(_normal(attended), widened))
     return attended + torch.matmul(hidden, narrowed)
 
@@ -276,9 +278,9 @@ def _nonfinite(pair: Sequence[Run]) -> int:
     return sum(not math.isfinite(loss) for run in pair for loss in run.losses)
 
 
-def _unequal(one: Run, other: Run) -> int:
+def _unequal(first: Run, other: Run) -> int:
     """How many losses differ. NaN differs from NaN."""
-    return sum(a != b for a, b in zip(one.losses, other.losses, strict=True))
+    return sum(a != b for a, b in zip(first.losses, other.losses, strict=True))
 
 
 def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
@@ -289,10 +291,10 @@ def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
 def _account(
     runs: Mapping[str, Sequence[Run]], rates: Mapping[str, float], tflops: Mapping[str, float]
 ) -> list[str]:
-    said = []
+    lines = []
     for name, pair in runs.items():
-        shown = " | ".join(", ".join(f"{loss:.9g}" for loss in run.losses[:20]) for run in pair)
-        said.append(
-            f"{name}: {rates[name]:.0f} tokens/s, {tflops[name]:.4g} TFLOP/s; losses of both runs: {shown}"
+        losses = " | ".join(", ".join(f"{loss:.9g}" for loss in run.losses[:20]) for run in pair)
+        lines.append(
+            f"{name}: {rates[name]:.0f} tokens/s, {tflops[name]:.4g} TFLOP/s; losses of both runs: {losses}"
         )
-    return said
+    return lines

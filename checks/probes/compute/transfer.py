@@ -64,14 +64,14 @@ def transfer(context: Context) -> Measurement:
     directly, 0 where it goes through the host. `wrong_words` counts 32-bit words for each of `links`. Raises CheckError
     if torch sees fewer GPUs than are declared.
     """
-    place, options = devices.place_of(context, "compute.transfer"), context.options
-    if not is_cuda(place.device):
-        raise CheckError(f"the rank's device is {place.device}, so there is no GPU to send data to")
+    own, options = devices.place_of(context, "compute.transfer"), context.options
+    if not is_cuda(own.device):
+        raise CheckError(f"the rank's device is {own.device}, so there is no GPU to send data to")
     others = visible(context.declared.gpus_per_node)
     size = int(options.get("buffer_mib", BUFFER_MIB)) * MIB
-    with devices.released(place.device):
+    with devices.released(own.device):
         return measure(
-            place.device, others, size, options.get("seconds", SECONDS), joined_in_part(context.instance)
+            own.device, others, size, options.get("seconds", SECONDS), joined_in_part(context.instance)
         )
 
 
@@ -126,8 +126,8 @@ def measure(
         "\n".join(
             [f"{devices.name_of(device)} ({device}), best of copies of {buffer_bytes} bytes"]
             + [
-                f"{name}: {link.gbps:.2f} GB/s, {link.repeats} copies, {link.wrong} wrong words{way}"
-                for name, link, way in zip(
+                f"{name}: {link.gbps:.2f} GB/s, {link.repeats} copies, {link.wrong} wrong words{path}"
+                for name, link, path in zip(
                     (*HOST, *(f"to {name}" for name in names)), (down, up, *links), ways, strict=True
                 )
             ]
@@ -146,11 +146,11 @@ def between_gpus(gbps: Sequence[float], access: Sequence[int], own: int, in_part
     others = [index for index in range(len(gbps)) if index != own]
     if not others or not (in_part or len(others) < LEAST_PEERS):
         return {f"GPU {index}": gbps[index] for index in others or [own]}
-    found: dict[str, float] = {}
+    slowest: dict[str, float] = {}
     for index in others:
-        way = f"the slowest GPU reached {'directly' if access[index] else 'through the host'}"
-        found[way] = min(gbps[index], found.get(way, gbps[index]))
-    return found
+        path = f"the slowest GPU reached {'directly' if access[index] else 'through the host'}"
+        slowest[path] = min(gbps[index], slowest.get(path, gbps[index]))
+    return slowest
 
 
 def pinned(tensor: Tensor, device: str) -> Tensor:

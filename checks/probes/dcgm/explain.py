@@ -84,9 +84,9 @@ def _diag(text: str, diagnosis: Diagnosis, options: ReadOptions) -> Reading:
         f"dcgmi diag of DCGM {diagnosis.version}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
         f"level {level} as far as its tests tell"
     )
-    explained = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
+    result = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
     understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
-    return Reading(Kind.DCGMI, title, (explained,), tuple(unread), understood=understood)
+    return Reading(Kind.DCGMI, title, (result,), tuple(unread), understood=understood)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
@@ -127,8 +127,8 @@ def _health(text: str, options: ReadOptions) -> Reading:
             quoted.setdefault(health.metric_of(incident), []).append(incident.line)
     lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
     title = f"dcgmi health -c: {report.overall}, {len(report.incidents)} incidents"
-    explained = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
-    return Reading(Kind.DCGMI, title, (explained,), understood=lines_of_json(text))
+    result = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
+    return Reading(Kind.DCGMI, title, (result,), understood=lines_of_json(text))
 
 
 def _policy(text: str) -> Reading:
@@ -137,9 +137,9 @@ def _policy(text: str) -> Reading:
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    explained = Part("dcgm.policy", vars(policy_set), lines, "")
+    result = Part("dcgm.policy", vars(policy_set), lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
-    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (explained,), understood=understood)
+    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (result,), understood=understood)
 
 
 def _lines_with(text: str, phrase: str) -> list[int]:

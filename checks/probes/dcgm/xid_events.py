@@ -79,18 +79,16 @@ def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | 
     """The first value of each GPU, all in one record, and every later value that differs."""
     last: dict[int, int] = {}
     for line in lines:
-        value = parse_row(line)
-        if value is None:
+        pair = parse_row(line)
+        if pair is None:
             yield None
             continue
-        gpu, code = value
+        gpu, code = pair
         begun, before = len(last) >= gpus, last.get(gpu)
         last[gpu] = code
         if not begun:
             yield (
-                {"gpus": {str(number): value for number, value in last.items()}}
-                if len(last) >= gpus
-                else None
+                {"gpus": {str(number): pair for number, pair in last.items()}} if len(last) >= gpus else None
             )
         else:
             yield {"gpu": gpu, "xid": code} if code not in (before, 0) else None
@@ -128,14 +126,14 @@ def xid_events(context: Context) -> Measurement:
 
 def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]]) -> Measurement:
     """The measurement from what the watch recorded. Pure. Raises CheckError."""
-    first_codes = first.get("gpus")
+    before_run = first.get("gpus")
     if (
-        not isinstance(first_codes, dict)
-        or not first_codes
-        or not all(type(value) is int for value in first_codes.values())
+        not isinstance(before_run, dict)
+        or not before_run
+        or not all(type(value) is int for value in before_run.values())
     ):
         raise CheckError(f"the watch did not report its first values: {first!r:.200}")
-    numbers = sorted(map(int, first_codes))
+    numbers = sorted(map(int, before_run))
     labels = [f"GPU {number}" for number in numbers]
     codes: list[list[int]] = [[] for _ in numbers]
     for record in later:
@@ -143,7 +141,7 @@ def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]])
         if type(gpu) is not int or type(code) is not int or gpu not in numbers:
             raise CheckError(f"the watch recorded a value that is not an Xid of a GPU: {record!r:.200}")
         codes[numbers.index(gpu)].append(code)
-    before = [first_codes[str(number)] for number in numbers]
+    before = [before_run[str(number)] for number in numbers]
     metrics: dict[str, Value] = {
         **xid_decision.counts(codes),
         "earlier": tuple(xid_decision.name_of(code) if code else "" for code in before),

@@ -66,28 +66,28 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
     return Measurement(
         {
             "devices": tuple(names),
-            "rx_drops": tuple(look.of((DROPS,)) for look in looks),
-            "error_events": tuple(look.of(counted(look, ERRORS)) for look in looks),
-            "retransmitted_packets": tuple(look.of(counted(look, (RETRANSMITTED,))) for look in looks),
-            "uncounted": tuple(len(KNOWN) - len(counted(look, KNOWN)) for look in looks),
-            "sent_bytes": tuple(look.of((SENT,)) for look in looks),
-            "received_bytes": tuple(look.of((RECEIVED,)) for look in looks),
+            "rx_drops": tuple(delta.of((DROPS,)) for delta in looks),
+            "error_events": tuple(delta.of(counted(delta, ERRORS)) for delta in looks),
+            "retransmitted_packets": tuple(delta.of(counted(delta, (RETRANSMITTED,))) for delta in looks),
+            "uncounted": tuple(len(KNOWN) - len(counted(delta, KNOWN)) for delta in looks),
+            "sent_bytes": tuple(delta.of((SENT,)) for delta in looks),
+            "received_bytes": tuple(delta.of((RECEIVED,)) for delta in looks),
             "devices_gone": len(gone),
         },
         "\n".join(
             [f"{name}: gone since the start of the run" for name in gone]
-            + [f"{name}: {look.changes(NO_COUNTERS)}" for name, look in zip(names, looks, strict=True)]
+            + [f"{name}: {delta.changes(NO_COUNTERS)}" for name, delta in zip(names, looks, strict=True)]
         ),
     )
 
 
-def counted(look: growth.Growth, names: Sequence[str]) -> tuple[str, ...]:
+def counted(delta: growth.Growth, names: Sequence[str]) -> tuple[str, ...]:
     """The counters that the driver has."""
-    return tuple(name for name in names if look.has(name))
+    return tuple(name for name in names if delta.has(name))
 
 
 def _look() -> dict[str, Mapping[str, int]]:
-    found = devices.all_counters(devices.INFINIBAND)
-    if not found:
+    by_device = devices.all_counters(devices.INFINIBAND)
+    if not by_device:
         raise CheckError(f"no EFA device under {devices.INFINIBAND}: its counters cannot be read")
-    return found
+    return by_device

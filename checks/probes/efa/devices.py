@@ -48,12 +48,12 @@ def kernel_devices(root: Path) -> tuple[Device, ...]:
 
 def counters(root: Path, device: str) -> dict[str, int]:
     """The device's hardware counters since boot, summed over its ports; what cannot be read is left out."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for path in sorted((root / device / "ports").glob("*/hw_counters/*")):
         value = text_of(path)
         if value.isdigit():
-            found[path.name] = found.get(path.name, 0) + int(value)
-    return found
+            values[path.name] = values.get(path.name, 0) + int(value)
+    return values
 
 
 def all_counters(root: Path) -> dict[str, Mapping[str, int]]:
@@ -110,20 +110,20 @@ def devices(context: Context) -> Measurement:
         result = tool.run(("fi_info", "-p", name), context.timeout_s * 0.25)
         waited_s = time.monotonic() - begun
         metrics = measured(result, name, kernel_devices(INFINIBAND))
-        found = int(str(metrics["rdm_domains"])) - int(str(metrics["unoffered"]))
-        if found >= expected or waited_s + RETRY_S > settle_s:
+        usable = int(str(metrics["rdm_domains"])) - int(str(metrics["unoffered"]))
+        if usable >= expected or waited_s + RETRY_S > settle_s:
             return Measurement({**metrics, "waited_s": round(waited_s, 1)}, result.account())
         time.sleep(RETRY_S)
 
 
-def measured(result: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> dict[str, Value]:
+def measured(result: tool.ToolResult, name: str, kernel_list: tuple[Device, ...]) -> dict[str, Value]:
     """The metrics but waited_s, from fi_info's output and what the kernel shows. Raises CheckError."""
     number = fi_info.failure(result.stdout + result.stderr)
     if number is None and (not result.whole or result.code):
         raise tool.ToolError(f"fi_info failed or did not end in time: {result.account()[:500]}")
     endpoints = () if number is not None else fi_info.parse(result.stdout)
     offered = [fi_info.device_of(domain) for domain in fi_info.domains(endpoints, name)]
-    states = {device.name: device.state for device in seen}
+    states = {device.name: device.state for device in kernel_list}
     names = (*offered, *(device for device in states if device not in offered))
     withheld = [device for device in states if name == "efa" and device not in offered]
     others = sorted({e.provider for e in endpoints if not fi_info.of_provider(e, name)})
@@ -135,5 +135,5 @@ def measured(result: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> di
         "devices": names or NONE,
         "port_states": tuple(states.get(device) for device in names) or (None,),
         "unoffered": sum(states[device] in (ACTIVE, None) for device in withheld) if number is None else 0,
-        "driver": "+".join(sorted({device.driver for device in seen})) or "none",
+        "driver": "+".join(sorted({device.driver for device in kernel_list})) or "none",
     }

@@ -76,9 +76,12 @@ def read_info(text: str) -> Reading:
 def _failed(text: str, number: int) -> Reading:
     at = next(n for n, line in enumerate(text.splitlines(), 1) if fi_info.failure(line) is not None)
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
-    part = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
+    result = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
     return Reading(
-        Kind.FI_INFO, f"fi_getinfo failed with -{number}", (part,), understood=lines_matching(text, _FIELD)
+        Kind.FI_INFO,
+        f"fi_getinfo failed with -{number}",
+        (result,),
+        understood=lines_matching(text, _FIELD),
     )
 
 
@@ -91,9 +94,12 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
         "failures": ("ok",) * len(tables),
         "acks_missing": tuple(table.acks_missing for table in tables),
     }
-    rows = [row.line for table in tables for row in table.rows]
-    short = [row.line for table in tables for row in table.rows if row.acked < row.sent]
-    rests = {"failures": _lines(text, rows, 1), "acks_missing": _lines(text, short or rows, 1)}
+    numbers = [record.line for table in tables for record in table.rows]
+    short = [record.line for table in tables for record in table.rows if record.acked < record.sent]
+    rests = {
+        "failures": _lines(text, numbers, 1),
+        "acks_missing": _lines(text, short or numbers, 1),
+    }
     ran = [(n, m.group(1)) for n, line in enumerate(text.splitlines(), 1) if (m := _ASKED.search(line))]
     if ran:
         metrics["provider"] = "+".join(sorted({name for _, name in ran}))
@@ -101,12 +107,12 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
     best = max(table.rows[-1].rate_gbps for table in tables)
     over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
     title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
-    part = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
+    result = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
     numbered = enumerate(text.splitlines(), 1)
     table = {number for number, line in numbered if HEADER.match(line) or ROW.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
     unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, options))
-    return Reading(Kind.FI_PINGPONG, title, (part,), unread, understood=understood)
+    return Reading(Kind.FI_PINGPONG, title, (result,), unread, understood=understood)
 
 
 def _doubts(text: str, tables: Iterable[Table], options: ReadOptions) -> Iterable[str]:
@@ -119,7 +125,7 @@ def _doubts(text: str, tables: Iterable[Table], options: ReadOptions) -> Iterabl
     if instance is None or not instance.network_gbit_s or not instance.efa_devices:
         return
     line_gbps = instance.network_gbit_s / instance.efa_devices / 8
-    best = max(row.rate_gbps for table in tables for row in table.rows)
+    best = max(record.rate_gbps for table in tables for record in table.rows)
     if best > line_gbps:
         yield f"{best:.1f} GB/s is more than the {line_gbps:g} GB/s that one device can carry: the data may not have used the device"
 

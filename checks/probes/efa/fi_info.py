@@ -54,14 +54,14 @@ def _endpoint(block: Sequence[tuple[int, str, str]]) -> Endpoint:
         raise CheckError(
             f"the block at line {first} of fi_info's output is truncated: it has {', '.join(names)}"
         )
-    found = Endpoint(**{name: value for _, name, value in block}, line=first)
-    if not re.fullmatch(r"\d+\.\d+", found.version) or not found.protocol.startswith("FI_PROTO_"):
+    endpoint = Endpoint(**{name: value for _, name, value in block}, line=first)
+    if not re.fullmatch(r"\d+\.\d+", endpoint.version) or not endpoint.protocol.startswith("FI_PROTO_"):
         raise CheckError(f"the block at line {first} of fi_info's output is garbled")
-    if found.type not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
+    if endpoint.type not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
         raise CheckError(
-            f"the block at line {first} of fi_info's output has an endpoint of type {found.type:.40}"
+            f"the block at line {first} of fi_info's output has an endpoint of type {endpoint.type:.40}"
         )
-    return found
+    return endpoint
 
 
 def domains(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def unlike(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
             shape = f"{e.fabric if e.fabric in ('efa', 'efa-direct') else ''} {e.type} {e.version}"
             shapes.setdefault(device_of(e.domain), []).append(shape)
     kinds = [tuple(sorted(shape)) for shape in shapes.values()]
-    usual = max(kinds, key=lambda kind: (kinds.count(kind), len(kind)), default=())
+    usual = max(kinds, key=lambda form: (kinds.count(form), len(form)), default=())
     return tuple(name for name, shape in shapes.items() if tuple(sorted(shape)) != usual)
 
 

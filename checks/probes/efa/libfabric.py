@@ -100,10 +100,10 @@ def domains(name: str, timeout_s: float) -> tuple[str, ...]:
         raise FabricError(fi_info.meaning(number, name))
     if not result.whole or result.code:
         raise CheckError(f"fi_info failed or did not end in time: {result.account()[:500]}")
-    found = fi_info.domains(fi_info.parse(result.stdout), name)
-    if not found:
+    names = fi_info.domains(fi_info.parse(result.stdout), name)
+    if not names:
         raise FabricError(f"libfabric offers no reliable-datagram endpoint of {name}")
-    return found
+    return names
 
 
 class Server:
@@ -211,10 +211,10 @@ def listening(port: int) -> bool:
     end = f":{port:04X}"
     for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         try:
-            rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[1:]]
+            sockets = [line.split() for line in path.read_text(encoding="ascii").splitlines()[1:]]
         except OSError:
             continue
-        if any(len(row) > 3 and row[1].endswith(end) and row[3] == "0A" for row in rows):
+        if any(len(fields) > 3 and fields[1].endswith(end) and fields[3] == "0A" for fields in sockets):
             return True
     return False
 
@@ -239,22 +239,22 @@ class Table:
 
     def missing(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Which of the sizes are not there."""
-        have = {row.size_bytes for row in self.rows}
+        have = {record.size_bytes for record in self.rows}
         return tuple(size for size in sizes if size not in have)
 
     @property
     def acks_missing(self) -> int:
         """Messages that were sent and not acknowledged."""
-        return sum(row.sent - row.acked for row in self.rows)
+        return sum(record.sent - record.acked for record in self.rows)
 
     def row(self, size_bytes: int) -> Row:
         """The row of a size that is there."""
-        return next(row for row in self.rows if row.size_bytes == size_bytes)
+        return next(record for record in self.rows if record.size_bytes == size_bytes)
 
 
 def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:
     """Every table, in order. Raises CheckError for one that is cut, garbled or lacks a size, and where there is none."""
-    tables = [Table(tuple(rows)) for rows in _tables(text)]
+    tables = [Table(tuple(records)) for records in _tables(text)]
     if not tables:
         raise CheckError("fi_pingpong printed no table")
     for table in tables:
@@ -279,13 +279,13 @@ def _tables(text: str) -> Iterator[list[Row]]:
         numbered = _NUMBERED.match(line)
         if numbered is None:
             continue
-        rows = open_tables.get(numbered["prefix"].strip())
-        if rows is None and ROW.match(line):
+        records = open_tables.get(numbered["prefix"].strip())
+        if records is None and ROW.match(line):
             raise CheckError(
                 f"line {number} of fi_pingpong's output does not belong to a table: {line.strip()!r:.80}"
             )
-        if rows is not None:
-            rows.append(_row(line, number, rows))
+        if records is not None:
+            records.append(_row(line, number, records))
     yield from open_tables.values()
 
 

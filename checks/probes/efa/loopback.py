@@ -108,10 +108,10 @@ def _exchange(name: str, domain: str, left: float) -> ClientResult:
     except CheckError as error:
         ended = ClientResult(str(error), False, None, "")
     finally:
-        said = server.close()
-    number = fi_info.failure(said)
+        output = server.close()
+    number = fi_info.failure(output)
     if ended.failure != "ok" and number is not None:  # the client only saw the server go away
-        return ClientResult(fi_info.meaning(number, name), True, None, f"{ended.account}\n{said}")
+        return ClientResult(fi_info.meaning(number, name), True, None, f"{ended.account}\n{output}")
     return ended
 
 

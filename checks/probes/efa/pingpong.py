@@ -60,12 +60,12 @@ def pingpong(context: Context) -> Measurement:
             server.close()
 
 
-def chosen(found: Sequence[str], name: str, context: Context) -> tuple[str, ...]:
+def chosen(available: Sequence[str], name: str, context: Context) -> tuple[str, ...]:
     """The domains that are measured: the first `devices` of EFA; else the one of the job's interface."""
     if name == "efa":
-        return tuple(found[: max(1, int(context.options.get("devices", 1)))])
+        return tuple(available[: max(1, int(context.options.get("devices", 1)))])
     wanted = context.roster.interface
-    return (wanted,) if wanted in found else (found[0],)
+    return (wanted,) if wanted in available else (available[0],)
 
 
 def _measure(
@@ -123,13 +123,13 @@ def _ports(peer: Member, context: Context, ends: float) -> tuple[int, ...]:
     while (left := deadline - time.monotonic()) > 0:
         wait_s = min(left, ASK_S)
         try:
-            (said,) = ask_notes(peer, context.access, [_key(peer.name, "ports")], wait_s, wait_s + ASK_S)
+            (note,) = ask_notes(peer, context.access, [_key(peer.name, "ports")], wait_s, wait_s + ASK_S)
         except ExchangeError as error:
             reason = str(error)
             time.sleep(min(0.1, left))
             continue
-        if said is not None:
-            return read_ports(peer.name, said)
+        if note is not None:
+            return read_ports(peer.name, note)
     raise CheckError(f"{peer.name} offered no fi_pingpong server within {patience:.0f} s: {reason}")
 
 
@@ -155,16 +155,16 @@ def _wait_for_predecessor(context: Context, ends: float, servers: Sequence[Serve
     while (left := ends - time.monotonic()) > 0 and any(server.waiting() for server in servers):
         wait_s = min(left, ASK_S)
         try:
-            (said,) = ask_notes(me, context.access, [_key(before.name, "done")], wait_s, wait_s + ASK_S)
+            (note,) = ask_notes(me, context.access, [_key(before.name, "done")], wait_s, wait_s + ASK_S)
         except ExchangeError:
             return
-        if said is not None:
+        if note is not None:
             return
 
 
-def _say(context: Context, what: str, value: str) -> None:
+def _say(context: Context, topic: str, value: str) -> None:
     """Leave a note on this node's own responder; a peer that cannot read it reports that itself."""
-    _put(context.roster.members[context.node_rank], context, _key(context.node, what), value)
+    _put(context.roster.members[context.node_rank], context, _key(context.node, topic), value)
 
 
 def _tell_done(context: Context) -> None:
@@ -185,5 +185,5 @@ def _put(member: Member, context: Context, key: str, value: str) -> None:
         return
 
 
-def _key(node: str, what: str) -> str:
-    return f"efa.pingpong/{what}/{node}"
+def _key(node: str, topic: str) -> str:
+    return f"efa.pingpong/{topic}/{node}"

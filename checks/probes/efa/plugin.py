@@ -58,15 +58,15 @@ def plugin(context: Context) -> Measurement:
         raise CheckError(f"the output of fi_info --version has no version: {result.account()[:500]}")
     installer = read_installer(INSTALLED)
     folders = search_path(os.environ.get("LD_LIBRARY_PATH", ""))
-    found = {str(path): number_of(version_in(path)) for path in files(folders, NET)}
+    versions = {str(path): number_of(version_in(path)) for path in files(folders, NET)}
     tuner = next((str(path) for path in files(folders, TUNER)), ABSENT)
     return Measurement(
         {
             "libfabric": libfabric.group(1),
             "installer": installer or ABSENT,
             "installer_number": number_of(installer) or 0,
-            "plugins": tuple(found) or (ABSENT,),
-            "plugin_numbers": tuple(found.values()) or (0,),
+            "plugins": tuple(versions) or (ABSENT,),
+            "plugin_numbers": tuple(versions.values()) or (0,),
             "tuner": tuner,
             "nccl": nccl_version(),
         },
@@ -74,7 +74,7 @@ def plugin(context: Context) -> Measurement:
             [
                 result.account(),
                 f"EFA installer: {installer or ABSENT}",
-                *(f"{path}: version {number}" for path, number in found.items()),
+                *(f"{path}: version {number}" for path, number in versions.items()),
                 f"tuner: {tuner}",
             ]
         ),
@@ -97,21 +97,21 @@ def read_installer(path: Path) -> str:
 
 def search_path(library_path: str) -> tuple[Path, ...]:
     """Folders in the order of search: the environment's, then where installers put the plugin."""
-    named = [folder for folder in library_path.split(":") if folder]
-    known = [path for pattern in FOLDERS for path in sorted(glob.glob(pattern))]
-    return tuple(Path(folder) for folder in dict.fromkeys((*named, *known)))
+    configured = [folder for folder in library_path.split(":") if folder]
+    standard = [path for pattern in FOLDERS for path in sorted(glob.glob(pattern))]
+    return tuple(Path(folder) for folder in dict.fromkeys((*configured, *standard)))
 
 
 def files(folders: Iterable[Path], names: Iterable[str]) -> tuple[Path, ...]:
     """The files of those names, each once however many links lead to it."""
     wanted = tuple(names)
-    found: dict[str, Path] = {}
+    by_target: dict[str, Path] = {}
     for folder in folders:
         for name in wanted:
             path = folder / name
             if path.is_file():
-                found.setdefault(os.path.realpath(path), path)
-    return tuple(found.values())
+                by_target.setdefault(os.path.realpath(path), path)
+    return tuple(by_target.values())
 
 
 def version_in(path: Path) -> str:
@@ -131,7 +131,7 @@ def number_of(version: str) -> int | None:
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if match is None:
         return None
-    major, minor, patch = (int(part or 0) for part in match.groups())
+    major, minor, patch = (int(digits or 0) for digits in match.groups())
     return major * 10**6 + minor * 10**3 + patch
 
 
@@ -139,12 +139,12 @@ def nccl_version() -> str:
     """What libnccl.so.2 answers, as "2.27.3"; "absent" where the loader finds none."""
     try:
         library = ctypes.CDLL("libnccl.so.2")
-        found = ctypes.c_int()
-        if library.ncclGetVersion(ctypes.byref(found)) != 0:
+        number = ctypes.c_int()
+        if library.ncclGetVersion(ctypes.byref(number)) != 0:
             return ABSENT
     except (OSError, AttributeError):
         return ABSENT
-    return nccl_text(found.value)
+    return nccl_text(number.value)
 
 
 def nccl_text(number: int) -> str:

@@ -65,13 +65,13 @@ def read(text: str, options: ReadOptions) -> Reading:
     """Every GPU's metrics. Raises Broken, CheckError."""
     if text.lstrip().startswith(FAILED):
         raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
-    document, end = _split(text)
-    parsed = parse(document)
-    explained = _parts(parsed, options)
-    unreported = tuple(gap for part in explained for gap in _unreported(part, parsed))
+    smi, end = _split(text)
+    parsed = parse(smi)
+    results = _parts(parsed, options)
+    unreported = tuple(gap for part in results for gap in _unreported(part, parsed))
     names = {(check, field.field) for check, field in unreported}
-    explained = [_without(part, {name for check, name in names if check == part.check}) for part in explained]
-    parts = tuple(part for part in explained if set(part.metrics) - {"gpus"})
+    results = [_without(part, {name for check, name in names if check == part.check}) for part in results]
+    parts = tuple(part for part in results if set(part.metrics) - {"gpus"})
     models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in parsed.gpus)
     models_text = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
     nameless = (gpu.label for gpu in parsed.gpus if not gpu.text("uuid") and not _is_lost(gpu))
@@ -101,40 +101,40 @@ def _split(text: str) -> tuple[str, int]:
     if end < 0:
         raise Broken("the text is truncated: the last line, </nvidia_smi_log>, is missing")
     end += len(END)
-    document = text[begin:end]
+    smi = text[begin:end]
     if begin:
         # An XML declaration must be the first thing, so the blank lines come after it is taken off.
-        document = re.sub(r"^<\?xml[^>]*\?>", "", document)
-    return "\n" * text.count("\n", 0, begin) + document, end
+        smi = re.sub(r"^<\?xml[^>]*\?>", "", smi)
+    return "\n" * text.count("\n", 0, begin) + smi, end
 
 
-def _parts(document: Document, options: ReadOptions) -> list[Part]:
+def _parts(smi: Document, options: ReadOptions) -> list[Part]:
     declared = options.declared
     instance = options.instance
-    expected = declared.gpus_per_node if declared else document.attached
-    if not document.gpus and not expected:
+    expected = declared.gpus_per_node if declared else smi.attached
+    if not smi.gpus and not expected:
         raise Broken("the text describes no GPU and none is declared, so there is nothing to judge")
-    gpus = padded(document.gpus, expected)
-    explained = [_inventory(document, expected, instance.gpu if instance else "")]
+    gpus = padded(smi.gpus, expected)
+    results = [_inventory(smi, expected, instance.gpu if instance else "")]
     for check, names in SIMPLE.items():
         if check == "gpu.fabric" and declared and lacks(Applies.NVLINK, declared, instance):
             continue
         wanted = ("memory_total_mib", *names) if check == "gpu.memory" and declared else names
-        explained.append(_part(check, gpus, wanted, columns(gpus, wanted)))
-    explained.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
-    explained.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
+        results.append(_part(check, gpus, wanted, columns(gpus, wanted)))
+    results.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
+    results.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
     if declared:
-        explained.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
+        results.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
     reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in gpus) for name in FAULT_REASONS}
     active = {name: column for name, column in reasons.items() if any(column)}
     if active:
         labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in gpus)}
-        explained.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
-    return explained
+        results.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
+    return results
 
 
-def _inventory(document: Document, expected: int, model: str) -> Part:
-    alive = [gpu for gpu in document.gpus if not _is_lost(gpu)]
+def _inventory(smi: Document, expected: int, model: str) -> Part:
+    alive = [gpu for gpu in smi.gpus if not _is_lost(gpu)]
     uuids = [gpu.text("uuid") for gpu in alive if gpu.text("uuid")]
     metrics: dict[str, Value] = {
         "gpus_found": len(alive),
@@ -143,8 +143,8 @@ def _inventory(document: Document, expected: int, model: str) -> Part:
         "duplicate_uuids": sum(times - 1 for times in Counter(uuids).values()),
         "models": texts(alive, "model"),
         "vbios": texts(alive, "vbios"),
-        "driver": (document.driver,) if document.driver else (None,),
-        "cuda": (document.cuda,) if document.cuda else (None,),
+        "driver": (smi.driver,) if smi.driver else (None,),
+        "cuda": (smi.cuda,) if smi.cuda else (None,),
         "gpus": tuple(gpu.label for gpu in alive) or ("no GPU",),
     }
     if model:
@@ -152,19 +152,19 @@ def _inventory(document: Document, expected: int, model: str) -> Part:
             int(not is_model(gpu.text("model"), model)) if gpu.text("model") else None for gpu in alive
         )
         metrics["unlike_models"] = tuple(likeness) or (None,)
-    lines = {name: _lines(document.gpus, name) for name in metrics if name != "gpus"}
+    lines = {name: _lines(smi.gpus, name) for name in metrics if name != "gpus"}
     lines |= {
-        "driver": document.lines.get("driver_version", ""),
-        "cuda": document.lines.get("cuda_version", ""),
+        "driver": smi.lines.get("driver_version", ""),
+        "cuda": smi.lines.get("cuda_version", ""),
     }
-    lost = [gpu for gpu in document.gpus if _is_lost(gpu)]
+    lost = [gpu for gpu in smi.gpus if _is_lost(gpu)]
     silent = (
         gpu.lines.get(name, "")
         for gpu in lost
         for name, reason in gpu.unread.items()
         if LOST.fullmatch(reason)
     )
-    attached = document.lines.get("attached_gpus", "")
+    attached = smi.lines.get("attached_gpus", "")
     lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (attached, *silent) if line))
     evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
     return Part("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
@@ -192,11 +192,11 @@ def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
 
 
-def _unreported(part: Part, document: Document) -> Iterator[tuple[str, Field]]:
+def _unreported(part: Part, smi: Document) -> Iterator[tuple[str, Field]]:
     """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
-    later = builtin().drivers.unknown_to(version_of(document.driver), part.check, Reader.NVIDIA_SMI)
+    later = builtin().drivers.unknown_to(version_of(smi.driver), part.check, Reader.NVIDIA_SMI)
     for name, field in later.items():
-        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in document.gpus):
+        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in smi.gpus):
             yield part.check, field
 
 

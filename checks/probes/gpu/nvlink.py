@@ -49,8 +49,8 @@ class Links:
 def first_look(context: Context) -> Mapping[str, object]:
     """The counters of every GPU, and when they were read."""
     with nvml.session() as module:
-        all_links = look(module)
-    return {"at_s": _now(), "gpus": {links.key: links.counters for links in all_links if links.key}}
+        gpus = look(module)
+    return {"at_s": _now(), "gpus": {links.key: links.counters for links in gpus if links.key}}
 
 
 @nvml.nvml_check(
@@ -63,45 +63,44 @@ def nvlink(context: Context) -> Measurement:
     counter that went backwards was reset: None.
     """
     with nvml.session() as module:
-        all_links = look(module)
+        gpus = look(module)
     earlier = growth.first_look(context.before, "gpus")
     begun = (context.before or {}).get("at_s")
     seconds = _now() - begun if isinstance(begun, float) else 0.0
     if seconds <= 0:
         raise CheckError("the link error counters from the start of the run are not of this boot")
-    unlisted = padded([links.gpu for links in all_links], context.declared.gpus_per_node)[len(all_links) :]
-    return compared([*all_links, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
+    unlisted = padded([links.gpu for links in gpus], context.declared.gpus_per_node)[len(gpus) :]
+    return compared([*gpus, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
 
 
-def compared(all_links: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
+def compared(gpus: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
     """The measurement: both looks, `seconds` apart."""
-    looks = [growth.Growth(earlier.get(links.key), links.counters) for links in all_links]
+    looks = [growth.Growth(earlier.get(links.key), links.counters) for links in gpus]
     grown = {
-        counter_type: tuple(
-            change.of([counter(counter_type, link) for link in links.active or ()])
-            for links, change in zip(all_links, looks, strict=True)
+        name: tuple(
+            change.of([counter(name, link) for link in links.active or ()])
+            for links, change in zip(gpus, looks, strict=True)
         )
-        for counter_type in KINDS
+        for name in KINDS
     }
     metrics: dict[str, Value] = {
-        "links_active": tuple(None if links.active is None else len(links.active) for links in all_links),
+        "links_active": tuple(None if links.active is None else len(links.active) for links in gpus),
         "link_errors_per_s": tuple(
             None if n is None else round(n / seconds, 6) for n in grown["link_errors"]
         ),
         "link_recoveries": grown["link_recoveries"],
         "link_replays": grown["link_replays"],
-        "gpus": tuple(links.gpu.label for links in all_links),
+        "gpus": tuple(links.gpu.label for links in gpus),
     }
     lines = (
-        f"{links.gpu.label}: {_account(links, change)}"
-        for links, change in zip(all_links, looks, strict=True)
+        f"{links.gpu.label}: {_account(links, change)}" for links, change in zip(gpus, looks, strict=True)
     )
     return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(lines))
 
 
-def counter(counter_type: str, link: int) -> str:
+def counter(name: str, link: int) -> str:
     """What a link's counter is called in both looks."""
-    return f"{counter_type} of link {link}"
+    return f"{name} of link {link}"
 
 
 def look(module: Any) -> tuple[Links, ...]:
@@ -118,11 +117,11 @@ def _links(module: Any, gpu: Gpu) -> Links:
         return Links(gpu, said=nvml.said(error))
     counters: dict[str, int] = {}
     reason: dict[str, None] = {}
-    for counter_type, link in ((counter_type, link) for counter_type in KINDS for link in active):
+    for name, link in ((name, link) for name in KINDS for link in active):
         try:
-            counters[counter(counter_type, link)] = _count(module, handle, link, counter_type)
+            counters[counter(name, link)] = _count(module, handle, link, name)
         except (module.NVMLError, NotPlausible) as error:
-            reason[f"{counter_type}: {error}"] = None
+            reason[f"{name}: {error}"] = None
     return Links(gpu, active, counters, "; ".join(reason))
 
 
@@ -135,7 +134,7 @@ def _is_up(module: Any, handle: Any, link: int) -> bool:
         raise
 
 
-def _count(module: Any, handle: Any, link: int, counter_type: str) -> int:
+def _count(module: Any, handle: Any, link: int, name: str) -> int:
     def value_of(ident: int) -> Any:
         return field_value(module, handle, ident, link)
 
@@ -151,7 +150,7 @@ def _count(module: Any, handle: Any, link: int, counter_type: str) -> int:
             lambda: old(module.NVML_NVLINK_ERROR_DL_RECOVERY),
         ),
         "link_replays": (lambda: value_of(REPLAY), lambda: old(module.NVML_NVLINK_ERROR_DL_REPLAY)),
-    }[counter_type]
+    }[name]
     value = sound(first_of(module, *ways))
     if not isinstance(value, int) or value < 0:
         raise NotPlausible(f"link {link} has no valid counter value")

@@ -46,13 +46,13 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
 
 
 def _registered(module: Any, gpu: Gpu, events: Any) -> dict[str, object]:
-    registration: dict[str, object] = {"label": gpu.label, "uuid": gpu.text("uuid"), "why_not": ""}
+    entry: dict[str, object] = {"label": gpu.label, "uuid": gpu.text("uuid"), "why_not": ""}
     try:
         handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
         module.nvmlDeviceRegisterEvents(handle, XID_EVENTS, events)
     except module.NVMLError as error:
-        registration["why_not"] = nvml.said(error)
-    return registration
+        entry["why_not"] = nvml.said(error)
+    return entry
 
 
 def _idle(module: Any, events: Any) -> Iterator[None]:
@@ -95,15 +95,12 @@ def measured(
     first: Mapping[str, object], later: Sequence[Mapping[str, object]], declared: int
 ) -> Measurement:
     """The measurement from what the watch recorded (pure). Raises CheckError."""
-    registrations = first.get("gpus")
-    if not isinstance(registrations, list) or not all(
-        isinstance(registration, dict) for registration in registrations
-    ):
+    entries = first.get("gpus")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise CheckError(f"the watch did not report which events it registered for: {first!r:.200}")
-    labels = [str(registration.get("label", "")) for registration in registrations]
+    labels = [str(entry.get("label", "")) for entry in entries]
     labels += [
-        gpu.label
-        for gpu in padded([Gpu(i, "", {}) for i in range(len(registrations))], declared)[len(registrations) :]
+        gpu.label for gpu in padded([Gpu(i, "", {}) for i in range(len(entries))], declared)[len(entries) :]
     ]
     codes: list[list[int]] = [[] for _ in (*labels, NODE)]
     for record in later:
@@ -111,8 +108,8 @@ def measured(
         if type(code) is int and type(number) is int:
             codes[number if 0 <= number < len(labels) else -1].append(code)
     lost = [str(record["lost"]) for record in later if "lost" in record]
-    refused = [str(registration.get("why_not", "")) for registration in registrations]
-    registered = [None if reason else 1 for reason in refused] + [None] * (len(labels) - len(registrations))
+    refused = [str(entry.get("why_not", "")) for entry in entries]
+    registered = [None if reason else 1 for reason in refused] + [None] * (len(labels) - len(entries))
     metrics: dict[str, Value] = {
         "registered": (*registered, 1),
         **xid_decision.counts(codes),

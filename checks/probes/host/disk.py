@@ -50,8 +50,8 @@ class Direction(Foreign):
     @property
     def p99_s(self) -> float | None:
         """The 99th percentile of the latency in seconds; None if nothing was read or written."""
-        found = self.clat_ns.percentile.get("99.000000")
-        return None if found is None else found / 1e9
+        nanoseconds = self.clat_ns.percentile.get("99.000000")
+        return None if nanoseconds is None else nanoseconds / 1e9
 
     def __str__(self) -> str:
         return f"{self.io_bytes} bytes, {self.bw_bytes:g} bytes/s, {self.iops:g} a second, 99 % within {self.p99_s} s"
@@ -139,8 +139,8 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
         "--time_based",
         f"--runtime={seconds:g}",
     )
-    there, also = _run(path, size, "random", (*random, f"--direct={int(direct)}"), deadline_s)
-    return together(job, there, size, direct, f"{account}\n{also}")
+    other, also = _run(path, size, "random", (*random, f"--direct={int(direct)}"), deadline_s)
+    return together(job, other, size, direct, f"{account}\n{also}")
 
 
 def whole_file(job: Job, size: int) -> None:
@@ -151,11 +151,11 @@ def whole_file(job: Job, size: int) -> None:
         )
 
 
-def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Measurement:
+def together(job: Job, other: Job, size: int, direct: bool, account: str) -> Measurement:
     """The metrics of both jobs. Raises CheckError if nothing was read in random order."""
-    if there.error:
-        return _broken(there.error, account)
-    if there.read.io_bytes <= 0 or there.read.p99_s is None:
+    if other.error:
+        return _broken(other.error, account)
+    if other.read.io_bytes <= 0 or other.read.p99_s is None:
         raise CheckError("fio reports no random reads, or no read latency")
     return Measurement(
         {
@@ -165,8 +165,8 @@ def together(job: Job, there: Job, size: int, direct: bool, account: str) -> Mea
             "direct": int(direct),
             "write_gbps": job.write.bw_bytes / 1e9,
             "read_gbps": job.read.bw_bytes / 1e9,
-            "random_read_iops": there.read.iops,
-            "random_read_p99_s": there.read.p99_s,
+            "random_read_iops": other.read.iops,
+            "random_read_p99_s": other.read.p99_s,
         },
         account,
     )
@@ -187,10 +187,10 @@ def parse(text: str) -> Job:
     return jobs[0]
 
 
-def _run(path: Path, size: int, name: str, asked: Sequence[str], deadline_s: float) -> tuple[Job, str]:
+def _run(path: Path, size: int, name: str, arguments: Sequence[str], deadline_s: float) -> tuple[Job, str]:
     # After a wrong checksum fio would leave a file in the working folder, to go on from.
     fixed = ("--ioengine=psync", "--verify_state_save=0", f"--aux-path={path.parent}", "--output-format=json")
-    argv = ("fio", f"--name={name}", f"--filename={path}", f"--size={size}", *asked, *fixed)
+    argv = ("fio", f"--name={name}", f"--filename={path}", f"--size={size}", *arguments, *fixed)
     result = tool.run(argv, deadline_s)
     if not result.whole:
         reason = "did not end in time" if result.code is None else "printed more than can be read"

@@ -55,8 +55,8 @@ def home_folder() -> Path | None:
 
 def settings(environ: Mapping[str, str], home: Path | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables that count, and the files that were read. Raises CheckError for a file that cannot be."""
-    named = environ.get(FILE_VARIABLE)
-    own = Path(named) if named else home and home / ".nccl.conf"
+    file_name = environ.get(FILE_VARIABLE)
+    own = Path(file_name) if file_name else home and home / ".nccl.conf"
     files = [Path("/etc/nccl.conf"), *([own] if own else [])]
     variables: dict[str, str] = {}
     read = []
@@ -65,7 +65,7 @@ def settings(environ: Mapping[str, str], home: Path | None) -> tuple[dict[str, s
             variables.update(parse_file(path.read_text(encoding="utf-8", errors="replace")))
             read.append(str(path))
         except FileNotFoundError:
-            if str(path) == named:
+            if str(path) == file_name:
                 raise CheckError(f"{FILE_VARIABLE} names {path}, which does not exist") from None
         except OSError as error:
             raise CheckError(f"{path} cannot be read: {error.strerror}; NCCL might read it") from error
@@ -125,16 +125,16 @@ def measured(
     faults: tuple[Fault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
 ) -> Measurement:
     """One column per kind of harm, with 1 for each setting that does it; `variables` are those to be listed."""
-    named = tuple(fault.setting for fault in faults) or (NONE,)
+    faulty = tuple(fault.setting for fault in faults) or (NONE,)
     columns = {harm.value: tuple(int(fault.harm is harm) for fault in faults) or (0,) for harm in Harm}
-    said = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]
-    looked = (
+    fault_lines = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]
+    sources = (
         f"read: the environment{''.join(f', {path}' for path in files)}; /dev/shm {world.shm_bytes} bytes"
     )
     names = tuple(variables) or (NONE,)
-    shown = ", ".join(f"{name}={value}" if value else name for name, value in variables.items())
-    evidence = [*said, looked, f"set: {shown or NONE}"]
-    return Measurement({"settings": named, **columns, "variables": names}, "\n".join(evidence))
+    variables_text = ", ".join(f"{name}={value}" if value else name for name, value in variables.items())
+    evidence = [*fault_lines, sources, f"set: {variables_text or NONE}"]
+    return Measurement({"settings": faulty, **columns, "variables": names}, "\n".join(evidence))
 
 
 def _missing(name: str, value: str) -> bool:

@@ -126,7 +126,9 @@ def _no_such_interface(value: str, world: LintContext) -> bool:
     exact = wanted.startswith("=")
     names = [name for name in wanted.lstrip("=").split(",") if name]
     return not any(
-        one == name if exact else one.startswith(name) for name in names for one in world.interfaces
+        interface == name if exact else interface.startswith(name)
+        for name in names
+        for interface in world.interfaces
     )
 
 
@@ -224,8 +226,8 @@ _SECRET = re.compile(r"^PRELAUNCH_|KEY|TOKEN|SECRET|PASS|CRED|AUTH|URL|URI", re.
 
 def listed(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of FAMILIES that are set, by name; "" for a value that may be a secret."""
-    named = (name for name in sorted(variables) if name.startswith(FAMILIES))
-    return {name: "" if _SECRET.search(name) else _shown(variables[name]) for name in named}
+    names = (name for name in sorted(variables) if name.startswith(FAMILIES))
+    return {name: "" if _SECRET.search(name) else _shown(variables[name]) for name in names}
 
 
 # Bytes. A connection over shared memory takes about 10 MB; NVIDIA's guide wants at least 1 GiB for a container.
@@ -237,19 +239,19 @@ NOFILE = 65536
 
 def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
-    found = [
-        Fault(f"{name}={_shown(variables[name])}", known.harm, known.why)
-        for known in KNOWN
-        for name in known.names.split()
-        if name in variables and known.harmful(variables[name], world)
+    faults = [
+        Fault(f"{name}={_shown(variables[name])}", rule.harm, rule.why)
+        for rule in KNOWN
+        for name in rule.names.split()
+        if name in variables and rule.harmful(variables[name], world)
     ]
-    return (*found, *_limits(world))
+    return (*faults, *_limits(world))
 
 
 def parse_file(text: str) -> dict[str, str]:
     """The variables of an nccl.conf: NAME=VALUE lines, "#" begins a comment (NCCL user guide)."""
-    rows = (line.partition("#")[0].partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, equals, value in rows if equals and name.strip()}
+    assignments = (line.partition("#")[0].partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in assignments if equals and name.strip()}
 
 
 def _limits(world: LintContext) -> list[Fault]:

@@ -86,9 +86,9 @@ def _parts(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, dict[s
     except OSError as error:
         raise CheckError(f"{folder}: {error.strerror}") from error
     for name in names:
-        found = {file: _count(folder / name / file) for file in files if _shown(folder / name / file)}
-        if found:
-            yield name, found
+        counts = {file: _count(folder / name / file) for file in files if _shown(folder / name / file)}
+        if counts:
+            yield name, counts
 
 
 def _shown(path: Path) -> bool:
@@ -113,10 +113,10 @@ def parse(text: str) -> int:
     lines = text.strip().splitlines()
     if len(lines) == 1 and re.fullmatch(r"\d{1,19}", lines[0]):
         return int(lines[0])
-    found = _TOTAL.fullmatch(lines[-1]) if lines else None
-    if found is None:
+    match = _TOTAL.fullmatch(lines[-1]) if lines else None
+    if match is None:
         raise ValueError(f"not a counter: {text[:80]!r}")
-    return int(found[1])
+    return int(match[1])
 
 
 def compared(before: Mapping[str, object], after: Counters) -> Measurement:
@@ -126,30 +126,30 @@ def compared(before: Mapping[str, object], after: Counters) -> Measurement:
     gone = sorted(set(before) - set(after))
     grown = {name: _grown(before.get(name), values) for name, values in after.items()}
     odd = [name for name, kinds in grown.items() if any(value != 0 for value in kinds.values())]
-    shown = odd[:MOST_PARTS]
-    rest = [grown[name] for name in grown if name not in shown]
+    listed = odd[:MOST_PARTS]
+    rest = [grown[name] for name in grown if name not in listed]
     metrics: dict[str, Value] = {
         "pci_devices": sum(any(file in AER for file in values) for values in after.values()),
         "memory_controllers": sum(any(file in MEMORY for file in values) for values in after.values()),
-        "parts": (*shown, OTHERS),
-        **{kind: (*(grown[name][kind] for name in shown), _sum(rest, kind)) for kind in KINDS},
+        "parts": (*listed, OTHERS),
+        **{counter: (*(grown[name][counter] for name in listed), _sum(rest, counter)) for counter in KINDS},
         "fatal_before": sum(_fatal(values) for values in before.values()),
         "parts_gone": len(gone),
     }
-    said = [f"{name}: gone since the start of the run" for name in gone]
-    said += [f"{name}: {growth.Growth(before.get(name), after[name]).changes()}" for name in shown]
-    return Measurement(metrics, "\n".join(said) or "no counter changed")
+    lines = [f"{name}: gone since the start of the run" for name in gone]
+    lines += [f"{name}: {growth.Growth(before.get(name), after[name]).changes()}" for name in listed]
+    return Measurement(metrics, "\n".join(lines) or "no counter changed")
 
 
 def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | None]:
     """The growth of one part's counters, by kind."""
     both = growth.Growth(before, after)
     files = {**both.before, **after}
-    return {kind: both.of([file for file in files if FILES[file] == kind]) for kind in KINDS}
+    return {counter: both.of([file for file in files if FILES[file] == counter]) for counter in KINDS}
 
 
-def _sum(rows: Sequence[Mapping[str, int | None]], kind: str) -> int | None:
-    values = [row[kind] for row in rows]
+def _sum(all_counts: Sequence[Mapping[str, int | None]], counter: str) -> int | None:
+    values = [counts[counter] for counts in all_counts]
     return None if None in values else sum(value for value in values if value is not None)
 
 

@@ -33,8 +33,8 @@ def instance_id(root: Path) -> str:
 
     Source: Amazon EC2 User Guide, "Identify EC2 Linux instances" (board_asset_tag is readable by everybody).
     """
-    found = text_of(root / "sys/class/dmi/id/board_asset_tag")
-    return found if re.fullmatch(r"i-[0-9a-f]{8,17}", found) else ""
+    tag = text_of(root / "sys/class/dmi/id/board_asset_tag")
+    return tag if re.fullmatch(r"i-[0-9a-f]{8,17}", tag) else ""
 
 
 def os_release(root: Path) -> str:
@@ -49,27 +49,27 @@ def os_release(root: Path) -> str:
 
 def cpu_model(root: Path) -> str:
     """The processor's name; on ARM, which gives none, "implementer 0x41 part 0xd40"."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in text_of(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
-        found.setdefault(key.strip(), value.strip())
-    if found.get("model name"):
-        return found["model name"]
-    implementer, part = found.get("CPU implementer"), found.get("CPU part")
-    return f"implementer {implementer} part {part}" if implementer and part else ""
+        fields.setdefault(key.strip(), value.strip())
+    if fields.get("model name"):
+        return fields["model name"]
+    implementer, cpu_part = fields.get("CPU implementer"), fields.get("CPU part")
+    return f"implementer {implementer} part {cpu_part}" if implementer and cpu_part else ""
 
 
 def driver_version(root: Path) -> str:
     """The loaded NVIDIA kernel module's version; "" if none is loaded."""
     text = text_of(root / NVIDIA / "version")
-    found = re.search(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", f"{text}\n")
-    return found[1] if found else ""
+    match = re.search(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", f"{text}\n")
+    return match[1] if match else ""
 
 
 def gpu_uuids(root: Path) -> tuple[str, ...]:
     """The GPUs' UUIDs as the driver lists them, sorted; one that it has not initialised has none yet."""
     files = sorted((root / NVIDIA / "gpus").glob("*/information"))
-    found = (
+    matches = (
         re.search(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", text_of(file), re.MULTILINE) for file in files
     )
-    return tuple(sorted(match[1] for match in found if match))
+    return tuple(sorted(match[1] for match in matches if match))

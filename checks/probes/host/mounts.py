@@ -112,7 +112,7 @@ def responsive(context: Context) -> Measurement:
 
 def parse(text: str) -> tuple[Mount, ...]:
     """The text of /proc/self/mountinfo (proc(5)). Raises CheckError if it is cut or of another form."""
-    found = []
+    mounts = []
     for number, line in enumerate(text.splitlines(), 1):
         left, dash, right = line.partition(" - ")
         fields, tail = left.split(" "), right.split(" ")
@@ -121,10 +121,10 @@ def parse(text: str) -> tuple[Mount, ...]:
         ours, theirs = fields[5].split(","), tail[2].split(",")
         turned = "rw" in ours and ("ro" in theirs or "emergency_ro" in theirs)
         point, source = _unescape(fields[4]), _unescape(tail[1])
-        found.append(Mount(point, tail[0], source, fields[2], "rw" in ours, turned))
-    if not found or not text.endswith("\n"):
+        mounts.append(Mount(point, tail[0], source, fields[2], "rw" in ours, turned))
+    if not mounts or not text.endswith("\n"):
         raise CheckError("mountinfo is empty or truncated")
-    return tuple(found)
+    return tuple(mounts)
 
 
 def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
@@ -135,8 +135,10 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     chosen: dict[tuple[str, str], Mount] = {}
     for mount in visible.values():
         if mount.point == "/" or mount.kind not in PSEUDO:
-            one = chosen.setdefault((mount.device, mount.source), mount)
-            if mount.writable and not one.writable:  # a bind that was read-only from the start shows nothing
+            chosen_mount = chosen.setdefault((mount.device, mount.source), mount)
+            if (
+                mount.writable and not chosen_mount.writable
+            ):  # a bind that was read-only from the start shows nothing
                 chosen[mount.device, mount.source] = mount
     if not chosen:
         raise CheckError("no filesystem is mounted, not even /")
@@ -160,34 +162,36 @@ def measured(mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bo
     pairs = [pair for pair in zip(mounts, answers, strict=True) if not _closed(*pair, root)]
     if not pairs:
         raise CheckError("this user has no permission to test any mount")
-    answered = [said.seconds for _, said in pairs if said.error is not None]
+    seconds_of = [response.seconds for _, response in pairs if response.error is not None]
     read_only = [
-        int(mount.kind not in IMAGES and (mount.turned or (mount.writable and said.read_only)))
-        for mount, said in pairs
+        int(mount.kind not in IMAGES and (mount.turned or (mount.writable and response.read_only)))
+        for mount, response in pairs
     ]
     return Measurement(
         {
             "mounts": tuple(mount.label for mount, _ in pairs),
-            "hung": tuple(int(said.error is None) for _, said in pairs),
-            "failing": tuple(int(bool(said.error)) for _, said in pairs),
+            "hung": tuple(int(response.error is None) for _, response in pairs),
+            "failing": tuple(int(bool(response.error)) for _, response in pairs),
             "read_only": tuple(read_only),
-            "slowest_s": max(answered, default=0.0),
+            "slowest_s": max(seconds_of, default=0.0),
         },
-        "\n".join(f"{mount.label}: {_account(said)}" for mount, said in zip(mounts, answers, strict=True)),
+        "\n".join(
+            f"{mount.label}: {_account(response)}" for mount, response in zip(mounts, answers, strict=True)
+        ),
     )
 
 
-def _closed(mount: Mount, said: MountResponse, root: bool) -> bool:
-    if said.error == errno.ENOENT:  # another mount lies over it
+def _closed(mount: Mount, response: MountResponse, root: bool) -> bool:
+    if response.error == errno.ENOENT:  # another mount lies over it
         return True
     # A user's own FUSE mount is closed to root too.
-    return said.error == errno.EACCES and (not root or mount.kind.startswith("fuse"))
+    return response.error == errno.EACCES and (not root or mount.kind.startswith("fuse"))
 
 
-def _account(said: MountResponse) -> str:
-    if said.error is None:
-        return f"no answer in {said.seconds:.1f} s"
-    return f"error {said.error}" if said.error else f"answered in {said.seconds * 1e3:.1f} ms"
+def _account(response: MountResponse) -> str:
+    if response.error is None:
+        return f"no answer in {response.seconds:.1f} s"
+    return f"error {response.error}" if response.error else f"answered in {response.seconds * 1e3:.1f} ms"
 
 
 def _mountinfo() -> str:

@@ -60,16 +60,16 @@ class StressRun:
 def parse(text: str, stressor: str, exit_code: int) -> StressRun:
     """What stress-ng printed. Raises CheckError if that is not a whole run."""
     failures = tuple(_FAIL.findall(text))
-    rows = [found for found in _METRICS.finditer(text) if found[1] == stressor]
+    matches = [match for match in _METRICS.finditer(text) if match[1] == stressor]
     if failures and exit_code:
-        return _stressed(rows[-1] if rows else None, text, failures)
+        return _stressed(matches[-1] if matches else None, text, failures)
     if exit_code:
         raise CheckError(
             f"stress-ng ended with exit code {exit_code} without a failure message: {_last(text)}"
         )
-    if not rows or not _WELL.search(text):
+    if not matches or not _WELL.search(text):
         raise CheckError(f"stress-ng printed no result for {stressor}, or no successful end: {_last(text)}")
-    return _stressed(rows[-1], text, failures)
+    return _stressed(matches[-1], text, failures)
 
 
 def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: float) -> tuple[StressRun, str]:
@@ -83,14 +83,14 @@ def run(arguments: Sequence[str], stressor: str, seconds: float, timeout_s: floa
     return parse(f"{result.stdout}\n{result.stderr}", stressor, result.code), result.account()
 
 
-def _stressed(found: re.Match[str] | None, text: str, failures: tuple[str, ...]) -> StressRun:
+def _stressed(match: re.Match[str] | None, text: str, failures: tuple[str, ...]) -> StressRun:
     hogs = _HOGS.search(text)
     if hogs is None:
         raise CheckError(f"stress-ng does not say how many workers it started: {_last(text)}")
-    if found is None:
+    if match is None:
         return StressRun(int(hogs[1]), 0, 0.0, 0.0, 0.0, failures)
-    cpu_s = float(found[4]) + float(found[5])
-    return StressRun(int(hogs[1]), int(found[2]), float(found[3]), cpu_s, float(found[6]), failures)
+    cpu_s = float(match[4]) + float(match[5])
+    return StressRun(int(hogs[1]), int(match[2]), float(match[3]), cpu_s, float(match[6]), failures)
 
 
 def _last(text: str) -> str:
@@ -117,19 +117,19 @@ def memory_stress(context: Context) -> Measurement:
     seconds = context.options.get("seconds", 5.0)
     size = size_to_test(ROOT, context.options.get("share", 0.1), context.options.get("max_bytes", 4 << 30))
     workers = min(WORKERS, len(os.sched_getaffinity(0)))
-    asked = ("--vm", str(workers), "--vm-bytes", str(size), "--vm-method", "all")
-    ran, account = run_a_round(asked, seconds, context.timeout_s)
+    arguments = ("--vm", str(workers), "--vm-bytes", str(size), "--vm-method", "all")
+    ran, account = run_a_round(arguments, seconds, context.timeout_s)
     return memory_measurement(ran, size, account)
 
 
-def run_a_round(asked: Sequence[str], seconds: float, timeout_s: float) -> tuple[StressRun, str]:
+def run_a_round(arguments: Sequence[str], seconds: float, timeout_s: float) -> tuple[StressRun, str]:
     """A run in which stress-ng went round its memory once at least, as far as the time allows: a busy host is slower.
 
     Raises as stress.run.
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        ran, account = run(asked, "vm", seconds, deadline - time.monotonic())
+        ran, account = run(arguments, "vm", seconds, deadline - time.monotonic())
         seconds *= LONGER
         if ran.failures or ran.operations > 0 or time.monotonic() + seconds + SLACK_S > deadline:
             return ran, account

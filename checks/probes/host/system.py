@@ -187,8 +187,8 @@ def memory_metrics(meminfo: dict[str, int], limits: Limits) -> dict[str, Value]:
 
 def parse_table(text: str, name: str) -> dict[str, int]:
     """ "Key: 12 kB" or "key 12" lines -> numbers. Raises CheckError if there is none at all."""
-    rows = (line.replace(":", " ").split() for line in text.splitlines())
-    table = {row[0]: int(row[1]) for row in rows if len(row) >= 2 and row[1].isdigit()}
+    lines = (line.replace(":", " ").split() for line in text.splitlines())
+    table = {fields[0]: int(fields[1]) for fields in lines if len(fields) >= 2 and fields[1].isdigit()}
     if not table:
         raise CheckError(f"/{name} has no numbers")
     return table

@@ -65,8 +65,8 @@ def counters(context: Context) -> Measurement:
     only one of the two looks shows, makes its number null. `timeouts` are requests without an answer, `out_of_sequence` packets that
     arrived in the wrong order or after one was lost. `ports_gone` counts ports that were there at the start.
     """
-    seen = growth.first_look(context.before, "ports")
-    return compared(seen, {port.name: values_of(port) for port in here() if port.name in seen})
+    first = growth.first_look(context.before, "ports")
+    return compared(first, {port.name: values_of(port) for port in here() if port.name in first})
 
 
 def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]]) -> Measurement:
@@ -82,17 +82,19 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
         {
             "ports": tuple(names),
             **{
-                metric: tuple(look.of((key,)) if counts(look, key, most) else 0 for look in looks)
+                metric: tuple(delta.of((key,)) if counts(delta, key, most) else 0 for delta in looks)
                 for metric, key, most in ERRORS
             },
-            "uncounted": tuple(sum(not counts(look, key, most) for _, key, most in ERRORS) for look in looks),
-            "sent_bytes": tuple(bytes_of(look, SENT) for look in looks),
-            "received_bytes": tuple(bytes_of(look, RECEIVED) for look in looks),
+            "uncounted": tuple(
+                sum(not counts(delta, key, most) for _, key, most in ERRORS) for delta in looks
+            ),
+            "sent_bytes": tuple(bytes_of(delta, SENT) for delta in looks),
+            "received_bytes": tuple(bytes_of(delta, RECEIVED) for delta in looks),
             "ports_gone": len(gone),
         },
         "\n".join(
             [f"{name}: gone since the start of the run" for name in gone]
-            + [f"{name}: {look.changes()}" for name, look in zip(names, looks, strict=True)]
+            + [f"{name}: {delta.changes()}" for name, delta in zip(names, looks, strict=True)]
         ),
     )
 
@@ -100,23 +102,23 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
 def values_of(port: Port) -> dict[str, int]:
     """The port's counters by the kernel's names; what cannot be read is left out."""
     wanted = (*(key for _, key, _ in ERRORS), SENT, RECEIVED)
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for path in (port.folder / folder / name for folder in FOLDERS for name in wanted):
         try:
             text = path.read_text(encoding="ascii", errors="replace").strip()
         except OSError:
             continue
         if text.isdigit() and len(text) <= DIGITS:
-            found[path.name] = int(text)
-    return found
+            values[path.name] = int(text)
+    return values
 
 
-def counts(look: growth.Growth, key: str, most: int) -> bool:
+def counts(delta: growth.Growth, key: str, most: int) -> bool:
     """Whether the driver has the counter, and it could still grow at the start."""
-    return look.has(key) and not (most and look.before.get(key) == most == look.after.get(key))
+    return delta.has(key) and not (most and delta.before.get(key) == most == delta.after.get(key))
 
 
-def bytes_of(look: growth.Growth, key: str) -> int | None:
+def bytes_of(delta: growth.Growth, key: str) -> int | None:
     """How many bytes were counted."""
-    units = look.of((key,))
+    units = delta.of((key,))
     return None if units is None else units * UNIT_BYTES

@@ -61,6 +61,6 @@ def read(text: str, options: ReadOptions) -> Reading:
         "phys_states": (LINK_UP,) * len(up),
     }
     title = f"ibstat, {len(up)} of {len(ports)} ports active at {'/'.join(rates)} Gbit/s"
-    parts = (Part("ib.ports", metrics),) if up else ()
+    explained = (Part("ib.ports", metrics),) if up else ()
     unread = tuple(Complete(f"{doubt}: {UNDECLARED}") for doubt in doubts)
-    return Reading(Kind.IBSTAT, title, parts, unread, understood=frozenset(understood))
+    return Reading(Kind.IBSTAT, title, explained, unread, understood=frozenset(understood))

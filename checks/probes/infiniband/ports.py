@@ -58,8 +58,8 @@ def ports_of(root: Path) -> tuple[Port, ...]:
         if root.is_dir()
         else []
     )
-    found = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
-    return tuple(sorted(found, key=_place))
+    all_ports = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
+    return tuple(sorted(all_ports, key=_place))
 
 
 def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[Port, ...]:
@@ -86,12 +86,12 @@ def declared_ports(context: Context) -> tuple[Port, ...]:
     instance = context.instance
     if instance is None or not instance.ib_ports or instance.ib_rate_gbit_s is None:
         raise CheckError("no port of InfiniBand is declared for this machine ([cluster.machine] ib_ports)")
-    found = here()
-    if not found:
+    ports_here = here()
+    if not ports_here:
         raise CheckError(
             f"no device of InfiniBand or RoCE under {INFINIBAND}: pass the host's /sys, and load the driver"
         )
-    return counted(found, instance.ib_ports, instance.ib_rate_gbit_s)
+    return counted(ports_here, instance.ib_ports, instance.ib_rate_gbit_s)
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
@@ -160,8 +160,10 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _place(port: Port) -> tuple[tuple[tuple[int, object], ...], int]:
-    parts = re.split(r"([0-9]+)", port.device)
-    return tuple((int(part.isdigit()), int(part) if part.isdigit() else part) for part in parts), port.number
+    pieces = re.split(r"([0-9]+)", port.device)
+    return tuple(
+        (int(piece.isdigit()), int(piece) if piece.isdigit() else piece) for piece in pieces
+    ), port.number
 
 
 def _port(device: Path, folder: Path) -> Port:

@@ -187,58 +187,54 @@ class _Explainer:
     def read(self, text: str) -> Reading:
         """The reading. Raises NotRecognised, Broken."""
         raw = text.splitlines()
-        kernel_lines = [
-            line for number, text_line in enumerate(raw, 1) for line in self._line(number, text_line)
-        ]
+        lines = [line for number, raw_line in enumerate(raw, 1) for line in self._line(number, raw_line)]
         if not self.shown.spoken:
-            self._refuse(raw, kernel_lines)
+            self._refuse(raw, lines)
         self.lost += _gaps(self.records)
-        left_out = self._put_in_order(kernel_lines)
+        left_out = self._put_in_order(lines)
         if len(self.shown.hosts) > 1:
             names = ", ".join(list(self.shown.hosts)[:NAMED])
             doubt = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
             self._doubt(
                 "hosts", f"the text has {doubt}. Explain the log of each machine separately", complete=True
             )
-        explained_parts = tuple(
-            explained for family in FAMILIES if (explained := self._part(family, kernel_lines))
-        )
+        results = tuple(result for family in FAMILIES if (result := self._part(family, lines)))
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
         understood = (
             number
-            for number, text_line in enumerate(raw, 1)
-            if FORM.match(text_line) and _AGENT not in text_line
+            for number, raw_line in enumerate(raw, 1)
+            if FORM.match(raw_line) and _AGENT not in raw_line
         )
         return Reading(
             Kind.KERNEL_LOG,
             f"kernel log, {len(raw)} lines{over}",
-            explained_parts,
+            results,
             tuple(self._unread(text)),
             left_out=left_out,
             remedy=MORE_OF_IT,
             understood=frozenset(understood),
         )
 
-    def _refuse(self, raw: Sequence[str], kernel_lines: Sequence[Line]) -> None:
+    def _refuse(self, raw: Sequence[str], lines: Sequence[Line]) -> None:
         """Says why a text in which the kernel says nothing is not judged. Raises NotRecognised, Broken."""
         if 2 * sum("\0" in text for text in raw) > len(raw):
             raise Broken("most lines have zero bytes, so the file is not text")
-        if kernel_lines:
+        if lines:
             raise Broken(
                 "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
             )
         raise NotRecognised("the text has no line in the form of a kernel log")
 
-    def _put_in_order(self, kernel_lines: list[Line]) -> tuple[str, ...]:
+    def _put_in_order(self, lines: list[Line]) -> tuple[str, ...]:
         """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
         the text's own order is in doubt. Returns what that leaves unknown.
         """
         if self.shown.newest_first:
-            kernel_lines.reverse()
-        ordered = [line for line in kernel_lines if not _starts(line) or self.shown.answers(line)]
-        dropped = len(kernel_lines) - len(ordered)
-        kernel_lines[:] = ordered
+            lines.reverse()
+        ordered = [line for line in lines if not _starts(line) or self.shown.answers(line)]
+        dropped = len(lines) - len(ordered)
+        lines[:] = ordered
         if not dropped:
             return ()
         reason = "the timestamps of this text are not in order, or do not show the order of the lines"
@@ -266,13 +262,13 @@ class _Explainer:
             self._doubt("within", f"line {number} has {doubt}")
         return [replace(line, number=number, record=None)]
 
-    def _part(self, family: _Family, kernel_lines: list[Line]) -> Part | None:
+    def _part(self, family: _Family, lines: list[Line]) -> Part | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
-        reader.take(kernel_lines)
+        reader.take(lines)
         reader.lost += self.lost
         log = reader.log("text")
         if not family.decides_restarts:
-            log = boots_apart(log, kernel_lines, self.shown.newest_first)
+            log = boots_apart(log, lines, self.shown.newest_first)
         if not (family.always or log.this_boot):
             return None
         measured = family.measured(log)
@@ -298,11 +294,11 @@ class _Explainer:
         self.doubts.setdefault(about, Complete(doubt) if complete else doubt)
 
 
-def boots_apart(log: Log, kernel_lines: Iterable[Line], newest_first: bool) -> Log:
+def boots_apart(log: Log, lines: Iterable[Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """
-    starts = [event for event in xid.find(kernel_lines) if event.kind == Mark.BOOT.value]
+    starts = [event for event in xid.find(lines) if event.kind == Mark.BOOT.value]
     if not starts:
         return log
     together = [*log.this_boot, *starts]

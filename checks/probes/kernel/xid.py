@@ -104,12 +104,12 @@ def driver_branch(path: Path) -> int | None:
 
 def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
     """The Xids of the log by GPU and by incident."""
-    all_incidents = incidents(log.this_boot, driver, log.window_s)
-    counted = {id(event) for incident in all_incidents for event in incident.events}
+    grouped = incidents(log.this_boot, driver, log.window_s)
+    counted = {id(event) for incident in grouped for event in incident.events}
     events = [event for event in log.this_boot if id(event) in counted]
     names = _names(events, gpus)
     tally: Counter[tuple[str, str]] = Counter()
-    for incident in all_incidents:
+    for incident in grouped:
         tally[incident.decision.need.value, incident.decision.pci] += incident.count
     acts = (Need.ACT, Need.HANDLED)
     before = [
@@ -119,21 +119,21 @@ def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measur
         for event in item.events
     ]
     timed = math.isfinite(log.window_s)
-    listed = rows_of(all_incidents, names, timed)
+    listed = rows_of(grouped, names, timed)
     metrics: dict[str, Value] = {
         "gpus": tuple(names.values()),
         "codes": codes(events),
-        "incidents": len(all_incidents),
+        "incidents": len(grouped),
         **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
         **arrays(listed, timed),
     }
     more = (
-        f"[{len(all_incidents) - LISTED} more incidents are counted but not listed]"
-        if len(all_incidents) > LISTED
+        f"[{len(grouped) - LISTED} more incidents are counted but not listed]"
+        if len(grouped) > LISTED
         else ""
     )
     lines = {
-        need.value: [event for item in all_incidents if item.decision.need is need for event in item.events]
+        need.value: [event for item in grouped if item.decision.need is need for event in item.events]
         for need in COUNTED
     }
     faults = tuple(event for event in log.earlier_boot if event.kind not in MARKS)

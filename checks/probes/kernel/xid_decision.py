@@ -68,13 +68,13 @@ def incidents(
     ordered = in_order(events)
     company = XidContext(ordered)
     events_of: dict[tuple[Decision, Since], list[Event]] = defaultdict(list)
-    for ordered_event in ordered:
-        event = ordered_event.event
+    for current in ordered:
+        event = current.event
         if event.kind in MARKS:
             driver = branch_of(event.text) if event.kind == Mark.DRIVER.value else driver
             continue
-        decision = _beside(alone(event.code, text_of(event), event.pci, driver), ordered_event, company)
-        since = company.since(ordered_event) if decision.need is Need.ACT else Since.NOTHING
+        decision = _beside(alone(event.code, text_of(event), event.pci, driver), current, company)
+        since = company.since(current) if decision.need is Need.ACT else Since.NOTHING
         if mended(decision.action, since):
             decision = replace(decision, need=Need.HANDLED)
         else:
@@ -188,17 +188,17 @@ def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
     )
 
 
-def _beside(decision: Decision, ordered_event: OrderedEvent, company: XidContext) -> Decision:
+def _beside(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
     """The decision, corrected by what else the log says about this GPU."""
     code, entry = decision.code, table().get(decision.code or 0)
     if entry is None or decision.need is Need.UNREAD:
         return decision
     if code in FOLLOWERS:
-        return _follower(decision, company.other(ordered_event, FOLLOWERS))
-    if code == CONTAINED and (leader := company.other(ordered_event, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
+        return _follower(decision, company.other(current, FOLLOWERS))
+    if code == CONTAINED and (leader := company.other(current, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
         return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
     if code == DOUBLE_BIT:
-        company_text = company.beside(ordered_event, REMAPPED)
+        company_text = company.beside(current, REMAPPED)
         return replace(
             decision,
             why=f"Xid {company_text} was seen too: drain the GPU and reset it"
@@ -206,22 +206,22 @@ def _beside(decision: Decision, ordered_event: OrderedEvent, company: XidContext
             else "no row remapping was seen: reset the GPU",
         )
     if code == xid_nvlink.CODE:
-        link = xid_nvlink.link_of(text_of(ordered_event.event))
-        times = company.times(ordered_event, f"link {link.number}") if link else 0
-        other = company.other(ordered_event, (code,), (Need.ACT,))
+        link = xid_nvlink.link_of(text_of(current.event))
+        times = company.times(current, f"link {link.number}") if link else 0
+        other = company.other(current, (code,), (Need.ACT,))
         company_text = (
-            f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(ordered_event) else ""
+            f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(current) else ""
         )
         need, action, reason = xid_nvlink.answer(link, times, company_text)
         return replace(decision, need=need, action=action, why=reason)
     if code in REPEATING:
-        return _repeated(decision, ordered_event, company)
-    if "seen >1 per day" in decision.source and company.again(ordered_event):
+        return _repeated(decision, current, company)
+    if "seen >1 per day" in decision.source and company.again(current):
         return replace(
             decision, why=f"{decision.why}; this is not the first one in this log, so report it to NVIDIA"
         )
     if "XID_154_EVAL" in decision.source and (
-        demand := company.beside(ordered_event, (RECOVERY_ACTION,), (Need.ACT,))
+        demand := company.beside(current, (RECOVERY_ACTION,), (Need.ACT,))
     ):
         return replace(
             decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {demand} demands it"
@@ -237,9 +237,9 @@ def _follower(decision: Decision, leader: int | None) -> Decision:
     return decision
 
 
-def _repeated(decision: Decision, ordered_event: OrderedEvent, company: XidContext) -> Decision:
+def _repeated(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
     """Xid 13 again and again at one place, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
-    bursts, elsewhere = company.bursts(ordered_event)
+    bursts, elsewhere = company.bursts(current)
     if bursts > 1 and not elsewhere:
         reason = (
             f"it occurred {bursts} times at the same place and on no other GPU, so the hardware may be faulty"

@@ -74,31 +74,33 @@ def compared(before: Mapping[str, object], after: Look) -> Measurement:
     if not names:
         raise CheckError("no interface was compared")
     looks = [growth.Growth(before.get(name), after.get(name, {})) for name in names]
-    plain = {key: tuple(look.of((key,)) for look in looks) for key in COLUMNS}
-    allowances = [tuple(key for key in look.after if key.endswith(ALLOWANCE)) for look in looks]
+    plain = {key: tuple(delta.of((key,)) for delta in looks) for key in COLUMNS}
+    allowances = [tuple(key for key in delta.after if key.endswith(ALLOWANCE)) for delta in looks]
     return Measurement(
         {
             "interfaces": tuple(names),
             **plain,
             "allowance_counters": tuple(len(keys) for keys in allowances),
-            "allowance_exceeded": tuple(look.of(keys) for look, keys in zip(looks, allowances, strict=True)),
+            "allowance_exceeded": tuple(
+                delta.of(keys) for delta, keys in zip(looks, allowances, strict=True)
+            ),
         },
-        "\n".join(f"{name}: {look.changes()}" for name, look in zip(names, looks, strict=True)),
+        "\n".join(f"{name}: {delta.changes()}" for name, delta in zip(names, looks, strict=True)),
     )
 
 
 def parse_dev(text: str) -> dict[str, dict[str, int]]:
     """/proc/net/dev: interface -> its counters. Raises CheckError for a line that is cut or garbled."""
-    found: dict[str, dict[str, int]] = {}
+    interfaces: dict[str, dict[str, int]] = {}
     for line in text.splitlines()[2:]:
         name, colon, rest = line.partition(":")
         numbers = rest.split()
         if not colon or len(numbers) != WIDTH or not all(number.isdigit() for number in numbers):
             raise CheckError(f"a line of {DEV} is truncated or garbled: {line!r:.120}")
-        found[name.strip()] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
-    if not found:
+        interfaces[name.strip()] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
+    if not interfaces:
         raise CheckError(f"{DEV} lists no interface")
-    return found
+    return interfaces
 
 
 def _look(context: Context) -> Look:
@@ -148,19 +150,25 @@ def interface_of(address: str) -> str:
 def _by_ipv6(wanted: str) -> str:
     """From /proc/net/if_inet6: address, index, prefix length, scope, flags, name."""
     try:
-        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
+        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
     except OSError:
         return ""
-    return next((row[5] for row in rows if len(row) == 6 and row[0] == wanted), "")
+    return next((fields[5] for fields in lines if len(fields) == 6 and fields[0] == wanted), "")
 
 
 def default_interfaces() -> tuple[str, ...]:
     """The interfaces of IPv4's default routes."""
     try:
-        rows = [line.split() for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]]
+        lines = [
+            line.split() for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]
+        ]
     except OSError:
         return ()
-    return tuple(dict.fromkeys(row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"))
+    return tuple(
+        dict.fromkeys(
+            fields[0] for fields in lines if len(fields) > 7 and fields[1] == fields[7] == "00000000"
+        )
+    )
 
 
 def driver_counters(name: str) -> dict[str, int]:
@@ -174,8 +182,8 @@ def driver_counters(name: str) -> dict[str, int]:
     count = struct.unpack_from("I", info, N_STATS_AT)[0]
     if not 0 < count <= MOST_STATS:
         return {}
-    asked = struct.pack("III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count)
-    names = _ethtool(name, asked + bytes(count * GSTRING_BYTES))[12:]
+    request = struct.pack("III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count)
+    names = _ethtool(name, request + bytes(count * GSTRING_BYTES))[12:]
     values = _ethtool(name, struct.pack("II", ETHTOOL_GSTATS, count) + bytes(count * 8))[8:]
     labels = [
         names[i * GSTRING_BYTES : (i + 1) * GSTRING_BYTES].split(b"\0")[0].decode("ascii", "replace")

@@ -58,10 +58,10 @@ def mtu(context: Context) -> Measurement:
     stall_s = context.options.get("stall_s", 2.0)
     deadline = time.monotonic() + context.timeout_s * 0.8
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(peers))) as pool:
-        rows = list(pool.map(lambda peer: _probe(peer, context.access, stall_s, deadline), peers))
-    if all(row.interface_mtu is None for row in rows):
-        raise CheckError(f"no peer could be probed: {rows[0].failure}")
-    return measurement([peer.name for peer in peers], rows)
+        results = list(pool.map(lambda peer: _probe(peer, context.access, stall_s, deadline), peers))
+    if all(result.interface_mtu is None for result in results):
+        raise CheckError(f"no peer could be probed: {results[0].failure}")
+    return measurement([peer.name for peer in peers], results)
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,22 @@ class Row:
         return max(0, min(self.interface_mtu, LARGEST) - self.path_mtu)
 
 
-def measurement(peers: Sequence[str], rows: Sequence[Row]) -> Measurement:
+def measurement(peers: Sequence[str], results: Sequence[Row]) -> Measurement:
     """The probes as metrics (pure)."""
     return Measurement(
         {
             "peers": tuple(peers),
-            "failures": tuple(row.failure for row in rows),
-            "interface_mtu_bytes": min(row.interface_mtu for row in rows if row.interface_mtu is not None),
-            "path_mtu_bytes": tuple(row.path_mtu for row in rows),
-            "full_size_lost": tuple(row.lost for row in rows),
-            "narrowed_bytes": tuple(row.narrowed for row in rows),
+            "failures": tuple(result.failure for result in results),
+            "interface_mtu_bytes": min(
+                result.interface_mtu for result in results if result.interface_mtu is not None
+            ),
+            "path_mtu_bytes": tuple(result.path_mtu for result in results),
+            "full_size_lost": tuple(result.lost for result in results),
+            "narrowed_bytes": tuple(result.narrowed for result in results),
         },
         "\n".join(
-            f"{peer}: {row.failure}, interface MTU {row.interface_mtu}, path MTU {row.path_mtu}"
-            for peer, row in zip(peers, rows, strict=True)
+            f"{peer}: {result.failure}, interface MTU {result.interface_mtu}, path MTU {result.path_mtu}"
+            for peer, result in zip(peers, results, strict=True)
         ),
     )
 

@@ -66,47 +66,49 @@ def names(context: Context) -> Measurement:
     lookup_s = min(context.options.get("lookup_s", 5.0), context.timeout_s * 0.8)
     mapped_s = min(MAPPED_S, context.timeout_s * 0.1)
     at_once = min(MAPPED, len(members) * max(context.declared.ranks_per_node, 1))
-    asked = [members[index % len(members)] for index in range(at_once)]
-    mapped = look_up(asked, ask_mapped, mapped_s)
+    members_asked = [members[index % len(members)] for index in range(at_once)]
+    mapped = look_up(members_asked, ask_mapped, mapped_s)
     took = [answer.seconds if answer is not None else mapped_s for answer in mapped]
-    found = measurement(members, look_up(members, ask, lookup_s), lookup_s, max(took))
-    return replace(found, evidence=f"{_cost(asked, took)}\n{found.evidence}")
+    forward = measurement(members, look_up(members, ask, lookup_s), lookup_s, max(took))
+    return replace(forward, evidence=f"{_cost(members_asked, took)}\n{forward.evidence}")
 
 
 def measurement(
     members: Sequence[Member], answers: Sequence[Answer | None], lookup_s: float, mapped_s: float = 0.0
 ) -> Measurement:
     """The answers as metrics; None is a member that the resolver was silent about (pure)."""
-    rows = [answer or Answer(why=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers]
-    pairs = list(zip(members, rows, strict=True))
-    said = [f"{member.name} {member.address}: {_account(member, row)}" for member, row in pairs]
+    all_answers = [
+        answer or Answer(why=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers
+    ]
+    pairs = list(zip(members, all_answers, strict=True))
+    lines = [f"{member.name} {member.address}: {_account(member, answer)}" for member, answer in pairs]
     counts = Counter(member.address for member in members)
     return Measurement(
         {
             "names": len(members),
-            "unresolved": sum(row.why == "ok" and not row.addresses for row in rows),
-            "unanswered": sum(row.why != "ok" for row in rows),
+            "unresolved": sum(answer.why == "ok" and not answer.addresses for answer in all_answers),
+            "unanswered": sum(answer.why != "ok" for answer in all_answers),
             # A node alone may be in its roster as 127.0.0.1: nobody else looks for it.
             "elsewhere": sum(
-                bool(row.addresses) and m.address not in row.addresses
-                for m, row in pairs
+                bool(answer.addresses) and m.address not in answer.addresses
+                for m, answer in pairs
                 if len(members) > 1 or not m.address.startswith("127.")
             ),
             "reverse_elsewhere": sum(
-                bool(row.reverse) and m.address not in row.reverse_addresses for m, row in pairs
+                bool(answer.reverse) and m.address not in answer.reverse_addresses for m, answer in pairs
             ),
             "shared_addresses": sum(count for count in counts.values() if count > 1),
-            "slowest_s": round(max(row.seconds for row in rows), 3),
+            "slowest_s": round(max(answer.seconds for answer in all_answers), 3),
             "mapped_s": round(mapped_s, 3),
         },
-        "\n".join(sorted(said, key=lambda line: line.endswith(": ok"))),
+        "\n".join(sorted(lines, key=lambda line: line.endswith(": ok"))),
     )
 
 
-def _cost(asked: Sequence[Member], took: Sequence[float]) -> str:
+def _cost(members_asked: Sequence[Member], took: Sequence[float]) -> str:
     """What the resolver costs each rank of a training, with the member whose reverse lookup took longest."""
     longest = max(took)
-    member = asked[took.index(longest)]
+    member = members_asked[took.index(longest)]
     return (
         f"The reverse lookup of ::ffff:{member.address} ({member.name}) took {longest:.2f} s, the longest of {len(took)} at once: "
         "each rank of torch waits so long for the name of a peer."
@@ -142,7 +144,7 @@ def look_up(
     The threads are daemons: a resolver that hangs in the C library cannot be interrupted, and is not waited for.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    found: dict[int, Answer] = {}
+    answers: dict[int, Answer] = {}
     for index in range(len(members)):
         waiting.put(index)
 
@@ -152,7 +154,7 @@ def look_up(
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
-            found[index] = resolve(members[index])
+            answers[index] = resolve(members[index])
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(members)))]
     for thread in threads:
@@ -160,20 +162,20 @@ def look_up(
     deadline = time.monotonic() + lookup_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return [found.get(index) for index in range(len(members))]
+    return [answers.get(index) for index in range(len(members))]
 
 
 def _forward(name: str) -> tuple[str, ...]:
     """The name's addresses; none if there is no such name. Raises OSError if nobody can tell."""
     try:
-        rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         if error.errno in NOT_THERE:
             return ()
         raise
     except UnicodeError:
         return ()  # no name that a resolver could know
-    return tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+    return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
 def _reverse(address: str) -> str:
@@ -186,13 +188,13 @@ def _reverse(address: str) -> str:
         raise
 
 
-def _account(member: Member, row: Answer) -> str:
-    if row.why != "ok":
-        return row.why
-    if not row.addresses:
+def _account(member: Member, answer: Answer) -> str:
+    if answer.why != "ok":
+        return answer.why
+    if not answer.addresses:
         return "the name does not exist"
-    if member.address not in row.addresses:
-        return f"the name resolves to {', '.join(row.addresses[:4])}"
-    if row.reverse and member.address not in row.reverse_addresses:
-        return f"the address resolves to {row.reverse}, which resolves to {', '.join(row.reverse_addresses[:4]) or 'nothing'}"
+    if member.address not in answer.addresses:
+        return f"the name resolves to {', '.join(answer.addresses[:4])}"
+    if answer.reverse and member.address not in answer.reverse_addresses:
+        return f"the address resolves to {answer.reverse}, which resolves to {', '.join(answer.reverse_addresses[:4]) or 'nothing'}"
     return "ok"

@@ -50,26 +50,28 @@ def pairs(context: Context) -> Measurement:
     begun = time.monotonic()
     first = {peer.name: _probe(peer, context, share) for peer in order}
     slow = _slow(first, context.options) if time.monotonic() - begun < AGAIN_SHARE * context.timeout_s else ()
-    found = {**first, **{peer.name: _probe(peer, context, share) for peer in order if peer.name in slow}}
-    peers = [member.name for member in members if member.name in found]
-    rows = [found[name] for name in peers]
-    if all(row.bandwidth_gbps is None for row in rows):
-        raise CheckError(f"no peer could be probed: {rows[0].failure}")
+    results = {**first, **{peer.name: _probe(peer, context, share) for peer in order if peer.name in slow}}
+    peers = [member.name for member in members if member.name in results]
+    in_order = [results[name] for name in peers]
+    if all(result.bandwidth_gbps is None for result in in_order):
+        raise CheckError(f"no peer could be probed: {in_order[0].failure}")
     again = {f"{FIRST}bandwidth_gbps": tuple(first[name].bandwidth_gbps for name in peers)} if slow else {}
     return Measurement(
         {
             **again,
             "peers": tuple(peers),
-            "failures": tuple(row.failure for row in rows),
-            "latency_us": tuple(row.latency_us for row in rows),
-            "bandwidth_gbps": tuple(row.bandwidth_gbps for row in rows),
+            "failures": tuple(result.failure for result in in_order),
+            "latency_us": tuple(result.latency_us for result in in_order),
+            "bandwidth_gbps": tuple(result.bandwidth_gbps for result in in_order),
         }
     )
 
 
-def _slow(found: Mapping[str, _Row], options: Mapping[str, float]) -> tuple[str, ...]:
+def _slow(results: Mapping[str, _Row], options: Mapping[str, float]) -> tuple[str, ...]:
     """The peers that the policy's judge may call slow: below its floor, or a share of the fastest one's."""
-    rates = {name: row.bandwidth_gbps for name, row in found.items() if row.bandwidth_gbps is not None}
+    rates = {
+        name: result.bandwidth_gbps for name, result in results.items() if result.bandwidth_gbps is not None
+    }
     usual = options.get("slow_ratio", 0.25) * max(rates.values(), default=0.0)
     return tuple(name for name, rate in rates.items() if rate < max(options.get("floor_gbps", 0.0), usual))
 
@@ -121,11 +123,11 @@ def _stream(peer: Member, access: Access, size: int, timeout_s: float) -> float:
         line.answer()
         sent = 0
         while sent < size:
-            part = chunk[: min(CHUNK_BYTES, size - sent)]
-            line.link.sendall(part)
-            sent += len(part)
-        said = line.answer()
-    received, timed, seconds = said.get("received"), said.get("timed"), said.get("seconds")
+            piece = chunk[: min(CHUNK_BYTES, size - sent)]
+            line.link.sendall(piece)
+            sent += len(piece)
+        reply = line.answer()
+    received, timed, seconds = reply.get("received"), reply.get("timed"), reply.get("seconds")
     if (
         received != size
         or not isinstance(timed, int)
@@ -159,19 +161,19 @@ def reachability(context: Context) -> Measurement:
     peers = [member for member in roster.members if member.name != context.node]
     with ThreadPoolExecutor(max_workers=min(64, len(peers) + 1)) as pool:
         meeting = pool.submit(_reach, roster.members[0], context.access, deadline, roster.rendezvous_port)
-        found = list(pool.map(lambda peer: _reach(peer, context.access, deadline, 0), peers))
+        results = list(pool.map(lambda peer: _reach(peer, context.access, deadline, 0), peers))
         met = meeting.result()
     return Measurement(
         {
             "peers": tuple(peer.name for peer in peers),
-            "failures": tuple(reply.failure for reply in found),
-            "refused": tuple(int(reply.refused) for reply in found),
-            "connect_ms": tuple(reply.ms for reply in found),
-            "other_catalogues": sum(reply.catalogue not in ("", context.catalogue) for reply in found),
+            "failures": tuple(reply.failure for reply in results),
+            "refused": tuple(int(reply.refused) for reply in results),
+            "connect_ms": tuple(reply.ms for reply in results),
+            "other_catalogues": sum(reply.catalogue not in ("", context.catalogue) for reply in results),
             "rendezvous": met.failure,
         },
         "\n".join(
-            f"{p.name} {p.address}:{p.probe_port}: {r.failure}" for p, r in zip(peers, found, strict=True)
+            f"{p.name} {p.address}:{p.probe_port}: {r.failure}" for p, r in zip(peers, results, strict=True)
         ),
     )
 
@@ -192,10 +194,10 @@ def _reach(peer: Member, access: Access, deadline: float, port: int) -> _Reply:
         begun = time.monotonic()
         left = deadline - begun
         try:
-            said = ask(peer, access, Op.HELLO, max(0.1, min(ATTEMPT_S, left)), port)
+            reply = ask(peer, access, Op.HELLO, max(0.1, min(ATTEMPT_S, left)), port)
         except ExchangeError as error:
             if time.monotonic() + RETRY_S >= deadline:
                 return _Reply(str(error), None, "", error.refused)
             time.sleep(RETRY_S)
             continue
-        return _Reply("ok", (time.monotonic() - begun) * 1000, str(said.get("catalogue")))
+        return _Reply("ok", (time.monotonic() - begun) * 1000, str(reply.get("catalogue")))

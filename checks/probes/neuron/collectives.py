@@ -56,7 +56,7 @@ def parse(text: str) -> Run:
     start = next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         raise CheckError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
-    rows: list[Row] = []
+    records: list[Row] = []
     failures, wrong = [], [line.strip() for line in lines if _WRONG.search(line)]
     ended = False
     for number, line in enumerate(lines[start + 1 :], start + 2):
@@ -65,23 +65,23 @@ def parse(text: str) -> Run:
             errors = _ERRORS.match(line)
             failures += [line.strip()] if errors and int(errors[1]) else []
         elif match := _ROW.match(line):
-            rows.append(_row(match, number))
+            records.append(_row(match, number))
         elif _FAILED_ROW.match(line):
             failures.append(line.strip())
     if not ended:
         raise CheckError("the last line is missing: the output was truncated, or nccom-test did not end")
-    return Run(tuple(rows), tuple(failures), tuple(wrong))
+    return Run(tuple(records), tuple(failures), tuple(wrong))
 
 
-def _row(found: re.Match[str], number: int) -> Row:
+def _row(match: re.Match[str], number: int) -> Row:
     try:
-        time_us, algbw, busbw = (float(found[index]) for index in (4, 5, 6))
+        time_us, algbw, busbw = (float(match[index]) for index in (4, 5, 6))
     except ValueError as error:
         raise CheckError(f"line {number}: {error}") from error
     if not all(math.isfinite(value) and value >= 0 for value in (time_us, algbw, busbw)) or not time_us:
-        raise CheckError(f"line {number} has no measurement: {found[0].strip()}")
+        raise CheckError(f"line {number} has no measurement: {match[0].strip()}")
     # The columns account for each other; where the rounded figure is large enough, they have to.
-    size = int(found[1])
+    size = int(match[1])
     computed = size / (time_us * 1e-6) / (1 << 30)
     if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
         raise CheckError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
@@ -119,10 +119,10 @@ def collectives(context: Context) -> Measurement:
     deadline_s = min(context.options.get("deadline_s", 300.0), max(context.timeout_s - 60.0, 1.0))
     operations = operations_of(context.options)
     ranks = sum(device.nc_count for device in ask()[0])
-    said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
-    runs = [understood(one) for one in said]
+    results = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
+    runs = [understood(result) for result in results]
     metrics: dict[str, Value] = {"cores_used": ranks, **metrics_of(operations, runs)}
-    return Measurement(metrics, "\n\n".join(one.account() for one in said))
+    return Measurement(metrics, "\n\n".join(result.account() for result in results))
 
 
 def run(operation: str, ranks: int, deadline_s: float) -> ToolResult:
@@ -137,20 +137,21 @@ def understood(result: ToolResult) -> Run:
     """The run that was printed. Raises CheckError."""
     if result.code is None:
         raise CheckError(f"nccom-test did not end within its deadline: {result.account()[:1000]}")
-    made = result.parsed(parse)
-    if result.code and not made.failures and not made.wrong:
+    parsed_run = result.parsed(parse)
+    if result.code and not parsed_run.failures and not parsed_run.wrong:
         raise CheckError(f"nccom-test failed without a result for any size: {result.account()[:1000]}")
-    return made
+    return parsed_run
 
 
 def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
     """The metrics of the runs, one element per operation."""
     at_greatest = [
-        next((row.busbw_gbps for row in run.rows if row.size_bytes >= GREATEST_BYTES), None) for run in runs
+        next((record.busbw_gbps for record in run.rows if record.size_bytes >= GREATEST_BYTES), None)
+        for run in runs
     ]
     return {
         "operations": operations,
-        "rows_missing": tuple(len(SIZES) - len({row.size_bytes for row in run.rows}) for run in runs),
+        "rows_missing": tuple(len(SIZES) - len({record.size_bytes for record in run.rows}) for run in runs),
         "failures": tuple("; ".join(run.failures)[:300] for run in runs),
         "wrong_results": tuple("; ".join(run.wrong)[:300] for run in runs),
         "busbw_gbps": tuple(at_greatest),

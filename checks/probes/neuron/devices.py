@@ -42,15 +42,15 @@ def devices(context: Context) -> Measurement:
     """
     declared = context.instance.neuron_devices if context.instance else 0
     expected = LINKS.get(context.declared.instance_type, 0)
-    counts, said = count_files(ROOT)
+    counts, notes = count_files(ROOT)
     try:
         listing, account = ask()
     except CheckError as error:
         if min(counts.values(), default=declared) >= declared:
             raise
-        return _fewer(counts, declared, f"{said}\n{error}")
+        return _fewer(counts, declared, f"{notes}\n{error}")
     counts["ls"] = len(listing)
-    return Measurement(metrics_of(listing, expected, counts), f"{said}\n{account}")
+    return Measurement(metrics_of(listing, expected, counts), f"{notes}\n{account}")
 
 
 def ask() -> tuple[tuple[Device, ...], str]:
@@ -67,45 +67,45 @@ def ask() -> tuple[tuple[Device, ...], str]:
 def count_files(root: Path) -> tuple[dict[str, int], str]:
     """How many devices /dev and sysfs show, of those that can be read, and what they are."""
     counts: dict[str, int] = {}
-    said = []
+    notes = []
     for name, folder in (("dev", root / "dev"), ("sysfs", root / SYSFS)):
         try:
-            found = sorted(e.name for e in folder.iterdir() if re.fullmatch(r"neuron\d+", e.name))
+            names = sorted(e.name for e in folder.iterdir() if re.fullmatch(r"neuron\d+", e.name))
         except OSError as error:
-            said.append(f"{folder}: {error.strerror}")
+            notes.append(f"{folder}: {error.strerror}")
             continue
-        counts[name] = len(found)
-        said.append(f"{folder}: {' '.join(found) or 'no Neuron device'}")
-    return counts, "\n".join(said)
+        counts[name] = len(names)
+        notes.append(f"{folder}: {' '.join(names) or 'no Neuron device'}")
+    return counts, "\n".join(notes)
 
 
-def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
+def metrics_of(listed: Sequence[Device], expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
     """The check's metrics; `counts` may be empty, where only the listing is known."""
     one_way = [
-        [other for other in device.connected if not _links_back(found, device, other)] for device in found
+        [other for other in device.connected if not _links_back(listed, device, other)] for device in listed
     ]
     metrics: dict[str, Value] = {
-        "devices": tuple(f"device {device.neuron_device} ({device.bdf})" for device in found),
-        "devices_found": min([len(found), *counts.values()]),
-        "cores": tuple(device.cores for device in found),
-        "links_missing": tuple(max(expected_links - len(set(device.connected)), 0) for device in found),
+        "devices": tuple(f"device {device.neuron_device} ({device.bdf})" for device in listed),
+        "devices_found": min([len(listed), *counts.values()]),
+        "cores": tuple(device.cores for device in listed),
+        "links_missing": tuple(max(expected_links - len(set(device.connected)), 0) for device in listed),
         "links_one_way": tuple(len(others) for others in one_way),
-        "processes": tuple(len(device.neuron_processes) for device in found),
+        "processes": tuple(len(device.neuron_processes) for device in listed),
         **{f"devices_{name}": count for name, count in counts.items()},
     }
     return metrics
 
 
-def _links_back(found: Sequence[Device], device: Device, other: int) -> bool:
+def _links_back(listed: Sequence[Device], device: Device, other: int) -> bool:
     """Whether the other end links back; of one that is not listed nobody can tell."""
-    return all(device.neuron_device in peer.connected for peer in found if peer.neuron_device == other)
+    return all(device.neuron_device in peer.connected for peer in listed if peer.neuron_device == other)
 
 
-def _fewer(counts: dict[str, int], declared: int, said: str) -> Measurement:
+def _fewer(counts: dict[str, int], declared: int, source: str) -> Measurement:
     """Devices are missing in /dev or sysfs, whatever neuron-ls might have said."""
     unread: Value = (None,) * max(declared, 1)
     metrics: dict[str, Value] = {
         "devices_found": min(counts.values()),
         **dict.fromkeys(("cores", "links_missing", "links_one_way", "processes"), unread),
     }
-    return Measurement(metrics, said)
+    return Measurement(metrics, source)

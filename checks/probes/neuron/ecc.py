@@ -49,7 +49,7 @@ def ecc(context: Context) -> Measurement:
     where nobody may read the log. Raises CheckError if no device has counters.
     """
     declared = context.instance.neuron_devices if context.instance else 0
-    metrics, said = counters(ROOT / SYSFS, declared)
+    metrics, evidence = counters(ROOT / SYSFS, declared)
     log = log_source.read(context, find)
     events = () if isinstance(log, Skipped) else log.this_boot  # a hardware error counts however old it is
     size = len(_tuple(metrics, "devices"))
@@ -60,13 +60,13 @@ def ecc(context: Context) -> Measurement:
     heard = (
         log.detail if isinstance(log, Skipped) else f"{log.source}: {log.lines_read} lines\n{account(events)}"
     )
-    return Measurement(metrics, f"{said}\n{heard}")
+    return Measurement(metrics, f"{evidence}\n{heard}")
 
 
 def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
     """The counters below the folder, one element per device, and a summary of them. Raises CheckError."""
-    found = numbers(folder)
-    size = max(declared, max(found) + 1)
+    numbers_found = numbers(folder)
+    size = max(declared, max(numbers_found) + 1)
     read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
     repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
     names = tuple(f"device {n}" for n in range(size))
@@ -85,16 +85,18 @@ def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
 def numbers(folder: Path) -> list[int]:
     """The numbers of the devices in sysfs. Raises CheckError if there are none."""
     try:
-        found = [
+        numbers_found = [
             int(e.name[6:]) for e in folder.iterdir() if e.name.startswith("neuron") and e.name[6:].isdigit()
         ]
     except OSError as error:
         raise CheckError(f"{folder}: {error.strerror}. Is the Neuron driver loaded?") from error
-    if not found:
+    if not numbers_found:
         raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
-    if max(found) > MOST_DEVICES:
-        raise CheckError(f"{folder} has a device number {max(found)}, which a Neuron driver never has")
-    return sorted(found)
+    if max(numbers_found) > MOST_DEVICES:
+        raise CheckError(
+            f"{folder} has a device number {max(numbers_found)}, which a Neuron driver never has"
+        )
+    return sorted(numbers_found)
 
 
 def value_of(device: Path, name: str) -> int | None:
@@ -104,9 +106,9 @@ def value_of(device: Path, name: str) -> int | None:
 
 def count_in(places: Iterable[Path]) -> int | None:
     """The number in the first place that is there: in the file, or in the folder's `total`; None if it cannot be read."""
-    place = next((place for place in places if place.exists()), None)
+    path = next((path for path in places if path.exists()), None)
     try:
-        text = (place / "total" if place.is_dir() else place).read_text("ascii").strip() if place else ""
+        text = (path / "total" if path.is_dir() else path).read_text("ascii").strip() if path else ""
     except (OSError, ValueError):
         return None
     return int(text) if text.isdigit() and len(text) < 19 else None

@@ -19,15 +19,15 @@ def read(text: str, options: ReadOptions) -> Reading:
     expected = LINKS.get(options.declared.instance_type, 0) if options.declared else 0
     title = f"neuron-ls: {len(devices)} devices, {sum(device.cores for device in devices)} cores"
     raw = text.splitlines()
-    lines = "\n".join(f"{one.line}: {raw[one.line - 1].strip()}" for one in devices if one.line)
+    lines = "\n".join(f"{device.line}: {raw[device.line - 1].strip()}" for device in devices if device.line)
     metrics = metrics_of(devices, expected, {})
-    part = Part("neuron.devices", metrics, {name: lines for name in metrics if name != "devices"}, "")
-    return Reading(Kind.NEURON_LS, title, (part,), _gaps(devices), understood=lines_of_json(text))
+    explained = Part("neuron.devices", metrics, {name: lines for name in metrics if name != "devices"}, "")
+    return Reading(Kind.NEURON_LS, title, (explained,), _gaps(devices), understood=lines_of_json(text))
 
 
 def _gaps(devices: tuple[Device, ...]) -> tuple[str, ...]:
     """A device whose number is left out may be lost on the node or in the file: nobody can tell."""
     numbers = {device.neuron_device for device in devices}
-    named = {other for device in devices for other in device.connected}
-    gone = sorted((set(range(max(numbers) + 1)) | named) - numbers)
+    connected = {other for device in devices for other in device.connected}
+    gone = sorted((set(range(max(numbers) + 1)) | connected) - numbers)
     return (f"not listed: device {', '.join(map(str, gone))}",) if gone else ()

@@ -74,8 +74,8 @@ def _checked(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 def _from_json(text: str, start: int) -> Iterator[Device]:
     try:
-        rows = parse_json(text[start : text.rfind("]") + 1] or text[start:], MAX_BYTES)
-        devices = decode(tuple[Device, ...], rows)
+        records = parse_json(text[start : text.rfind("]") + 1] or text[start:], MAX_BYTES)
+        devices = decode(tuple[Device, ...], records)
     except DecodeError as error:
         raise CheckError(f"the JSON document is truncated or garbled: {error}") from error
     at = [index for index, line in enumerate(text.splitlines(), 1) if '"neuron_device"' in line]

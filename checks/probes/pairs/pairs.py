@@ -93,11 +93,11 @@ def nccl_pairs(context: Context) -> Measurement:
 def _measure(context: Context, with_segments: bool) -> Measurement:
     import torch
 
-    rank_place = _place(context)
+    own = _place(context)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
-        schedule = _schedule_of(context, rank_place)
+        schedule = _schedule_of(context, own)
         try:
             return _run_rounds(context, schedule, with_segments)
         finally:
@@ -110,14 +110,14 @@ def _place(context: Context) -> RankPlace:
     """This rank's place. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 
-    rank_place = context.place
-    if rank_place is None or not dist.is_initialized():
+    own = context.place
+    if own is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
-    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != rank_place.rank:
+    if dist.get_world_size() != context.declared.ranks or dist.get_rank() != own.rank:
         raise CheckError(
             f"the process group has {dist.get_world_size()} ranks, but {context.declared.ranks} are declared"
         )
-    return rank_place
+    return own
 
 
 def _run_rounds(context: Context, schedule: RankSchedule, with_segments: bool) -> Measurement:
@@ -176,10 +176,10 @@ def _lost(gone: Sequence[int]) -> str:
     return f"{ranks}{more} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
 
 
-def _schedule_of(context: Context, rank_place: RankPlace) -> RankSchedule:
+def _schedule_of(context: Context, own: RankPlace) -> RankSchedule:
     """The rank, ready for its tests: with NCCL the communicator of all ranks is initialised."""
     options, number, begun = context.options, next(_number), time.monotonic()
-    gpu = rank_place.device.startswith("cuda")
+    gpu = own.device.startswith("cuda")
     limits = WaitLimits(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
     sizes = Sizes(
         pings=int(options.get("pings", 10)),
@@ -191,13 +191,13 @@ def _schedule_of(context: Context, rank_place: RankPlace) -> RankSchedule:
     if wrong := sizes.wrong() or ("round_s must be more than 0" if limits.round_s <= 0 else ""):
         raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
     if gpu:
-        _connect(rank_place.device, END_SHARE / 2 * context.timeout_s)
+        _connect(own.device, END_SHARE / 2 * context.timeout_s)
     note_store = NoteStore(context.store, f"pairs/{number}/", max(limits.round_s, 1.0), limits.end)
     return RankSchedule(
-        rank_place.world_size,
+        own.world_size,
         sizes,
-        Buffers(sizes, rank_place.device),
-        PairWait(rank_place.rank, note_store, limits, fragile=gpu),
+        Buffers(sizes, own.device),
+        PairWait(own.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
         _counters

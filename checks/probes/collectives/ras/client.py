@@ -74,8 +74,8 @@ def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = tim
     """
     for _ in range(TRIES):
         try:
-            with _connected(address, until, clock) as made:
-                return _asked(_Lines(made, until, clock))
+            with _connected(address, until, clock) as connection:
+                return _asked(_Lines(connection, until, clock))
         except ConnectionRefusedError:
             return Answer(Reach.NOBODY)
         except _NotRas:
@@ -102,8 +102,10 @@ def _asked(lines: _Lines) -> Answer:
         json_known = lines.command(b"SET FORMAT json\n") == b"OK"
         # A version has no command of its own. MONITOR came with 2.29.2, and answers a group of events that does not exist by an error
         # of its own; it changes nothing.
-        known = json_known and lines.command(b"MONITOR prelaunch\n").startswith(b"ERROR: Invalid event group")
-        return Answer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if known else Answer(Reach.OLD)
+        is_new = json_known and lines.command(b"MONITOR prelaunch\n").startswith(
+            b"ERROR: Invalid event group"
+        )
+        return Answer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if is_new else Answer(Reach.OLD)
     except _NotRas as error:
         raise EndedError("RAS ended the connection before its answer") from error
     except _Silence as error:
@@ -112,18 +114,18 @@ def _asked(lines: _Lines) -> Answer:
 
 def _greet(lines: _Lines) -> None:
     try:
-        said = lines.command(GREETING, GREETING_S)
+        greeting = lines.command(GREETING, GREETING_S)
     except OSError as error:
         raise _NotRas from error
-    if not said.startswith(GREETED) or not said[len(GREETED) :].strip().isdigit():
+    if not greeting.startswith(GREETED) or not greeting[len(GREETED) :].strip().isdigit():
         raise _NotRas
 
 
 class _Lines:
     """The lines of a connection, until a deadline."""
 
-    def __init__(self, made: socket.socket, until: float, clock: Callable[[], float]) -> None:
-        self._made, self._until, self._clock, self._kept = made, until, clock, b""
+    def __init__(self, connection: socket.socket, until: float, clock: Callable[[], float]) -> None:
+        self._made, self._until, self._clock, self._kept = connection, until, clock, b""
 
     def command(self, text: bytes, patience_s: float = 60.0) -> bytes:
         """Sends a command and returns the line that answers it. Raises _NotRas, _Silence."""
@@ -140,13 +142,13 @@ class _Lines:
     def rest(self, text: bytes) -> str:
         """Sends the last command and returns what comes until the connection ends. Raises RasError, _NotRas, _Silence."""
         self._send(text, self._until)
-        parts, size = [self._kept], len(self._kept)
+        chunks, size = [self._kept], len(self._kept)
         while got := self._receive(self._until):
-            parts.append(got)
+            chunks.append(got)
             size += len(got)
             if size > MOST_BYTES:
                 raise RasError(f"the answer of RAS is longer than {MOST_BYTES >> 20} MiB")
-        return b"".join(parts).decode("utf-8", "replace")
+        return b"".join(chunks).decode("utf-8", "replace")
 
     def _send(self, text: bytes, until: float) -> None:
         self._made.settimeout(_left(until, self._clock))

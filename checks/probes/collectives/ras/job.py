@@ -51,13 +51,13 @@ def look(context: Context) -> Mapping[str, object]:
     if os.environ.get(WHICH, "") == NEVER:
         return nobody(Reach.OFF, time.monotonic())
     try:
-        seen = _seen(context.before, until)
-        if unconfirmed(seen) and until - time.monotonic() > SILENT_S + QUICK_S:
+        snapshot = _seen(context.before, until)
+        if unconfirmed(snapshot) and until - time.monotonic() > SILENT_S + QUICK_S:
             time.sleep(SILENT_S)
-            seen = _again(seen, until)
+            snapshot = _again(snapshot, until)
     except (RasError, ReportError) as error:
         raise CheckError(f"NCCL's RAS at {os.environ.get(ADDRESS) or 'localhost:28028'}: {error}") from error
-    return seen
+    return snapshot
 
 
 @check(
@@ -91,12 +91,12 @@ def _seen(before: Mapping[str, object] | None, until: float) -> dict[str, object
         return _followed(before, ask(address, until))
 
 
-def _again(seen: dict[str, object], until: float) -> dict[str, object]:
+def _again(first: dict[str, object], until: float) -> dict[str, object]:
     """The second look at silent ranks. Without an answer in time the first one counts, and the next round goes on from it."""
     try:
-        return _seen(seen, until)
+        return _seen(first, until)
     except (RasError, ReportError):
-        return seen
+        return first
 
 
 def _followed(before: Mapping[str, object] | None, answer: Answer) -> dict[str, object]:
@@ -110,60 +110,60 @@ def nobody(reach: Reach, at: float) -> dict[str, object]:
     return {"at": at, "reach": reach.value, "silent": {}, "lags": {}}
 
 
-def followed(before: Look | None, found: RasReport, at: float) -> dict[str, object]:
+def followed(before: Look | None, report: RasReport, at: float) -> dict[str, object]:
     """This look, with what the look before already had as it is now."""
     was = before or {}
     lags = _entries(was, "lags")
-    still_launched = was.get("launched") == found.launched
+    still_launched = was.get("launched") == report.launched
     return {
         "at": at,
         "reach": Reach.ANSWERED.value,
-        "version": found.version,
-        "ranks": found.ranks,
-        "communicators": found.communicators,
-        "passing": found.passing,
-        "launched": found.launched,
+        "version": report.version,
+        "ranks": report.ranks,
+        "communicators": report.communicators,
+        "passing": report.passing,
+        "launched": report.launched,
         "launched_since": _number(was, "launched_since", at) if still_launched else at,
         "silent": {
             label: {"dead": dead, "since": _since(_entries(was, "silent"), label, at)}
-            for label, dead in found.silent.items()
+            for label, dead in report.silent.items()
         },
         "lags": {
             key: {**vars(lag), "since": _since(lags, key, at), "again": key in lags}
-            for key, lag in ((_key(lag), lag) for lag in found.lags)
+            for key, lag in ((_key(lag), lag) for lag in report.lags)
         },
-        "failed": dict(found.failed),
+        "failed": dict(report.failed),
     }
 
 
 def unconfirmed(look: Look) -> bool:
     """Whether a rank is silent of which it is not known yet whether it stays so."""
     at = _number(look, "at", 0.0)
-    return any(not _is_lost(one, at) for one in _entries(look, "silent").values())
+    return any(not _is_lost(entry, at) for entry in _entries(look, "silent").values())
 
 
 def measured(look: Look) -> Measurement:
     """What the look shows. The lists hold one text "none" and one empty text where no rank is to be named."""
     at = _number(look, "at", 0.0)
     silent = {
-        label: f"does not answer{' and is considered dead' if one.get('dead') else ''}"
-        for label, one in _entries(look, "silent").items()
-        if _is_lost(one, at)
+        label: f"does not answer{' and is considered dead' if entry.get('dead') else ''}"
+        for label, entry in _entries(look, "silent").items()
+        if _is_lost(entry, at)
     }
-    behind = dict(_behind(look, at))
+    behind_ranks = dict(_behind(look, at))
     errors = look.get("failed", {})
     failed = {
         str(label): f"reports NCCL's error {error!r}"
         for label, error in (errors.items() if isinstance(errors, Mapping) else ())
     }
-    answered = look.get("reach") == Reach.ANSWERED.value
+    is_answered = look.get("reach") == Reach.ANSWERED.value
     metrics: dict[str, Value] = {
-        "answered": int(answered),
+        "answered": int(is_answered),
         "ranks": int(_number(look, "ranks", 0)),
         "communicators": int(_number(look, "communicators", 0)),
         "unchanged_s": round(at - _number(look, "launched_since", at), 1),
         **_listed("silent", silent),
-        **_listed("behind", behind),
+        **_listed("behind", behind_ranks),
         **_listed("failed", failed),
     }
     return Measurement(metrics, "\n".join(_evidence(look, at)))
@@ -171,16 +171,16 @@ def measured(look: Look) -> Measurement:
 
 def _behind(look: Look, at: float) -> Iterator[tuple[str, str]]:
     """Each rank that stands still, by its label, with the operation in which it is farthest from the others."""
-    lags = sorted(_entries(look, "lags").values(), key=lambda one: -_number(one, "by", 0))
-    seen = set()
-    for one in lags:
-        still_s, label = at - _number(one, "since", at), str(one.get("label"))
-        if label in seen or not one.get("again") or still_s < STILL_S:
+    lags = sorted(_entries(look, "lags").values(), key=lambda entry: -_number(entry, "by", 0))
+    labels = set()
+    for entry in lags:
+        still_s, label = at - _number(entry, "since", at), str(entry.get("label"))
+        if label in labels or not entry.get("again") or still_s < STILL_S:
             continue
-        seen.add(label)
-        still = ", and none of them has moved" if one.get("ahead") else " and has not moved"
-        others = " of the other ranks" if one.get("ahead") else " the other ranks"
-        yield label, f"is {_distance(one, others)}{still} for {still_s:.0f} s"
+        labels.add(label)
+        still = ", and none of them has moved" if entry.get("ahead") else " and has not moved"
+        others = " of the other ranks" if entry.get("ahead") else " the other ranks"
+        yield label, f"is {_distance(entry, others)}{still} for {still_s:.0f} s"
 
 
 def _distance(lag: Mapping[str, object], others: str = "") -> str:
@@ -211,8 +211,8 @@ def _evidence(look: Look, at: float) -> Iterator[str]:
             f"no rank has launched anything for {unchanged_s:.0f} s: the job is idle, or it hangs. RAS does not show whether "
             "launched operations end (NCCL issue 1730)"
         )
-    for one in _entries(look, "lags").values():
-        yield f"{one.get('label')}: {_distance(one)} in communicator {one.get('communicator')}"
+    for entry in _entries(look, "lags").values():
+        yield f"{entry.get('label')}: {_distance(entry)} in communicator {entry.get('communicator')}"
 
 
 def _key(lag: Lag) -> str:
@@ -226,28 +226,28 @@ def _since(before: Entries, key: str, at: float) -> float:
     return _number(before[key], "since", at) if key in before else at
 
 
-def _is_lost(one: Mapping[str, object], at: float) -> bool:
-    return bool(one.get("dead")) or at - _number(one, "since", at) >= SILENT_S
+def _is_lost(entry: Mapping[str, object], at: float) -> bool:
+    return bool(entry.get("dead")) or at - _number(entry, "since", at) >= SILENT_S
 
 
-def _listed(name: str, found: Mapping[str, str]) -> dict[str, Value]:
-    if not found:
+def _listed(name: str, texts: Mapping[str, str]) -> dict[str, Value]:
+    if not texts:
         return {f"{name}_ranks": (NOBODY,), name: ("",)}
-    labels, said = [*found][:MOST_NAMED], [*found.values()][:MOST_NAMED]
-    if len(found) > MOST_NAMED:
-        more = len(found) - MOST_NAMED
+    labels, text = [*texts][:MOST_NAMED], [*texts.values()][:MOST_NAMED]
+    if len(texts) > MOST_NAMED:
+        more = len(texts) - MOST_NAMED
         labels.append("other ranks")
-        said.append(f"are like these: {more:,} more")
-    return {f"{name}_ranks": tuple(labels), name: tuple(said)}
+        text.append(f"are like these: {more:,} more")
+    return {f"{name}_ranks": tuple(labels), name: tuple(text)}
 
 
 def _entries(look: Look, name: str) -> Entries:
-    found = look.get(name)
-    if not isinstance(found, Mapping):
+    value = look.get(name)
+    if not isinstance(value, Mapping):
         return {}
-    return {str(key): one for key, one in found.items() if isinstance(one, Mapping)}
+    return {str(key): entry for key, entry in value.items() if isinstance(entry, Mapping)}
 
 
 def _number(values: Mapping[str, object], name: str, otherwise: float) -> float:
-    found = values.get(name)
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else otherwise
+    number = values.get(name)
+    return float(number) if isinstance(number, (int, float)) and not isinstance(number, bool) else otherwise
