@@ -51,8 +51,8 @@ async def commission(request: CommissionRequest) -> State[Any]:
         settings = gate_contexts(request)
     except REJECTIONS as error:
         return reject_request(error)
-    found = await accept_clusters(gate_below, request, settings)
+    results = await accept_clusters(gate_below, request, settings)
     if request.learn:
-        found = await learn_baselines(found, settings, request.reports)
-    found = await compare_with_last(found, settings)
-    return await conclude_commission(found)
+        results = await learn_baselines(results, settings, request.reports)
+    results = await compare_with_last(results, settings)
+    return await conclude_commission(results)

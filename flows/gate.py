@@ -159,9 +159,9 @@ async def _run(session: Session, request: GateRequest) -> Outcome:
                 if await exclude_failed(session, judged, answer, no_gos):
                     continue
                 return refused_outcome(session, judged, published, answer)
-            seen = await _train(session, judged, request.wait)
-            if seen is not None:
-                return launched_outcome(session, judged, published, answer, seen)
+            result = await _train(session, judged, request.wait)
+            if result is not None:
+                return launched_outcome(session, judged, published, answer, result)
             published = None
     except SESSION_ERRORS as error:
         return failed_outcome(session, error, published)
@@ -214,9 +214,9 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
                 judged = await _first_start(session, starts, minutes)
                 continue
             if may_launch(session, judged, answer):
-                seen = await follow_start(session, judged, starts, request.wait)
-                if seen is not None:
-                    return launched_outcome(session, judged, published, answer, seen)
+                result = await follow_start(session, judged, starts, request.wait)
+                if result is not None:
+                    return launched_outcome(session, judged, published, answer, result)
             elif not await wait_for_restart(session, judged, starts):
                 if await exclude_failed(session, judged, answer, starts.no_gos):
                     starts = JobStarts(starts.no_gos)

@@ -38,8 +38,8 @@ LATE = (
 
 def run_name() -> str:
     """A sentence: "reap 0190c0de-..., silent"."""
-    given = runtime.flow_run.parameters
-    return f"reap {given.get('flow_run_id')}, {given.get('why')}"
+    parameters = runtime.flow_run.parameters
+    return f"reap {parameters.get('flow_run_id')}, {parameters.get('why')}"
 
 
 @flow(name="reap", flow_run_name=run_name, persist_result=False)
@@ -54,16 +54,16 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
     done: list[ReapResult] = []
     for run in await gates_about(flow_run_id):
         # A commissioning holds no lock of its own; its gates come first.
-        busy = run.leads and why == "silent" and any(one.lives for one in done)
+        busy = run.leads and why == "silent" and any(result.lives for result in done)
         done.append(
             ReapResult(run.name, "is alive, because one of its gates is", acted=False)
             if busy
-            else await _one(run, why)
+            else await _reap_run(run, why)
         )
     return final_state(flow_run_id, done)
 
 
-async def _one(run: GateRun, why: Why) -> ReapResult:
+async def _reap_run(run: GateRun, cause: Why) -> ReapResult:
     try:
         context = context_of_run(run)
     except NotCleared as error:
@@ -71,31 +71,33 @@ async def _one(run: GateRun, why: Why) -> ReapResult:
             # Within a moment: its first heartbeat came after its end, which looks like silence.
             return ReapResult(run.name, "was rejected before it started anything", acted=False)
         return ReapResult(run.name, str(error), left=str(error))
-    found = await examine_run(run, opaque(context), why)
-    if found.act is ReapAction.LEAVE:
-        return ReapResult(run.name, found.why, acted=False, lives=found.lives)
-    if found.act is ReapAction.WAKE:
-        return await handle_waiting_run(run, context, found.why)
-    if found.act is ReapAction.LATE:
-        told = await notify_owner(run, opaque(context), Kind.LATE, LATE.format(run=run.name))
-        return ReapResult(run.name, f"{found.why}; {told}")
-    if found.act is ReapAction.CRASH:
-        return await _crashed(run, context, found.why)
-    cancels = found.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=found.why))
+    assessment = await examine_run(run, opaque(context), cause)
+    if assessment.act is ReapAction.LEAVE:
+        return ReapResult(run.name, assessment.reason, acted=False, lives=assessment.lives)
+    if assessment.act is ReapAction.WAKE:
+        return await handle_waiting_run(run, context, assessment.reason)
+    if assessment.act is ReapAction.LATE:
+        notified = await notify_owner(run, opaque(context), Kind.LATE, LATE.format(run=run.name))
+        return ReapResult(run.name, f"{assessment.reason}; {notified}")
+    if assessment.act is ReapAction.CRASH:
+        return await _crashed(run, context, assessment.reason)
+    cancels = assessment.act is ReapAction.CANCEL and not await mark_ended(
+        run, Cancelled(message=assessment.reason)
+    )
     done, left = ("it has ended in the meantime", "") if cancels else await jobs_of(run, context, paged=False)
-    return ReapResult(run.name, f"{found.why}; {done}", left=left)
+    return ReapResult(run.name, f"{assessment.reason}; {done}", left=left)
 
 
-async def _crashed(run: GateRun, context: GateContext, why: str) -> ReapResult:
+async def _crashed(run: GateRun, context: GateContext, cause: str) -> ReapResult:
     if heir := await successor_of(run, context):  # which notifies people of the gate's end, as of any other
-        ended = await mark_ended(run, Crashed(message=f"This run {why}; {heir}."))
-        return ReapResult(run.name, f"{why}; {heir}", acted=ended)
-    if not await mark_ended(run, Crashed(message=crash_message(run, why))):
+        ended = await mark_ended(run, Crashed(message=f"This run {cause}; {heir}."))
+        return ReapResult(run.name, f"{cause}; {heir}", acted=ended)
+    if not await mark_ended(run, Crashed(message=crash_message(run, cause))):
         return ReapResult(run.name, "has ended in the meantime", acted=False)
     done, left = await jobs_of(run, context, paged=not run.leads)
-    told = (
+    notified = (
         "its gates send the notifications"
         if run.leads
-        else await notify_owner(run, opaque(context), Kind.CRASHED, f"its run {why}; {done}")
+        else await notify_owner(run, opaque(context), Kind.CRASHED, f"its run {cause}; {done}")
     )
-    return ReapResult(run.name, f"{why}; {done}; {told}", left=left)
+    return ReapResult(run.name, f"{cause}; {done}; {notified}", left=left)

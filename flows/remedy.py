@@ -44,8 +44,8 @@ from tasks.store.base import StoreError
 def run_name() -> str:
     """A sentence: "remedy p5-prod"."""
     request = runtime.flow_run.parameters.get("request")
-    named = request.get("gate_file") if isinstance(request, dict) else getattr(request, "gate_file", "")
-    return f"remedy {named}"
+    gate_file = request.get("gate_file") if isinstance(request, dict) else getattr(request, "gate_file", "")
+    return f"remedy {gate_file}"
 
 
 @flow(name="remedy", flow_run_name=run_name, persist_result=False)
@@ -59,17 +59,17 @@ async def remedy(request: RemedyRequest) -> State[Any]:
     retests: list[Future[Rechecked]] = []
     work: Work
 
-    def recheck(case: Case, place: Retest) -> Rechecked:
+    def recheck(case: Case, retest: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
         retests[:] = [
-            asyncio.run_coroutine_threadsafe(run_retest(work.context, gate_below, case, place), loop)
+            asyncio.run_coroutine_threadsafe(run_retest(work.context, gate_below, case, retest), loop)
         ]
         return retests[0].result()
 
     def give_up() -> None:
         """End the re-test that is being made."""
-        for one in retests:
-            one.cancel()
+        for running in retests:
+            running.cancel()
 
     try:
         require_names((request.gate_file,), gate_request(request).advanced)

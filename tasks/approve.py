@@ -54,22 +54,22 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
     if not needs_approval(session, judged) or not minutes:
         return None
     key = f"gate-{session.renewal.lease.attempt}-{judged.report.attempt}"
-    given = await run_to_end(_read, session, key)
-    if given is None:
-        question = await run_to_end(_asked, session, judged, key, minutes)
+    received = await run_to_end(_read, session, key)
+    if received is None:
+        question = await run_to_end(_ask, session, judged, key, minutes)
         form = session.context.gate.approval.form_may_override
         report_progress(Progress("question", f"{question.said}: waiting for approval", waits=True))
         await publish_state(session, f"The gate waits for a person. {_line(question)}.")
         answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
-        given = _limited(session, checked_answer(question, answer, form))
-        await run_to_end(_settle, session, given)
+        received = _limited(session, checked_answer(question, answer, form))
+        await run_to_end(_settle, session, received)
         await publish_state(session)
-        emit_answer(session, given)
-    session.answer = given
+        emit_answer(session, received)
+    session.answer = received
     report_progress(
-        Progress("question", f"{given.action.value}: answered by {given.by}", answered=given.parts)
+        Progress("question", f"{received.action.value}: answered by {received.by}", answered=received.parts)
     )
-    return given
+    return received
 
 
 def needs_approval(session: Session, judged: JudgedReport) -> bool:
@@ -102,8 +102,10 @@ async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, Publishe
     asking, session.open_question = session.open_question, None
     judged = await run_to_end(_judged, session, asking)
     session.judged = judged
-    place = session.context.store.place
-    return judged, PublishedReport(place(report_key(session.gate_id)), place(html_key(session.gate_id)))
+    location_of = session.context.store.location
+    return judged, PublishedReport(
+        location_of(report_key(session.gate_id)), location_of(html_key(session.gate_id))
+    )
 
 
 def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
@@ -127,7 +129,7 @@ def _read(session: Session, key: str) -> ApprovalAnswer | None:
         raise QuestionLost(f"the recorded answer cannot be read: {error}. Start a new run.") from error
 
 
-def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
+def _ask(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
     """Keep the question, notify those who may answer, and park the cluster's lock for it: each once."""
     context, asking = session.context, session.renewal.lease.asking
     try:
@@ -135,14 +137,14 @@ def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Qu
     except DecodeError as error:
         raise QuestionLost(f"the question cannot be read: {error}. Start a new run.") from error
     if question is None:
-        question = _made(session, judged, key, minutes)
+        question = _new_question(session, judged, key, minutes)
         keep_question(context.store, question)
     if asking is None or asking.key != key:
         run = question.flow_run_id
         by_slack = bool(question.approvers or question.overriders)
-        asked = PendingQuestion(run, key, question.deadline, question.override, run_url(run), by_slack)
-        notify_question(session, judged, asked, _line(question))
-        emit_question(session, judged, asked)
+        pending = PendingQuestion(run, key, question.deadline, question.override, run_url(run), by_slack)
+        notify_question(session, judged, pending, _line(question))
+        emit_question(session, judged, pending)
         if can_resume_elsewhere(session):
             about = digest(dump_plain(judged.verdict))
             asking = OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S)
@@ -150,7 +152,7 @@ def _asked(session: Session, judged: JudgedReport, key: str, minutes: int) -> Qu
     return question
 
 
-def _made(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
+def _new_question(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
     gate, now = session.context.gate, time.time()
     return Question(
         SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.renewal.lease.owner.flow_run_id, key,
@@ -161,8 +163,8 @@ def _made(session: Session, judged: JudgedReport, key: str, minutes: int) -> Que
 
 def _line(question: Question) -> str:
     until = time.strftime("%H:%M UTC", time.gmtime(question.deadline))
-    what = "Override this FAIL?" if question.override else "Launch anyway?"
-    return f"{question.said}. {what} Answer by {until}; in Prefect with the button Resume on the run's page"
+    prompt = "Override this FAIL?" if question.override else "Launch anyway?"
+    return f"{question.said}. {prompt} Answer by {until}; in Prefect with the button Resume on the run's page"
 
 
 def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:

@@ -56,7 +56,7 @@ LOG = get_logger("prelaunch")
 LOGS_S = 3.0
 IN_PREFECT = "cancelled in Prefect"
 FROM_OUTSIDE = "cancelled in Prefect, or with the process of its worker"
-TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
+LOCK_TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
 
 
 def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
@@ -69,8 +69,8 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
     state = JobState.CANCELLED if (session.may_run(job) if ended is None else ended) else JobState.UNKNOWN
     judged = session.judged
     if judged is not None and session.launches and not begun:
-        shown = NOT_STARTED if begun is False else MAY_HAVE_STARTED
-        judged = replace(judged, context=replace(judged.context, training=shown))
+        note = NOT_STARTED if begun is False else MAY_HAVE_STARTED
+        judged = replace(judged, context=replace(judged.context, training=note))
     return Outcome(
         session.gate_id,
         Ending.CANCELLED,
@@ -119,10 +119,10 @@ def _logs(session: Session, job: str, nodes: tuple[str, ...]) -> Iterator[NodeLo
 async def end_cancelled_gate(session: Session) -> State[Any]:
     """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
     outcome = await run_to_end(_end_and_keep, session, IN_PREFECT)
-    said = first_line(outcome, session.context.gate.name)
-    emit_cancelled(session, said)
+    line = first_line(outcome, session.context.gate.name)
+    emit_cancelled(session, line)
     report_end(outcome)
-    return Cancelled(message=said)
+    return Cancelled(message=line)
 
 
 def note_interruption(session: Session, ended: Outcome | None = None) -> None:
@@ -138,7 +138,7 @@ def note_interruption(session: Session, ended: Outcome | None = None) -> None:
         _end_and_keep(session, FROM_OUTSIDE)
         return
     if session.renewal.lost.is_set():
-        report_progress(Progress("end", TAKEN, unended=True))
+        report_progress(Progress("end", LOCK_TAKEN, unended=True))
     report_end(cancelled_outcome(session))
 
 
@@ -158,7 +158,7 @@ def _end_and_keep(session: Session, by: str) -> Outcome:
     """
     outcome = cancelled_outcome(session)
     if not session.end_jobs():
-        return cancelled_by(outcome, by, TAKEN)
+        return cancelled_by(outcome, by, LOCK_TAKEN)
     outcome = cancelled_by(outcome, by, "; ".join(session.unreleased))
     try:
         outcome = keep_cancelled(session.context, outcome, outcome.code)
@@ -177,7 +177,7 @@ def keep_cancelled(context: GateContext, outcome: Outcome, code: Exit) -> Outcom
     keep_outcome(store, outcome, code, context.gate.cluster.name)
     judged = with_ending(outcome, context.gate.name).judged
     if judged is not None and store.get(report_key(gate_id)) is not None:
-        places = store.place(report_key(gate_id)), store.place(html_key(gate_id))
+        places = store.location(report_key(gate_id)), store.location(html_key(gate_id))
         outcome = replace(outcome, report=places[0], html=places[1])
         put_pages(context, gate_id, judged, judged.context)
     if outcome.training is not None:

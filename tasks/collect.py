@@ -66,7 +66,7 @@ LOG_BYTES = 1 << 18
 EVIDENCE_FILES = 10_000
 LOGGED_NODES = 8
 TAIL_BYTES = 2048
-Seen = Callable[[str, str], None]  # a node, and the end of its log
+LogReader = Callable[[str, str], None]  # a node, and the end of its log
 STORY_CHARACTERS = 1200
 
 
@@ -121,8 +121,8 @@ async def wait_for_checks(session: Session, job: str) -> JobEnd:
         check_deadline(session),
         NodeReports(),
     )
-    look = poll_action(session, job, meter, clock, decoded)
-    watched = await follow_job(session, job, checks_limit_s(session), look, clock=clock)
+    on_poll = poll_action(session, job, meter, clock, decoded)
+    watched = await follow_job(session, job, checks_limit_s(session), on_poll, clock=clock)
     await meter.finish()
     return replace(watched, decoded=decoded)
 
@@ -138,28 +138,28 @@ def poll_action(
     """What to do at each poll: fetch what was written so far, and publish the progress."""
     bundle, waits = session.context.bundle(session.gate_id), WaitLog()
 
-    async def look(status: JobStatus) -> None:
+    async def on_poll(status: JobStatus) -> None:
         try:
             await run_within(_patience_s(clock), fetch_output, session, job)
         except TimeoutError as error:
             report_progress(Progress("checks", f"the output of {job} cannot be fetched: {error}"))
         files = node_reports.read_files(session.folder / job, status.attempt)
-        seen = node_reports.count_observations(bundle, files, decoded)
+        counts = node_reports.count_observations(bundle, files, decoded)
         clock.see(status.state, bool(files), time.monotonic())
         clock.complete = node_reports.all_complete(bundle, files, decoded)
         session.answer_by = clock.answer_by
-        late = waited_for(bundle.declared, seen)
+        late = waited_for(bundle.declared, counts)
         if due := waits.due(late, time.monotonic()):
             _log_of_run().info("%s %s", job, due)
-        said = (
-            "; ".join(filter(None, (progress_sentence(bundle, seen), late)))
-            if seen.nodes or status.state is not JobState.PENDING
+        sentence = (
+            "; ".join(filter(None, (progress_sentence(bundle, counts), late)))
+            if counts.nodes or status.state is not JobState.PENDING
             else status.text
         )
-        report_progress(Progress("checks", said, seen.done, seen.total, nodes=seen.by_node))
-        await meter.show(100.0 * seen.done / max(seen.total, 1), said)
+        report_progress(Progress("checks", sentence, counts.done, counts.total, nodes=counts.by_node))
+        await meter.show(100.0 * counts.done / max(counts.total, 1), sentence)
 
-    return look
+    return on_poll
 
 
 def _log_of_run() -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
@@ -174,7 +174,7 @@ async def follow_job(
     session: Session,
     job: str,
     limit_s: float,
-    look: Callable[[JobStatus], Awaitable[None]],
+    on_poll: Callable[[JobStatus], Awaitable[None]],
     enough: Callable[[JobStatus], bool] = lambda status: status.state.final,
     ends: bool = True,
     clock: CheckDeadline | None = None,
@@ -198,7 +198,7 @@ async def follow_job(
         last = now
         if trains:
             await run_to_end(notices.see, times.silent_s, status.detail)
-        await look(status)
+        await on_poll(status)
         if status.state.final or enough(status):
             if status.state.final:
                 session.ended(job)
@@ -251,9 +251,9 @@ def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
     """Whether every node of this start has become the command, or without one any node of any start; None where that is not known,
     because the files cannot be fetched.
     """
-    known = fetch_output(session, job)
+    fetched = fetch_output(session, job)
     begun = len(list((session.folder / job).glob(f"{attempt or '*'}/started/*")))
-    return begun >= (session.context.declared.nodes if attempt else 1) or (False if known else None)
+    return begun >= (session.context.declared.nodes if attempt else 1) or (False if fetched else None)
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
@@ -266,11 +266,11 @@ def fetch_final_output(session: Session, job: str) -> Path:
     return folder
 
 
-def progress_sentence(bundle: Bundle, seen: ReportCounts) -> str:
+def progress_sentence(bundle: Bundle, counts: ReportCounts) -> str:
     """ "2 of 2 nodes report, 14 of 27 observations, now compute.gemm"."""
     nodes = bundle.declared.nodes
-    doing = f", now {seen.doing}" if seen.doing else ""
-    return f"{seen.nodes} of {nodes} nodes report, {seen.done} of {seen.total} observations{doing}"
+    doing = f", now {counts.doing}" if counts.doing else ""
+    return f"{counts.nodes} of {nodes} nodes report, {counts.done} of {counts.total} observations{doing}"
 
 
 def keep_evidence(session: Session, folder: Path) -> None:
@@ -282,14 +282,14 @@ def keep_evidence(session: Session, folder: Path) -> None:
 
 
 def keep_logs(
-    context: GateContext, gate_id: str, job: str, nodes: Iterable[str], seen: Seen | None = None
+    context: GateContext, gate_id: str, job: str, nodes: Iterable[str], on_log: LogReader | None = None
 ) -> None:
-    """The end of each node's log -> gates/<gate id>/logs/<job>, and to `seen`. One that cannot be kept is said, and costs no other."""
+    """The end of each node's log -> gates/<gate id>/logs/<job>, and to `on_log`. One that cannot be kept is reported."""
     for node in nodes:
         try:
             text = read_log(context.launcher, job, node, LOG_BYTES)
-            if seen is not None:
-                seen(node, text)
+            if on_log is not None:
+                on_log(node, text)
             key = log_key(gate_id, job, node)
             context.store.put(key, text.encode("utf-8", "replace"))
         except (LaunchError, StoreError) as error:
@@ -346,12 +346,12 @@ def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str
     return replace(report, nodes=tuple(replace(node, identity=identity(node)) for node in report.nodes))
 
 
-def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:
+def _keep(keep: Callable[[], object], subject: str, limit_s: float) -> None:
     """Store something that no decision depends on; if that fails or hangs, it is logged."""
     try:
         limited(limit_s, keep)
     except TimeoutError as error:
-        LOG.warning("%s could not be stored: %s", what, error)
+        LOG.warning("%s could not be stored: %s", subject, error)
 
 
 def nodes_to_log(bundle: Bundle, status: JobStatus) -> list[str]:
@@ -371,14 +371,14 @@ def _about_job(watched: JobEnd, any_report: bool) -> Iterator[str]:
         yield one_line(f"job {watched.job}: {watched.late}")
     elif status.state is not JobState.SUCCEEDED or not any_report:
         yield one_line(f"the job {watched.job} {ending_text(status)}: {status.detail}")
-    if said := "; ".join(state_history(status)):
-        yield one_line(f"states of {watched.job}, reported by the engine: {said}", STORY_CHARACTERS)
+    if states := "; ".join(state_history(status)):
+        yield one_line(f"states of {watched.job}, reported by the engine: {states}", STORY_CHARACTERS)
 
 
 def _ends(bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: Session) -> Iterator[NodeEnd]:
     """How the nodes without a complete report ended."""
-    status, known = watched.status, (*watched.status.lost, *watched.status.exit_codes)
-    for node in node_reports.unfinished_nodes(bundle, files, watched.decoded, known)[:LOGGED_NODES]:
+    status, codes = watched.status, (*watched.status.lost, *watched.status.exit_codes)
+    for node in node_reports.unfinished_nodes(bundle, files, watched.decoded, codes)[:LOGGED_NODES]:
         tail = one_line(_tail(session, watched.job, node)[-400:], 400)
         code = status.exit_codes.get(node)
         yield NodeEnd(

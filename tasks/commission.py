@@ -70,15 +70,15 @@ def learn_baseline(context: GateContext, most: int) -> str:
     cases, problems = _cases(context, most)
     for problem in problems:
         LOG.warning("baseline of %s: left out: %s", context.gate.cluster.name, problem)
-    made = learn(cases)
-    bands = sum(len(group.bands) for group in made.groups)
+    baseline = learn(cases)
+    bands = sum(len(group.bands) for group in baseline.groups)
     reports = counted(len(cases), "go report")
     if not bands:
         return f"no baseline was learned: {reports}, and each range needs {LEAST_VALUES} values from healthy machines"
     key = baseline_key(context.gate.cluster.name)
-    context.store.put(key, dump(made))
-    place = context.store.place(key)
-    return f"learned {counted(bands, 'band')} from {reports}: {place}. {_remedy(context, place, made)}"
+    context.store.put(key, dump(baseline))
+    path = context.store.location(key)
+    return f"learned {counted(bands, 'band')} from {reports}: {path}. {_remedy(context, path, baseline)}"
 
 
 def _cases(context: GateContext, most: int) -> tuple[list[ReportCase], tuple[str, ...]]:
@@ -116,54 +116,54 @@ def _case(context: GateContext, record: Record, problems: list[str]) -> ReportCa
     return ReportCase(report, verdict, context.policy)
 
 
-def _remedy(context: GateContext, place: str, made: Baseline) -> str:
-    copy = "aws s3 cp" if "://" in place else "cp"
-    named = context.gate.policy.baseline
-    if not named:
+def _remedy(context: GateContext, path: str, baseline: Baseline) -> str:
+    copy = "aws s3 cp" if "://" in path else "cp"
+    reference = context.gate.policy.baseline
+    if not reference:
         name = f"{context.gate.cluster.name}.baseline.json"
-        command = f"{copy} {shlex.quote(place)} {shlex.quote(str(context.here / name))}"
+        command = f"{copy} {shlex.quote(path)} {shlex.quote(str(context.here / name))}"
         return f'No gate uses it yet. To use it: {command}, then write into {context.file}: [policy] baseline = "{name}"'
-    if context.baseline is not None and digest_of(context.baseline) == digest_of(made):
+    if context.baseline is not None and digest_of(context.baseline) == digest_of(baseline):
         return "The gate already uses this baseline"
-    file = shlex.quote(str(context.here / named))
-    return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
+    file = shlex.quote(str(context.here / reference))
+    return f"The gate still uses {reference}. To use the new baseline: {copy} {shlex.quote(path)} {file}"
 
 
 async def accept_clusters(
     run: Run, request: CommissionRequest, settings: Mapping[str, GateContext]
 ) -> tuple[ClusterResult, ...]:
     """Run all clusters side by side; return the results, the worst first. A gate that crashes is CANNOT TELL; the others continue."""
-    asked = gate_requests(request, settings)
+    requests = gate_requests(request, settings)
     patience_s = request.busy_minutes * MINUTE_S
     running = (
-        asyncio.create_task(_in_turn(run, settings[named], asked[named], named, patience_s))
-        for named in asked
+        asyncio.create_task(_in_turn(run, settings[gate_file], requests[gate_file], gate_file, patience_s))
+        for gate_file in requests
     )
-    found = await asyncio.gather(*running)
-    return tuple(sorted(found, key=lambda one: (WORST.index(one.result), one.cluster)))
+    results = await asyncio.gather(*running)
+    return tuple(sorted(results, key=lambda result: (WORST.index(result.result), result.cluster)))
 
 
 async def _in_turn(
-    run: Run, context: GateContext, request: GateRequest, named: str, patience_s: float
+    run: Run, context: GateContext, request: GateRequest, gate_file: str, patience_s: float
 ) -> ClusterResult:
     """Run the gate once the cluster's lock is free, or `patience_s` are over."""
     until = time.monotonic() + patience_s
     while True:
         await _until_free(context, until)
-        found = await _one(run, context, request, named)
-        if found.result is not CommissionResult.BUSY:
-            return found
+        result = await _run_cluster(run, context, request, gate_file)
+        if result.result is not CommissionResult.BUSY:
+            return result
         left = until - time.monotonic()
         if left <= 0:
             waited = f" It was waited for {patience_s / MINUTE_S:g} minutes." if patience_s else ""
-            return replace(found, why=f"{found.why.rstrip('.')}.{waited}")
+            return replace(result, reason=f"{result.reason.rstrip('.')}.{waited}")
         # The lock may look free where it is not: a job of its dead holder still runs. Each try is a run of its own.
         await asyncio.sleep(min(AGAIN_S, left))
 
 
 async def _until_free(context: GateContext, until: float) -> None:
     """Return once no living gate holds the cluster's lock, or at `until`. What cannot be read is left to the gate, which says why."""
-    cluster, told = context.gate.cluster.name, ""
+    cluster, holder = context.gate.cluster.name, ""
     while True:
         try:
             held = await run_to_end(lease_of_cluster, context.store, cluster)
@@ -175,18 +175,18 @@ async def _until_free(context: GateContext, until: float) -> None:
         left = until - time.monotonic()
         if left <= 0:
             return
-        if held.gate_id != told:
-            told = held.gate_id
+        if held.gate_id != holder:
+            holder = held.gate_id
             LOG.info(
                 "cluster %s is busy with gate %s: waiting for at most %.0f min",
                 cluster,
-                told,
+                holder,
                 left / MINUTE_S,
             )
         await asyncio.sleep(min(LOOK_S, left))
 
 
-async def _one(run: Run, context: GateContext, request: GateRequest, named: str) -> ClusterResult:
+async def _run_cluster(run: Run, context: GateContext, request: GateRequest, gate_file: str) -> ClusterResult:
     cluster, heard = context.gate.cluster.name, EndListener()
     LISTENER.set(heard)  # of this asyncio task alone
     try:
@@ -194,23 +194,27 @@ async def _one(run: Run, context: GateContext, request: GateRequest, named: str)
         error = await state.aresult(raise_on_failure=False)
     except Exception as broken:  # noqa: BLE001 - whatever broke one gate, the others' answers stand
         LOG.error("the gate of %s failed with an error: %s", cluster, broken)
-        said = one_line(f"the gate failed with an error: {type(broken).__name__}: {broken}", 500)
-        return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
+        reason = one_line(f"the gate failed with an error: {type(broken).__name__}: {broken}", 500)
+        return ClusterResult(cluster, gate_file, CommissionResult.CANNOT_TELL, reason)
     outcome = heard.outcome
     if isinstance(error, ClusterBusy):
-        return ClusterResult(cluster, named, CommissionResult.BUSY, one_line(str(error), 500))
+        return ClusterResult(cluster, gate_file, CommissionResult.BUSY, one_line(str(error), 500))
     if outcome is None:
-        said = one_line(f"its gate ended {state.name}: {state.message}", 500)
-        return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
-    said = one_line(outcome.reason, 500)
-    made = ClusterResult(cluster, named, result_of(outcome), said, outcome.gate_id, about_of(outcome))
-    return replace(made, says_answer=outcome.judged is not None)
+        reason = one_line(f"its gate ended {state.name}: {state.message}", 500)
+        return ClusterResult(cluster, gate_file, CommissionResult.CANNOT_TELL, reason)
+    reason = one_line(outcome.reason, 500)
+    result = ClusterResult(cluster, gate_file, result_of(outcome), reason, outcome.gate_id, about_of(outcome))
+    return replace(result, says_answer=outcome.judged is not None)
 
 
 def about_of(outcome: Outcome) -> tuple[str, ...]:
     """Check and subject of the finding that decided the verdict, for each of its subjects."""
-    found = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
-    return tuple(sorted(f"{found[0].check} {subject}" for subject in found[0].subjects)) if found else ()
+    findings = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
+    return (
+        tuple(sorted(f"{findings[0].check} {subject}" for subject in findings[0].subjects))
+        if findings
+        else ()
+    )
 
 
 def result_of(outcome: Outcome) -> CommissionResult:
@@ -232,44 +236,47 @@ def result_of(outcome: Outcome) -> CommissionResult:
 
 
 async def learn_baselines(
-    found: Sequence[ClusterResult], settings: Mapping[str, GateContext], most: int
+    results: Sequence[ClusterResult], settings: Mapping[str, GateContext], most: int
 ) -> tuple[ClusterResult, ...]:
     """Learn the baseline of each cluster that passed. One that cannot be kept is reported, and changes no result."""
     learnt = []
-    for one in found:
-        if one.result is CommissionResult.PASSED:
+    for result in results:
+        if result.result is CommissionResult.PASSED:
             try:
-                learned = await run_to_end(learn_baseline, settings[one.gate_file], most)
+                learned = await run_to_end(learn_baseline, settings[result.gate_file], most)
             except StoreError as error:
                 learned = f"no baseline was learned: {error}"
-            LOG.info("baseline of %s: %s", one.cluster, learned)
-            one = replace(one, baseline=learned)
-        learnt.append(one)
+            LOG.info("baseline of %s: %s", result.cluster, learned)
+            result = replace(result, baseline=learned)
+        learnt.append(result)
     return tuple(learnt)
 
 
 async def compare_with_last(
-    found: Sequence[ClusterResult], settings: Mapping[str, GateContext]
+    results: Sequence[ClusterResult], settings: Mapping[str, GateContext]
 ) -> tuple[ClusterResult, ...]:
     """What is different from each cluster's last commissioning; this one is kept for the next. A store that fails is a warning."""
     compared = []
-    for one in found:
+    for result in results:
         try:
-            one = await run_to_end(_compared, settings[one.gate_file], one)
+            result = await run_to_end(_compared, settings[result.gate_file], result)
         except (StoreError, DecodeError) as error:
-            LOG.warning("the last commissioning of %s cannot be compared with: %s", one.cluster, error)
-            one = replace(one, since="the last commissioning cannot be read", changed=True)
-        compared.append(one)
+            LOG.warning("the last commissioning of %s cannot be compared with: %s", result.cluster, error)
+            result = replace(result, since="the last commissioning cannot be read", changed=True)
+        compared.append(result)
     return tuple(compared)
 
 
-def _compared(context: GateContext, one: ClusterResult) -> ClusterResult:
-    store, key = context.store, commission_key(one.cluster)
+def _compared(context: GateContext, result: ClusterResult) -> ClusterResult:
+    store, key = context.store, commission_key(result.cluster)
     data = store.get(key)
-    store.put(key, dump_plain(KeptResult(1, one.result, one.why, one.gate_id, time.time(), one.about)))
+    store.put(
+        key,
+        dump_plain(KeptResult(1, result.result, result.reason, result.gate_id, time.time(), result.about)),
+    )
     last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None
-    said, changed = since(one, last)
-    return replace(one, since=said, changed=changed)
+    difference, changed = since(result, last)
+    return replace(result, since=difference, changed=changed)
 
 
 STATES = {
@@ -282,15 +289,15 @@ STATES = {
 }
 
 
-async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
+async def conclude_commission(results: Sequence[ClusterResult]) -> State[Any]:
     """The page of the clusters, and the state: named after the worst of them."""
-    said = summary_line(found)
-    await artifacts.show_markdown("commission-result", result_page(found), said)
-    worst = found[0].result
+    summary = summary_line(results)
+    await artifacts.show_markdown("commission-result", result_page(results), summary)
+    worst = results[0].result
     # Prefect logs the message of the last state: it is not logged here as well.
     if worst is CommissionResult.PASSED:
-        return Completed(name="Passed", message=said)
-    return Failed(name=STATES[worst], message=said, data=NotLaunched(said))
+        return Completed(name="Passed", message=summary)
+    return Failed(name=STATES[worst], message=summary, data=NotLaunched(summary))
 
 
 def end_children(flow_run: FlowRun, state: State[Any]) -> None:

@@ -57,17 +57,17 @@ def _resume(flow_run_id: str) -> bool:
         state = client.read_flow_run(flow_run_id).state  # type: ignore[arg-type]
         if state is None or not state.is_paused():
             return False
-        said = client.resume_flow_run(flow_run_id, run_input=NOBODY)  # type: ignore[arg-type]
-        return said.state is not None and not said.state.is_final()
+        response = client.resume_flow_run(flow_run_id, run_input=NOBODY)  # type: ignore[arg-type]
+        return response.state is not None and not response.state.is_final()
 
 
-def close_expired_gate(context: GateContext, lease: Lease, why: str = ENDED) -> None:
+def close_expired_gate(context: GateContext, lease: Lease, reason: str = ENDED) -> None:
     """Keep the end of a gate that no longer waits (refused), and notify people. Its own request names the gate. Idempotent."""
     if lease.asking is None or context.store.get(outcome_key(lease.gate_id)) is not None:
         return
     own = _own(context, lease)
     session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
-    outcome = without_training(_outcome(session, lease.asking, why), launches=True)
+    outcome = without_training(_outcome(session, lease.asking, reason), launches=True)
     outcome = with_ending(outcome, own.gate.name)
     if outcome.judged is not None and outcome.judged.context.training:
         store_pages(session, outcome.judged)
@@ -84,9 +84,9 @@ def _own(context: GateContext, lease: Lease) -> GateContext:
         return context
 
 
-def _outcome(session: Session, asking: OpenQuestion, why: str) -> Outcome:
+def _outcome(session: Session, asking: OpenQuestion, reason: str) -> Outcome:
     store, gate_id = session.context.store, session.gate_id
-    session.answer = _nobody(session, asking, why)
+    session.answer = _nobody(session, asking, reason)
     try:
         data = store.get(report_key(gate_id)) or b""
         judged = judge_again(session, load(data), digest(data))
@@ -95,13 +95,13 @@ def _outcome(session: Session, asking: OpenQuestion, why: str) -> Outcome:
         return Outcome(
             gate_id, Ending.VERDICT, None, None, None, session.answer.reason, answer=session.answer
         )
-    kept = PublishedReport(store.place(report_key(gate_id)), store.place(html_key(gate_id)))
-    return refused_outcome(session, judged, kept, session.answer)
+    published = PublishedReport(store.location(report_key(gate_id)), store.location(html_key(gate_id)))
+    return refused_outcome(session, judged, published, session.answer)
 
 
-def _nobody(session: Session, asking: OpenQuestion, why: str) -> ApprovalAnswer:
+def _nobody(session: Session, asking: OpenQuestion, reason: str) -> ApprovalAnswer:
     now = time.time()
     question = read_question(session.context.store, session.gate_id, asking.key)
     if question is not None and now > asking.deadline:
         return expired_answer(question, now)
-    return nobodys_answer(session.gate_id, asking.key, why, now)
+    return nobodys_answer(session.gate_id, asking.key, reason, now)

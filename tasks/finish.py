@@ -117,26 +117,26 @@ def refused_outcome(
     decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
     reason = headline(judged.verdict, session.context.gate.name)
     if answer is not None:
-        reason = f"{_said_no(answer)}: {reason}"
+        reason = f"{_refusal_reason(answer)}: {reason}"
     reason += f" ({more})" if more else ""
     return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
 
 
-def _said_no(answer: ApprovalAnswer) -> str:
+def _refusal_reason(answer: ApprovalAnswer) -> str:
     if answer.note:
         return f"{answer.by} answered {answer.action.value}, but the answer is not valid: {answer.note}"
     if answer.via is AnswerChannel.NOBODY:
         return answer.reason
-    why = one_line(answer.reason, 300)
-    return f"{answer.by} refused{f' ({why})' if why else ''}"
+    reason = one_line(answer.reason, 300)
+    return f"{answer.by} refused{f' ({reason})' if reason else ''}"
 
 
 def checked_outcome(session: Session, judged: JudgedReport, published: PublishedReport) -> Outcome:
     """The outcome of a gate that was asked for a verdict only."""
     if judged.verdict.answer is not Answer.GO:
         return refused_outcome(session, judged, published, None)
-    said = f"{headline(judged.verdict, session.context.gate.name)} (no training was requested)"
-    return _outcome(session, Ending.VERDICT, Decision.PASSED, judged, published, said)
+    reason = f"{headline(judged.verdict, session.context.gate.name)} (no training was requested)"
+    return _outcome(session, Ending.VERDICT, Decision.PASSED, judged, published, reason)
 
 
 def launched_outcome(
@@ -144,32 +144,32 @@ def launched_outcome(
     judged: JudgedReport,
     published: PublishedReport,
     answer: ApprovalAnswer | None,
-    seen: LaunchResult,
+    launch: LaunchResult,
 ) -> Outcome:
     """The outcome if training was submitted. It may have failed, or its own nodes may have refused it."""
     name = session.context.gate.name
     observed = session.context.gate.policy.mode is Mode.OBSERVE
-    if seen.rechecked is not None and seen.rechecked.verdict.answer is not Answer.GO and not observed:
-        again = headline(seen.rechecked.verdict, name)
-        said = f"the training got other machines than those that passed; they were checked again: {again}"
-        decision = refusal_decision(seen.rechecked.verdict.answer)
-        made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
-        return dataclasses.replace(made, training=seen.training)
+    if launch.rechecked is not None and launch.rechecked.verdict.answer is not Answer.GO and not observed:
+        again = headline(launch.rechecked.verdict, name)
+        refusal = f"the training got other machines than those that passed; they were checked again: {again}"
+        decision = refusal_decision(launch.rechecked.verdict.answer)
+        outcome = _outcome(session, Ending.VERDICT, decision, launch.rechecked, published, refusal)
+        return dataclasses.replace(outcome, training=launch.training)
     overridden = answer is not None and answer.override
-    decision = launch_decision(session, answer) if seen.ran else Decision.NOT_LAUNCHED
+    decision = launch_decision(session, answer) if launch.ran else Decision.NOT_LAUNCHED
     reason = headline(judged.verdict, name)
     if judged.reused:
         reason += f" (PASS of {judged.reused} reused)"
     if answer is not None:
-        word = "against the verdict, approved" if overridden else "approved"
-        reason += f" (launched {word} by {answer.by}: {one_line(answer.reason, 300)})"
+        approval = "against the verdict, approved" if overridden else "approved"
+        reason += f" (launched {approval} by {answer.by}: {one_line(answer.reason, 300)})"
     ending = Ending.VERDICT
-    if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
+    if launch.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
-        state = "" if seen.training.state is JobState.FAILED else f"{seen.training.state.value}: "
-        reason = f"{state}{seen.training.cause or seen.training.detail}"
-    made = _outcome(session, ending, decision, judged, published, reason)
-    return dataclasses.replace(made, training=seen.training)
+        state = "" if launch.training.state is JobState.FAILED else f"{launch.training.state.value}: "
+        reason = f"{state}{launch.training.cause or launch.training.detail}"
+    outcome = _outcome(session, ending, decision, judged, published, reason)
+    return dataclasses.replace(outcome, training=launch.training)
 
 
 def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision:
@@ -192,9 +192,9 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         if judged is None:
             return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
         verdict = unstored(reason, error.instead, judged.verdict)
-        made = dataclasses.replace(judged, verdict=verdict)
+        unstored_report = dataclasses.replace(judged, verdict=verdict)
         return _outcome(
-            session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, verdict.findings[0].message
+            session, Ending.VERDICT, Decision.CANNOT_TELL, unstored_report, None, verdict.findings[0].message
         )
     if isinstance(error, LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
@@ -202,9 +202,9 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
     if judged is not None and published is not None and not _may_have_launched(session, judged):
-        said = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
+        refusal = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
         return _outcome(
-            session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, said
+            session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, refusal
         )
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)
@@ -220,20 +220,20 @@ def _not_launched(
     """Whether, after a GO, the engine had no machines for the training or refused it. A training that ran counts as launched."""
     verdict = f"the verdict was {judged.verdict.answer.value}"
     if session.trained:
-        said = f"{verdict} and the training ran, but its end could not be observed: {reason}"
-        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+        message = f"{verdict} and the training ran, but its end could not be observed: {reason}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, message)
     if isinstance(error, EngineUnavailable) and not isinstance(error, NotSubmitted):
-        said = f"{verdict}, and whether the training was launched is not known: {reason}"
-        made = _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+        message = f"{verdict}, and whether the training was launched is not known: {reason}"
+        outcome = _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, message)
         job = session.renewal.lease.job(TRAIN)
-        return dataclasses.replace(made, training=Training(job, JobState.UNKNOWN, str(error)))
+        return dataclasses.replace(outcome, training=Training(job, JobState.UNKNOWN, str(error)))
     # A pool that is lost while the training waits for machines expired: nobody took it away.
     waited = isinstance(error, PoolLost) and session.waiting_since is not None
     if not (waited or isinstance(error, NoCapacity | QuotaExceeded)):
-        said = f"{verdict}, but the training could not be launched: {error}"
-        return _outcome(session, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, judged, published, said)
-    said = f"{verdict}, but the training got no machines: {error} {pool_cost_so_far(session)}".rstrip()
-    return _outcome(session, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, judged, published, said)
+        message = f"{verdict}, but the training could not be launched: {error}"
+        return _outcome(session, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, judged, published, message)
+    message = f"{verdict}, but the training got no machines: {error} {pool_cost_so_far(session)}".rstrip()
+    return _outcome(session, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, judged, published, message)
 
 
 def leave_training(session: Session) -> str:
@@ -256,8 +256,10 @@ def defect_outcome(session: Session, error: Exception) -> Outcome:
     if (fault := service_fault(error)) is not None:
         return failed_outcome(session, fault, None)
     LOG.error("the gate broke", exc_info=error)
-    said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
-    reason = f"this is an error in prelaunch itself, so there is no verdict: {said}{leave_training(session)}"
+    message = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
+    reason = (
+        f"this is an error in prelaunch itself, so there is no verdict: {message}{leave_training(session)}"
+    )
     return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
 
 
@@ -266,7 +268,7 @@ def billed_machines(session: Session) -> tuple[str, ...]:
     if not session.unreleased:
         return ()
     cost = f"{nodes_text(session)} cost {price_text(session, 1.0)} an hour until then"
-    return tuple(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in (*session.unreleased, cost))
+    return tuple(f"{line[:1].upper()}{line[1:].rstrip('.')}." for line in (*session.unreleased, cost))
 
 
 async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
@@ -284,7 +286,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
-    told = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
+    delivery = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
     session.notified = len(session.unreleased)
     outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
     try:
@@ -294,8 +296,8 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
         LOG.error("an older PASS could not be voided: %s", error)
     try:
         cluster = session.context.gate.cluster.name
-        kept = dump_plain({**outcome_summary(outcome), "cluster": cluster, "told": told})
-        await run_to_end(session.context.store.put, outcome_key(outcome.gate_id), kept)
+        record = dump_plain({**outcome_summary(outcome), "cluster": cluster, "told": delivery})
+        await run_to_end(session.context.store.put, outcome_key(outcome.gate_id), record)
     except StoreError as error:
         LOG.error("the outcome could not be stored: %s", error)
     await publish_end(session, outcome)
@@ -316,33 +318,33 @@ def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
     if begun is False:
         return outcome
     status = session.context.launcher.state(job)
-    said = STARTED_BY_NODES if begun else MAY_HAVE_STARTED
-    said = f"{said} The engine says of job {job}: {one_line(status.text, 300)}."
-    shown = dataclasses.replace(judged.context, training=said)
-    made = dataclasses.replace(judged, context=shown)
+    note = STARTED_BY_NODES if begun else MAY_HAVE_STARTED
+    note = f"{note} The engine says of job {job}: {one_line(status.text, 300)}."
+    context = dataclasses.replace(judged.context, training=note)
+    noted = dataclasses.replace(judged, context=context)
     training = Training(job, status.state, status.detail)
-    return dataclasses.replace(outcome, judged=made, training=training)
+    return dataclasses.replace(outcome, judged=noted, training=training)
 
 
 def reject_request(error: Exception) -> State[Any]:
     """The end of a request that cannot be run: nothing was started."""
     report_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
-    why = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
-    return Failed(name="Rejected", message=str(error), data=why(str(error)))
+    error_type = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
+    return Failed(name="Rejected", message=str(error), data=error_type(str(error)))
 
 
 def failed_state(outcome: Outcome, name: str) -> State[Any]:
     """A failure that is red in the UI and has no traceback; its message says what to do first."""
-    said = title_of(outcome, name)[:2000]
-    LOG.log(level_of(outcome), said)
+    message = title_of(outcome, name)[:2000]
+    LOG.log(level_of(outcome), message)
     decision, ending = outcome.decision or Decision.CANNOT_TELL, outcome.ending
     refused = decision is Decision.REFUSED
     unlaunched = decision is Decision.NOT_LAUNCHED and ending is Ending.JOB_FAILED
     by_decision = ending not in ENDING_NAMES or refused or unlaunched
-    word = DECISION_NAMES[decision] if by_decision else ENDING_NAMES[ending]
+    state_name = DECISION_NAMES[decision] if by_decision else ENDING_NAMES[ending]
     if outcome.code is Exit.GO:
-        return Completed(name=word, message=said)
-    return Failed(name=word, message=said, data=NotLaunched(said))
+        return Completed(name=state_name, message=message)
+    return Failed(name=state_name, message=message, data=NotLaunched(message))
 
 
 def level_of(outcome: Outcome) -> int:
@@ -377,5 +379,5 @@ def _outcome(
 def _may_have_launched(session: Session, judged: JudgedReport) -> bool:
     """Whether the verdict or a person's approval let the training start."""
     observed = session.context.gate.policy.mode is Mode.OBSERVE
-    said = session.answer is not None and session.answer.launches
-    return observed or said or judged.verdict.answer is Answer.GO
+    approved = session.answer is not None and session.answer.launches
+    return observed or approved or judged.verdict.answer is Answer.GO

@@ -70,8 +70,8 @@ class JobStarts:
 
     def next(self, status: JobStatus) -> str:
         """The first start that was not judged yet, "" if there is none."""
-        known = (*status.earlier, status.attempt)
-        return next((token for token in known if token and token not in self.tokens), "")
+        attempts = (*status.earlier, status.attempt)
+        return next((token for token in attempts if token and token not in self.tokens), "")
 
     def judged(self, token: str) -> None:
         """Record that this start has its verdict."""
@@ -102,15 +102,15 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     meter = ProgressArtifact(session.context.gate.cluster.name)
     clock = check_deadline(session, GATED_MARGIN_S)
     decoded = node_reports.NodeReports()
-    look, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
+    on_poll, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
     # Without a network its nodes may say nothing before the job's end, and decide by themselves all the same.
     # A job that trained before and was started again may train already while nothing is heard of it.
     began, trains = lambda status: bool(starts.next(status)), session.trained
-    watched = await follow_job(session, job, whole_s, look, began, trains=trains)
+    watched = await follow_job(session, job, whole_s, on_poll, began, trains=trains)
     if not watched.status.state.final and not watched.late:
         enough = _reported(session, job, starts, decoded)
         watched = await follow_job(
-            session, job, checks_limit_s(session), look, enough, clock=clock, trains=trains
+            session, job, checks_limit_s(session), on_poll, enough, clock=clock, trains=trains
         )
     await meter.finish()
     token = starts.next(watched.status)
@@ -135,13 +135,13 @@ async def follow_start(
         return LaunchResult(Training(job, JobState.RUNNING))
     start, token = TrainingStart(session, job), judged.report.attempt
 
-    async def look(status: JobStatus) -> None:
+    async def on_poll(status: JobStatus) -> None:
         report_progress(Progress("training", status.text))
 
     def enough(status: JobStatus) -> bool:
         return bool(starts.next(status)) or (wait == "started" and start.seen(status))
 
-    watched = await follow_job(session, job, run_limit_s(session), look, enough, trains=True)
+    watched = await follow_job(session, job, run_limit_s(session), on_poll, enough, trains=True)
     late = watched.late
     if starts.next(watched.status):
         if not await _counted(session, token, starts):
@@ -152,11 +152,11 @@ async def follow_start(
         record_confirmations(session, judged, session.folder / job / token)
         return LaunchResult(Training(job, JobState.RUNNING, start.said))
     status = dataclasses.replace(watched.status, attempt=token)
-    seen = await run_to_end(training_result, session, judged, JobEnd(job, status, late))
-    if seen.training.state is JobState.SUCCEEDED or not starts.said:
-        return seen
-    said = "; ".join(filter(None, (seen.training.detail, starts.said)))
-    return dataclasses.replace(seen, training=dataclasses.replace(seen.training, detail=said))
+    result = await run_to_end(training_result, session, judged, JobEnd(job, status, late))
+    if result.training.state is JobState.SUCCEEDED or not starts.said:
+        return result
+    detail = "; ".join(filter(None, (result.training.detail, starts.said)))
+    return dataclasses.replace(result, training=dataclasses.replace(result.training, detail=detail))
 
 
 async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
@@ -167,13 +167,13 @@ async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobSt
     last = refused or judged.verdict.answer is Answer.ASK
     limit = context.gate.checks.network_s + context.gate.checks.stage_s + GRACE_S
 
-    async def look(status: JobStatus) -> None:
+    async def on_poll(status: JobStatus) -> None:
         report_progress(Progress("checks", f"the checks refused; state of job {job}: {status.text}"))
 
     def enough(status: JobStatus) -> bool:
         return bool(starts.next(status)) or (last and status.state is JobState.PENDING)
 
-    watched = await follow_job(session, job, limit, look, enough)
+    watched = await follow_job(session, job, limit, on_poll, enough)
     if starts.next(watched.status) and not last:
         return True
     await run_to_end(_end_job, session, watched)
@@ -229,38 +229,42 @@ def _end_job(session: Session, watched: JobEnd) -> None:
 
 def _judge(session: Session, report: Report) -> JudgedReport:
     """The verdict, kept under the start's own name beside the gate's. Raises StoreError."""
-    session.judged = made = judge(session, report)
+    session.judged = judged = judge(session, report)
     if report.attempt:
         store, gate_id = session.context.store, session.gate_id
         store.put(attempt_report_key(gate_id, report.attempt), dump(report))
-        store.put(attempt_verdict_key(gate_id, report.attempt), dump_plain(verdict_json(made.verdict)))
-    return made
+        store.put(attempt_verdict_key(gate_id, report.attempt), dump_plain(verdict_json(judged.verdict)))
+    return judged
 
 
 async def compare_with_nodes(session: Session, judged: JudgedReport, starts: JobStarts) -> None:
     """Compare the gate's verdict with the nodes'. A difference is recorded; if the gate is the stricter one the job ends."""
-    nodes = await _said(session, judged, starts)
+    nodes = await _node_verdicts(session, judged, starts)
     mine = judged.verdict
     others = {
-        node: said for node, said in nodes.items() if (said.level, said.answer) != (mine.level, mine.answer)
+        node: verdict
+        for node, verdict in nodes.items()
+        if (verdict.level, verdict.answer) != (mine.level, mine.answer)
     }
-    starts.refusing = any(STRICTNESS[said.answer] > 1 for said in nodes.values())
+    starts.refusing = any(STRICTNESS[verdict.answer] > 1 for verdict in nodes.values())
     if not others:
         return
-    words = ", ".join(f"{node} {said.answer.value} ({said.level.value})" for node, said in others.items())
-    said = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {words}"
-    most = max(STRICTNESS[said.answer] for said in nodes.values())
+    difference = ", ".join(
+        f"{node} {verdict.answer.value} ({verdict.level.value})" for node, verdict in others.items()
+    )
+    message = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {difference}"
+    most = max(STRICTNESS[verdict.answer] for verdict in nodes.values())
     stricter = STRICTNESS[mine.answer] > most
     stop = stricter and session.context.gate.policy.mode is not Mode.OBSERVE
-    LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, said)
+    LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, message)
     await run_to_end(_record, session, judged, nodes, stop)
     starts.stopped = stop
     if stop:
-        starts.notes.append(f"{said}; the gate is stricter, so the job was ended")
+        starts.notes.append(f"{message}; the gate is stricter, so the job was ended")
         await run_to_end(session.context.launcher.cancel, session.checking)
         session.let_go(session.checking)
     elif others and most != STRICTNESS[mine.answer]:
-        starts.notes.append(said)
+        starts.notes.append(message)
 
 
 async def hand_answer_to_nodes(
@@ -272,22 +276,22 @@ async def hand_answer_to_nodes(
     if not holds or not minutes or session.context.gate.policy.mode is Mode.OBSERVE:
         return None
     answer = await ask_for_approval(session, judged, minutes)
-    word = AnswerWord.LAUNCH if answer is not None and answer.launches else AnswerWord.REFUSE
+    decision = AnswerWord.LAUNCH if answer is not None and answer.launches else AnswerWord.REFUSE
     by = answer.who if answer is not None else "nobody"
-    why = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
+    reason = answer.note or answer.reason if answer is not None else f"nobody answered in {minutes} minutes"
     attempt = judged.report.attempt
-    data = dump_answer(session.gate_id, attempt, word, by, why, iso_time(time.time()))
+    data = dump_answer(session.gate_id, attempt, decision, by, reason, iso_time(time.time()))
     await run_to_end(session.context.launcher.answer, job, attempt, data)
-    report_progress(Progress("checks", f"{word.value}: sent to the nodes, answered by {by}"))
+    report_progress(Progress("checks", f"{decision.value}: sent to the nodes, answered by {by}"))
     return answer
 
 
-async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, Verdict]:
+async def _node_verdicts(session: Session, judged: JudgedReport, starts: JobStarts) -> Mapping[str, Verdict]:
     """What each node decided, as far as it is known. While the start is still running this waits for it."""
     job, token = session.checking, judged.report.attempt
     folder, nodes = session.folder / job / token / "verdicts", session.context.declared.nodes
 
-    async def look(status: JobStatus) -> None:
+    async def on_poll(status: JobStatus) -> None:
         await run_to_end(fetch_output, session, job)
 
     def enough(status: JobStatus) -> bool:
@@ -295,18 +299,18 @@ async def _said(session: Session, judged: JudgedReport, starts: JobStarts) -> Ma
 
     limit = session.context.gate.checks.network_s + GRACE_S
     if token and len(_read(folder)) < nodes:
-        await follow_job(session, job, limit, look, enough, ends=False)
+        await follow_job(session, job, limit, on_poll, enough, ends=False)
     return _read(folder) if token else {}
 
 
 def _read(folder: Path) -> dict[str, Verdict]:
-    found = {}
+    verdicts = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            found[path.stem] = records.load(path.read_bytes())
+            verdicts[path.stem] = records.load(path.read_bytes())
         except (OSError, DecodeError) as error:
             LOG.warning("the verdict of %s cannot be read: %s", path.stem, error)
-    return found
+    return verdicts
 
 
 def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict], stop: bool) -> None:
@@ -315,7 +319,9 @@ def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict]
     record = {
         "attempt": attempt,
         "gate": {"level": judged.verdict.level, "answer": judged.verdict.answer},
-        "nodes": {node: {"level": said.level, "answer": said.answer} for node, said in nodes.items()},
+        "nodes": {
+            node: {"level": verdict.level, "answer": verdict.answer} for node, verdict in nodes.items()
+        },
         "stopped": stop,
     }
     key = disagreement_key(session.gate_id, attempt)

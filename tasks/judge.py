@@ -58,30 +58,34 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     """The report with its verdict; `report_digest` is of the bytes that it was loaded from, if it was."""
     context = session.context
     verdict = decide(report, context.policy, context.facts, context.baseline, report_digest=report_digest)
-    said = (NOWHERE,) if context.launcher.placement is Placement.NONE else ()
+    placement_lines = (NOWHERE,) if context.launcher.placement is Placement.NONE else ()
     doubts = doubts_of(session) if verdict.answer is not Answer.GO else ()
     cost = cost_of(report, verdict, context.terms)
     # Only a pool is kept after the checks, so only there is something to let go.
-    kept = session.checking if context.launcher.placement is Placement.POOLED else ""
+    pool = session.checking if context.launcher.placement is Placement.POOLED else ""
     cluster = context.gate.cluster
     launcher = engine_of(cluster.launcher, cluster.options)
     restarts = tuple(f"{line[:1].upper()}{line[1:]}." for line in session.restarts)
-    lines = (*doubts, *said, *restarts)
-    shown = verdict_context(report, context.policy, verdict, launcher, kept, lines, cost, context.facts)
+    lines = (*doubts, *placement_lines, *restarts)
+    shown_context = verdict_context(
+        report, context.policy, verdict, launcher, pool, lines, cost, context.facts
+    )
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
     return JudgedReport(
-        report, verdict, context=replace(shown, images=_images(session, report), doubts=doubts, measured=age)
+        report,
+        verdict,
+        context=replace(shown_context, images=_images(session, report), doubts=doubts, measured=age),
     )
 
 
 def _judged_before(session: Session) -> float | None:
     """When this gate judged the report that it kept (Unix seconds); None where it had not yet, or nobody can say."""
     try:
-        kept = records.read(session.context.store, session.gate_id)
+        record = records.read(session.context.store, session.gate_id)
     except (DecodeError, StoreError):
         return None
-    return None if kept is None else seconds_of(kept.judged_at)
+    return None if record is None else seconds_of(record.judged_at)
 
 
 def _images(session: Session, report: Report) -> Images | None:
@@ -111,8 +115,8 @@ def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
         return
     key = report_key(session.gate_id)
     data = session.context.store.get(key) or b""
-    kept = KeptPass(SCHEMA_VERSION, session.gate_id, session.context.fingerprint, digest(data), now)
-    session.context.store.put(_key(session), dump_plain(kept))
+    kept_pass = KeptPass(SCHEMA_VERSION, session.gate_id, session.context.fingerprint, digest(data), now)
+    session.context.store.put(_key(session), dump_plain(kept_pass))
 
 
 def void_pass(session: Session) -> None:
@@ -124,24 +128,24 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
     """A PASS that this gate may reuse. Raises StoreError."""
     minutes = session.context.gate.policy.reuse_pass_minutes
     data = session.context.store.get(_key(session)) if minutes else None
-    kept = _load(data) if data is not None else None
-    if kept is None or kept.fingerprint != session.context.fingerprint:
+    kept_pass = _load(data) if data is not None else None
+    if kept_pass is None or kept_pass.fingerprint != session.context.fingerprint:
         return None
-    found = session.context.store.get(report_key(kept.gate_id))
-    if found is None or digest(found) != kept.report:
+    report_data = session.context.store.get(report_key(kept_pass.gate_id))
+    if report_data is None or digest(report_data) != kept_pass.report:
         return None
     try:
-        report = load(found)
+        report = load(report_data)
     except DecodeError:
         return None
     measured_at = seconds_of(report.measured_at)
     if measured_at is None:
         return None
-    ages = [now - measured_at, now - kept.judged_at]
+    ages = [now - measured_at, now - kept_pass.judged_at]
     if max(ages) > minutes * 60 or min(ages) < -AHEAD_S:
         return None
-    again = report_verdict(session, report, kept.report)
-    return replace(again, reused=kept.gate_id) if _stands(session, again) else None
+    again = report_verdict(session, report, kept_pass.report)
+    return replace(again, reused=kept_pass.gate_id) if _stands(session, again) else None
 
 
 def load_own_report(session: Session) -> JudgedReport | None:
@@ -159,9 +163,10 @@ def load_own_report(session: Session) -> JudgedReport | None:
 def proven_pass(judged: JudgedReport) -> Pass:
     """The identities that the training job's nodes have to confirm."""
     report = judged.report
-    told = answered(report, judged.verdict.findings)
+    answered_findings = answered(report, judged.verdict.findings)
     nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, told.get(node.name, ())) for node in report.nodes
+        PassedNode(node.name, node.rank, node.identity, answered_findings.get(node.name, ()))
+        for node in report.nodes
     )
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
 
@@ -169,10 +174,10 @@ def proven_pass(judged: JudgedReport) -> Pass:
 def _stands(session: Session, judged: JudgedReport) -> bool:
     verdict, declared = judged.verdict, session.context.declared
     whole = verdict.answer is Answer.GO and verdict.level is Level.PASS and verdict.coverage.complete
-    return whole and judged.report.declared == declared and _known(judged.report)
+    return whole and judged.report.declared == declared and _has_identities(judged.report)
 
 
-def _known(report: Report) -> bool:
+def _has_identities(report: Report) -> bool:
     """Whether every machine has identities that distinguish it from others."""
     names = {node.name for node in report.nodes}
     known = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
@@ -196,26 +201,26 @@ async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
     """
     if not session.launches:
         return None
-    found = await (_adopted(session) if session.renewal.lease.adopted else run_to_end(_fresh, session))
-    if found is not None:
-        session.judged = found
-        said = f"PASS of {found.reused} from {found.report.measured_at} reused"
-        report_progress(Progress("checks", said, 1, 1))
-    return found
+    judged = await (_adopted(session) if session.renewal.lease.adopted else run_to_end(_fresh, session))
+    if judged is not None:
+        session.judged = judged
+        message = f"PASS of {judged.reused} from {judged.report.measured_at} reused"
+        report_progress(Progress("checks", message, 1, 1))
+    return judged
 
 
 async def _adopted(session: Session) -> JudgedReport | None:
-    there = await find_jobs(session)
-    if not there.check.absent:
+    jobs = await find_jobs(session)
+    if not jobs.check.absent:
         return None
-    if there.train.absent:
+    if jobs.train.absent:
         return await run_to_end(_fresh, session)
-    report_takeover(session, there)
+    report_takeover(session, jobs)
     return await run_to_end(load_own_report, session)
 
 
 def _fresh(session: Session) -> JudgedReport | None:
-    found = find_fresh_pass(session, time.time())
-    if found is None:
+    fresh = find_fresh_pass(session, time.time())
+    if fresh is None:
         void_pass(session)
-    return found
+    return fresh

@@ -69,16 +69,16 @@ async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
     if session.renewal.lease.adopted and not (await find_jobs(session)).train.absent:
         return True  # it was submitted before its gate died: whatever became of the pool since, it is not begun twice
     check, train = session.renewal.lease.job(CHECK), session.renewal.lease.job(TRAIN)
-    hold = await _known(session, check)
+    hold = await _settled_hold(session, check)
     if hold.keeping is Keeping.READY or (hold.keeping is Keeping.TAKEN and hold.by == train):
         return True
-    said = f"the machines of {check} {_lost(hold)}"
+    loss = f"the machines of {check} {_lost(hold)}"
     if session.rounds >= ROUNDS:
         raise PoolLost(
-            f"{said}, after {session.rounds} rounds of checks. Give the pool a role_arn or volume_gb that nobody "
+            f"{loss}, after {session.rounds} rounds of checks. Give the pool a role_arn or volume_gb that nobody "
             "else uses, and look at keep_alive_s and the quota for warm pools."
         )
-    report_progress(Progress("pool", f"{said}: the checks start again"))
+    report_progress(Progress("pool", f"{loss}: the checks start again"))
     await run_to_end(_again, session)
     return False
 
@@ -100,7 +100,7 @@ class PoolProof:
 
     def _ask(self, last: bool) -> None:
         self._since = self._since or time.monotonic()
-        hold = _asked(self.session, self.check)
+        hold = _ask_hold(self.session, self.check)
         late = last or time.monotonic() - self._since > PROOF_S
         if hold.keeping is Keeping.TAKEN and hold.by == self.job:
             self._settle(f"{self.job} reused the machines of {self.check}")
@@ -132,7 +132,7 @@ def pool_waits(session: Session) -> bool:
     if keeps_s is not None and since_s > keeps_s:
         session.release_machines()
         return False
-    return _asked(session, check).keeping in (Keeping.READY, Keeping.COMING)
+    return _ask_hold(session, check).keeping in (Keeping.READY, Keeping.COMING)
 
 
 def pool_cost_now(session: Session) -> str:
@@ -192,24 +192,28 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
     elif checked:
         session.proof.append("not all hosts are the machines that passed, so they checked again")
     elif started >= nodes:
-        found = [node.identity for node in judged.report.nodes]
-        known = [word for key, word in IDENTITIES if found and all(one.get(key) for one in found)]
-        session.proof.append(f"all {nodes} hosts confirmed: {', '.join(known) or 'host'}")
+        identities = [node.identity for node in judged.report.nodes]
+        confirmed = [
+            label
+            for key, label in IDENTITIES
+            if identities and all(identity.get(key) for identity in identities)
+        ]
+        session.proof.append(f"all {nodes} hosts confirmed: {', '.join(confirmed) or 'host'}")
 
 
-async def _known(session: Session, check: str) -> Hold:
+async def _settled_hold(session: Session, check: str) -> Hold:
     """The engine's answer, once it has one; without one in time the pool counts as lost."""
     stop, begun = StopWatch(session), time.monotonic()
     while True:
         await stop.check()
-        hold = await run_to_end(_asked, session, check)
+        hold = await run_to_end(_ask_hold, session, check)
         if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
             return hold
         report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.detail}"))
         await asyncio.sleep(session.context.launcher.poll_s)
 
 
-def _asked(session: Session, check: str) -> Hold:
+def _ask_hold(session: Session, check: str) -> Hold:
     """An engine that does not answer is asked again."""
     try:
         return session.context.launcher.hold(check)
@@ -218,12 +222,12 @@ def _asked(session: Session, check: str) -> Hold:
 
 
 def _lost(hold: Hold) -> str:
-    said = f" ({hold.detail})" if hold.detail else ""
+    detail = f" ({hold.detail})" if hold.detail else ""
     if hold.keeping is Keeping.TAKEN:
-        return f"were taken by {hold.by or 'another job'}{said}"
+        return f"were taken by {hold.by or 'another job'}{detail}"
     if hold.keeping is Keeping.COMING:
-        return f"were not ready within {hold.within_s:.0f} s{said}"
-    return f"are no longer available{said}"
+        return f"were not ready within {hold.within_s:.0f} s{detail}"
+    return f"are no longer available{detail}"
 
 
 def _again(session: Session) -> None:
@@ -269,7 +273,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     limit = session.context.gate.training.max_runtime_minutes * 60 + GRACE_S
     proof, start = PoolProof(session, job), TrainingStart(session, job)
 
-    async def look(status: JobStatus) -> None:
+    async def on_poll(status: JobStatus) -> None:
         session.trained = session.trained or status.state is JobState.RUNNING
         waits = status.state is JobState.PENDING and await run_to_end(pool_waits, session)
         kept = pool_cost_now(session) if waits else ""
@@ -280,7 +284,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     def enough(status: JobStatus) -> bool:
         return wait == "started" and proof.settled and start.seen(status)
 
-    watched = await follow_job(session, job, limit, look, enough, trains=True)
+    watched = await follow_job(session, job, limit, on_poll, enough, trains=True)
     if watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
         record_confirmations(session, verdict, session.folder / job / watched.status.attempt)
@@ -344,17 +348,17 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         nodes,
         lambda node, log: read.append(node_log(node, log)),
     )
-    words = _last_words(read, status, state)
+    last_lines = _last_words(read, status, state)
     if state is JobState.SUCCEEDED:
         return LaunchResult(
-            Training(watched.job, state, one_line(watched.late or reason or words.text, 500)), rechecked
+            Training(watched.job, state, one_line(watched.late or reason or last_lines.text, 500)), rechecked
         )
-    cause = watched.late or reason or words.cause or status.detail
-    more = [] if watched.late or reason else list(words.ends)
+    cause = watched.late or reason or last_lines.cause or status.detail
+    more = [] if watched.late or reason else list(last_lines.ends)
     if status.detail and not reason:
         more += [status.detail] if status.detail != cause else []
-        more += [f"logs: {session.context.store.place(logs_folder(session.gate_id, watched.job))}"]
-    node = "" if watched.late else (refused if reason else words).node
+        more += [f"logs: {session.context.store.location(logs_folder(session.gate_id, watched.job))}"]
+    node = "" if watched.late else (refused if reason else last_lines).node
     return LaunchResult(
         Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300), node), rechecked
     )
@@ -372,10 +376,10 @@ def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | N
 
 def _failure(folder: Path, attempt: str) -> FailureCause:
     """Why a node refused to start, in its own words."""
-    found = sorted((folder / attempt / "failure").glob("*")) if attempt else []
-    for path in (path for path in found if path.is_file() and not path.is_symlink()):
-        said = redacted(path.read_bytes()[:2000].decode("utf-8", "replace").strip())
-        return FailureCause(f"{path.name}: {said}", (), path.name if len(found) == 1 else "")
+    paths = sorted((folder / attempt / "failure").glob("*")) if attempt else []
+    for path in (path for path in paths if path.is_file() and not path.is_symlink()):
+        text = redacted(path.read_bytes()[:2000].decode("utf-8", "replace").strip())
+        return FailureCause(f"{path.name}: {text}", (), path.name if len(paths) == 1 else "")
     return FailureCause()
 
 

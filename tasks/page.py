@@ -61,7 +61,7 @@ async def notify_outcome(session: Session, outcome: Outcome) -> DeliveryResult:
 
 async def note_good_end(session: Session, outcome: Outcome) -> DeliveryResult:
     """Record a good end: messages are updated, incidents resolved, and nobody is notified."""
-    return await run_to_end(lambda: settle(*_receivers(session), _made(session, outcome)))
+    return await run_to_end(lambda: settle(*_receivers(session), _notification_of(session, outcome)))
 
 
 async def check_notifiers(session: Session) -> None:
@@ -86,24 +86,24 @@ def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
     One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO only such
     machines and excluded nodes are left to notify about; the GO is recorded first, so that it does not resolve this notification.
     """
-    made = _made(session, outcome)
-    if made.kind is Kind.GO:
-        told = settle(*_receivers(session), made)
-        for page in _after_go(session, outcome, made):
+    notification = _notification_of(session, outcome)
+    if notification.kind is Kind.GO:
+        result = settle(*_receivers(session), notification)
+        for page in _after_go(session, outcome, notification):
             more = deliver(*_receivers(session), page)
-            told = replace(more, told=(*told.told, *more.told), failed=(*told.failed, *more.failed))
-        return told
-    loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
-    also = [side for side in Audience if loud and side is not made.audience]
-    return deliver(*_receivers(session), made, *also)
+            result = replace(more, told=(*result.told, *more.told), failed=(*result.failed, *more.failed))
+        return result
+    loud = notification.kind is Kind.OVERRIDDEN or bool(session.unreleased)
+    also = [side for side in Audience if loud and side is not notification.audience]
+    return deliver(*_receivers(session), notification, *also)
 
 
-def _after_go(session: Session, outcome: Outcome, made: Notification) -> Iterator[Notification]:
+def _after_go(session: Session, outcome: Outcome, notification: Notification) -> Iterator[Notification]:
     if session.refused is not None:
         refused = replace(outcome, decision=Decision.REFUSED, judged=session.refused)
-        yield _made(session, refused)
+        yield _notification_of(session, refused)
     if session.unreleased:
-        yield unreleased_page(made, tuple(session.unreleased))
+        yield unreleased_page(notification, tuple(session.unreleased))
 
 
 def show_cancelled(context: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> None:
@@ -113,15 +113,17 @@ def show_cancelled(context: GateContext, outcome: Outcome, links: tuple[Link, ..
 
 
 def notify_question(
-    session: Session, judged: JudgedReport, asked: PendingQuestion, said: str
+    session: Session, judged: JudgedReport, pending: PendingQuestion, line: str
 ) -> Notification:
     """Notify people of the question, before the run waits for the answer; returns the notification."""
     try:
-        made = question_of(session, judged, asked, said, run_links(session))
+        notification = question_of(session, judged, pending, line, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
-        made = replace(_bare(session, session.gate_id, said, error), kind=Kind.QUESTION, question=asked)
-    deliver(*_receivers(session), made)
-    return made
+        notification = replace(
+            _bare(session, session.gate_id, line, error), kind=Kind.QUESTION, question=pending
+        )
+    deliver(*_receivers(session), notification)
+    return notification
 
 
 def _receivers(session: Session) -> tuple[Notify, Store]:
@@ -129,7 +131,7 @@ def _receivers(session: Session) -> tuple[Notify, Store]:
     return session.context.gate.notify, session.context.store
 
 
-def _made(session: Session, outcome: Outcome) -> Notification:
+def _notification_of(session: Session, outcome: Outcome) -> Notification:
     """The notification about an end; a shorter one if a part of it cannot be made."""
     try:
         return page_of(session, outcome, run_links(session))
@@ -142,9 +144,9 @@ def _made(session: Session, outcome: Outcome) -> Notification:
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
     gate = session.context.gate
-    why = redacted(f"the rest of this notification could not be made: {type(error).__name__}: {error}")
-    LOG.error("%s", why)
-    text = f"{why}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
+    reason = redacted(f"the rest of this notification could not be made: {type(error).__name__}: {error}")
+    LOG.error("%s", reason)
+    text = f"{reason}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
     return Notification(
         gate_id, gate.cluster.name, title, text, "",
         gate=gate.name, audience=Audience.OWNER, severity=Severity.ERROR,
@@ -156,7 +158,7 @@ def notify_run(
     flow_run_id: str,
     gate_id: str,
     kind: Kind,
-    said: str,
+    sentence: str,
 ) -> str | None:
     """Notify the gate's owner, once per run. Returns where it went, "" for nowhere, None if it was done before.
 
@@ -171,7 +173,7 @@ def notify_run(
     page = Notification(
         gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
         gate.cluster.name,
-        f"gate {gate.name}: {said}",
+        f"gate {gate.name}: {sentence}",
         "",
         "",
         gate=gate.name,
@@ -181,20 +183,20 @@ def notify_run(
         facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
         links=(Link("run in Prefect", url),) if url else (),
     )
-    where = deliver(gate.notify, context.store, finish_page(page, said)).where
+    where = deliver(gate.notify, context.store, finish_page(page, sentence)).where
     context.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))
     return where
 
 
 def _left(context: GateContext, key: str, claim: bytes) -> bool:
     """Whether the claim of a process that died could be taken over."""
-    found = context.store.get(key)
-    if found is None:
+    claimed = context.store.get(key)
+    if claimed is None:
         return context.store.put_if_absent(key, claim)
     try:
-        table = parse_json(found, 1 << 16)
+        table = parse_json(claimed, 1 << 16)
     except DecodeError:
-        return context.store.replace_if(key, found, claim)
+        return context.store.replace_if(key, claimed, claim)
     sent, at = (table.get("sent"), table.get("at")) if isinstance(table, dict) else (False, 0.0)
     stale = not isinstance(at, (int, float)) or time.time() - at > CLAIM_S
-    return not sent and stale and context.store.replace_if(key, found, claim)
+    return not sent and stale and context.store.replace_if(key, claimed, claim)

@@ -101,11 +101,11 @@ async def exclude_failed(
         return False
     # By the engine's names, where it has others for machines than the gate has for the places of its nodes.
     names = {node.name: node.identity.get("engine_node") or node.name for node in judged.report.nodes}
-    session.excluded |= {names.get(node, node): why for node, why in failed.items()}
+    session.excluded |= {names.get(node, node): reason for node, reason in failed.items()}
     session.refused = judged
-    said = f"{', '.join(failed)}: {'; '.join(failed.values())}"
-    LOG.warning("the gate begins again without nodes that failed: %s", said)
-    report_progress(Progress("checks", f"the next job does not get {said}"))
+    failures = f"{', '.join(failed)}: {'; '.join(failed.values())}"
+    LOG.warning("the gate begins again without nodes that failed: %s", failures)
+    report_progress(Progress("checks", f"the next job does not get {failures}"))
     await run_to_end(session.begin_again)
     return True
 
@@ -115,11 +115,11 @@ async def settle_lease(session: Session) -> Lease:
     lease = session.renewal.lease
     if not lease.adopted:
         return lease
-    found = await find_jobs(session)
-    over = ended_badly(found.train) if session.in_job else ended_badly(found.check) and found.train.absent
+    jobs = await find_jobs(session)
+    over = ended_badly(jobs.train) if session.in_job else ended_badly(jobs.check) and jobs.train.absent
     if over:
         return await run_to_end(session.begin_again)
-    report_takeover(session, found)
+    report_takeover(session, jobs)
     return lease
 
 
@@ -137,14 +137,14 @@ async def wait_for_training(session: Session, error: NoCapacity) -> None:
     It returns early where they are kept no longer: the checks begin again, or, where they did before, NoCapacity is raised.
     """
     pause = _pause(session, error)
-    kept = await run_to_end(pool_waits, session)
+    waits = await run_to_end(pool_waits, session)
     report_progress(
         Progress(
             "capacity",
-            f"{error} The next attempt is in {pause:.0f} s. {pool_cost_now(session) if kept else ''}".strip(),
+            f"{error} The next attempt is in {pause:.0f} s. {pool_cost_now(session) if waits else ''}".strip(),
         )
     )
-    if await _sleep(session, pause, lambda: not kept or pool_waits(session)):
+    if await _sleep(session, pause, lambda: not waits or pool_waits(session)):
         await run_to_end(session.train_again)
     elif session.rounds >= ROUNDS:
         raise NoCapacity(f"{error} The machines that passed are no longer available.") from error

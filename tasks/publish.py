@@ -65,12 +65,12 @@ FLEET_S = 5.0
 def keep_record(session: Session, judged: JudgedReport) -> Record:
     """Keep the record, of which lists are made, beside the verdict. Raises StoreError."""
     gate, gate_id = session.context.gate, session.gate_id
-    made = record_of(
+    record = record_of(
         gate_id, judged.report, judged.verdict, report_key(gate_id), time.time(),
         gate.name, gate.cluster.name, judged.reused,
     )  # fmt: skip
-    records.keep(session.context.store, made)
-    return made
+    records.keep(session.context.store, record)
+    return record
 
 
 def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
@@ -80,10 +80,10 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
     if judged.reused:
         return
     try:
-        rows = rows_of(
+        gate_nodes = rows_of(
             judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, record.cluster
         )  # fmt: skip
-        keep_rows(session.context.store, rows)
+        keep_rows(session.context.store, gate_nodes)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
         LOG.warning("the verdict is stored, but not what it says of each node: %s", error)
 
@@ -108,84 +108,84 @@ def with_past(judged: JudgedReport, published: PublishedReport | None) -> Judged
 async def publish_report(session: Session, judged: JudgedReport) -> PublishedReport:
     """Write the files first, then the artifacts. Raises StoreError."""
     try:
-        published, shown = await run_to_end(store_report, session, judged)
+        published, context = await run_to_end(store_report, session, judged)
     except StoreError as error:
         raise StoreError(str(error), await run_to_end(write_locally, session, judged)) from error
     finally:
         session.answer_by = math.inf  # nothing after the verdict is in such a hurry
     report_progress(Progress("verdict", "it is stored; its page is being written to the Prefect server"))
-    await _show_verdict(session, judged, shown)
+    await _show_verdict(session, judged, context)
     session.judged = with_past(judged, published)
     return published
 
 
 async def publish_ending(session: Session, judged: JudgedReport) -> None:
     """Publish the pages of a verdict again, with how the gate ended. A failure is logged."""
-    shown = await run_to_end(store_pages, session, judged)
-    await _show_verdict(session, judged, shown)
+    context = await run_to_end(store_pages, session, judged)
+    await _show_verdict(session, judged, context)
 
 
-async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
+async def _show_verdict(session: Session, judged: JudgedReport, context: VerdictContext) -> None:
     """The one page for people that a run leaves in Prefect, with the places of all others."""
-    gate, place = session.context.gate, session.context.store.place
-    places = place(html_key(session.gate_id)), place(fleet_key(gate.cluster.name))
+    gate, location_of = session.context.gate, session.context.store.location
+    places = location_of(html_key(session.gate_id)), location_of(fleet_key(gate.cluster.name))
     host, file = session.renewal.lease.owner.host, os.path.abspath(session.context.file)
-    page = verdict_page(replace(judged, context=shown), gate.name, places, file, host)
-    said = headline(judged.verdict, gate.name)
-    await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
+    page = verdict_page(replace(judged, context=context), gate.name, places, file, host)
+    line = headline(judged.verdict, gate.name)
+    await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, line)
 
 
 def verdict_page(judged: JudgedReport, name: str, places: tuple[str, str], gate_file: str, host: str) -> str:
     """Markdown for Prefect's page of the run: the answer, what to type, where the report, the page of all nodes and the gate file are,
     then all the rest. `places` are those of both pages; where the store is a folder, the gate's `host` has them.
     """
-    verdict, shown = judged.verdict, judged.context
-    first, _, rest = markdown(judged.report, verdict, name, shown).partition("\n")
+    verdict, context = judged.verdict, judged.context
+    first, _, rest = markdown(judged.report, verdict, name, context).partition("\n")
     # Prefect shows the description above it, and a heading in letters that leave no room for more.
-    parts = [f"**{first.removeprefix('# ')}**"]
+    sections = [f"**{first.removeprefix('# ')}**"]
     commands = next(
-        filter(None, (advice(item, verdict, shown.place)[1] for item in gathered(verdict.findings))), ()
+        filter(None, (advice(item, verdict, context.place)[1] for item in gathered(verdict.findings))), ()
     )
-    parts += [fenced("\n".join(commands))] if commands else []
-    report, nodes = (_linked(place, host) for place in places)
-    parts.append(f"Report: {report}\n\nAll nodes: {nodes}\n\nGate file: {escape(gate_file)}")
-    return "\n\n".join((*parts, rest.lstrip("\n")))
+    sections += [fenced("\n".join(commands))] if commands else []
+    report, nodes = (_linked(location, host) for location in places)
+    sections.append(f"Report: {report}\n\nAll nodes: {nodes}\n\nGate file: {escape(gate_file)}")
+    return "\n\n".join((*sections, rest.lstrip("\n")))
 
 
-def _linked(place: str, host: str) -> str:
+def _linked(location: str, host: str) -> str:
     """A link where a browser can follow it, for S3 to the console; from a server's page it opens no file."""
-    if "://" not in place:
-        return f"{escape(place)} (a file of {escape(host)})"
-    return f"[{escape(place)}](<{quote(browsable(place), safe=URL)}>)"
+    if "://" not in location:
+        return f"{escape(location)} (a file of {escape(host)})"
+    return f"[{escape(location)}](<{quote(browsable(location), safe=URL)}>)"
 
 
 def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     """Store the HTML page and the summary again; returns what is shown beside the verdict. A failure is logged."""
-    shown = judged.context
-    if shown.past is None:
-        shown = replace(shown, past=_past(session, judged))
+    context = judged.context
+    if context.past is None:
+        context = replace(context, past=_past(session, judged))
     try:
-        put_pages(session.context, session.gate_id, judged, shown)
+        put_pages(session.context, session.gate_id, judged, context)
     except StoreError as error:
         LOG.warning("the page does not say how the gate ended: %s", error)
-    return shown
+    return context
 
 
 def put_pages(context: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
     """Store the HTML page and the summary of a verdict. Raises StoreError."""
-    kept, name = context.store, context.gate.name
+    store, name = context.store, context.gate.name
     page = html(judged.report, judged.verdict, name, shown)
-    kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
+    store.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
     summary = markdown(judged.report, judged.verdict, name, shown)
-    kept.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
+    store.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
 
 
 def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
     """Store report, verdict, record, nodes, HTML and summary. Raises StoreError."""
-    kept, gate_id, name = session.context.store, session.gate_id, session.context.gate.name
-    kept.put(report_key(gate_id), dump(judged.report))
-    kept.put(policy_key(gate_id), dump_plain(session.context.policy))
-    kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
+    store, gate_id, name = session.context.store, session.gate_id, session.context.gate.name
+    store.put(report_key(gate_id), dump(judged.report))
+    store.put(policy_key(gate_id), dump_plain(session.context.policy))
+    store.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
     report_progress(
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
@@ -194,22 +194,24 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.context, gate_id, judged, shown)
     keep_fleet_page(session)
-    places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past)
+    places = PublishedReport(
+        store.location(report_key(gate_id)), store.location(html_key(gate_id)), shown.past
+    )
     return places, shown
 
 
 def keep_fleet_page(session: Session) -> None:
     """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
-    kept, cluster = session.context.store, session.context.gate.cluster.name
+    store, cluster = session.context.store, session.context.gate.cluster.name
 
-    def made() -> str:
-        found = read_fleet(kept, time.time(), cluster=cluster, whole=False)
+    def rendered() -> str:
+        fleet = read_fleet(store, time.time(), cluster=cluster, whole=False)
         own = fleet_key(cluster)
-        return fleet_page(found, lambda gate_id: page_link(kept, html_key(gate_id), own), f"Fleet {cluster}")
+        return fleet_page(fleet, lambda gate_id: page_link(store, html_key(gate_id), own), f"Fleet {cluster}")
 
     try:
-        page = limited(FLEET_S, made)
-        kept.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
+        page = limited(FLEET_S, rendered)
+        store.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
     except Exception as error:  # noqa: BLE001 - a page about other gates keeps no verdict from being published
         LOG.warning("the page about the nodes of %s was not made: %s", cluster, error)
 
@@ -238,8 +240,8 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         return past_of(context.store, this, ends=end_marks)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
-        said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
-        return Past(problems=(said,))
+        problem = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
+        return Past(problems=(problem,))
 
 
 async def export_report(session: Session, judged: JudgedReport) -> None:
@@ -259,8 +261,8 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
 
     table = session.context.gate.mlflow
     try:
-        made = run_of(judged.report, judged.verdict, session.context.policy, session.gate_id)
-        LOG.info("logged in MLflow: %s", export(made, table.uri, table.experiment_name))
+        mlflow_run = run_of(judged.report, judged.verdict, session.context.policy, session.gate_id)
+        LOG.info("logged in MLflow: %s", export(mlflow_run, table.uri, table.experiment_name))
     except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
         LOG.warning("the report is stored, but not in MLflow: %s", error)
 

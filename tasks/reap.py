@@ -73,36 +73,36 @@ class RunAssessment:
     """What has to be done, and why, as words that follow the run's name in a sentence."""
 
     act: ReapAction
-    why: str
+    reason: str
     lives: bool = False
 
 
-def assess_state(why: Why, kind: StateType, name: str, life: RunLiveness) -> RunAssessment:
+def assess_state(cause: Why, state_type: StateType, name: str, life: RunLiveness) -> RunAssessment:
     """What has to be done about a run in this state (pure)."""
-    if why == "late":
-        late = kind is StateType.SCHEDULED and name == "Late"
+    if cause == "late":
+        late = state_type is StateType.SCHEDULED and name == "Late"
         return (
             RunAssessment(ReapAction.LATE, "no worker has started it")
             if late
             else RunAssessment(ReapAction.LEAVE, f"is {name} now")
         )
-    if why == "deadline" or life is RunLiveness.PARKED:
+    if cause == "deadline" or life is RunLiveness.PARKED:
         return RunAssessment(ReapAction.WAKE, f"is {name}, and waits for approval")
     if life is RunLiveness.LIVES:
         return RunAssessment(
             ReapAction.LEAVE, "is alive: its process renews its lock, or was seen", lives=True
         )
-    if kind in (StateType.COMPLETED, StateType.SCHEDULED):
+    if state_type in (StateType.COMPLETED, StateType.SCHEDULED):
         return RunAssessment(ReapAction.LEAVE, f"is {name}")
-    if kind in (StateType.FAILED, StateType.CANCELLED):
+    if state_type in (StateType.FAILED, StateType.CANCELLED):
         return RunAssessment(
             ReapAction.CLEAR if life is RunLiveness.GONE else ReapAction.LEAVE, f"ended {name}"
         )
-    if kind is StateType.CANCELLING:
+    if state_type is StateType.CANCELLING:
         return RunAssessment(ReapAction.CANCEL, "was being cancelled, and its process is gone")
     return RunAssessment(
         ReapAction.CRASH,
-        "crashed" if kind is StateType.CRASHED else "has sent no heartbeat, and its process is gone",
+        "crashed" if state_type is StateType.CRASHED else "has sent no heartbeat, and its process is gone",
     )
 
 
@@ -116,12 +116,12 @@ async def _parked(run: GateRun, context: GateContext) -> bool:
     return held is not None and held.lease.asking is not None and not going
 
 
-async def _life(run: GateRun, context: GateContext, why: Why) -> RunLiveness:
+async def _life(run: GateRun, context: GateContext, cause: Why) -> RunLiveness:
     until = time.monotonic() + SETTLE_S
     if await _parked(run, context):
         return RunLiveness.PARKED
     life = await liveness_of(context.store, run.flow_run_id)
-    while why == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
+    while cause == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)  # it may be about to end its jobs
         life = await liveness_of(context.store, run.flow_run_id)
     if life is RunLiveness.FREE and not await is_silent(run.flow_run_id):
@@ -161,7 +161,7 @@ class ReapResult:
     """What became of one run. `left` says what could not be done, "" for nothing."""
 
     name: str
-    said: str
+    sentence: str
     acted: bool = True
     left: str = ""
     lives: bool = False
@@ -179,25 +179,25 @@ def context_of_run(run: GateRun) -> GateContext:
     try:
         if run.request is not None:
             return open_gate_context(run.request)
-        why = run.unread
+        reason = run.unread
     except GateFileError as error:
-        why = str(error)
+        reason = str(error)
     raise NotCleared(
-        f"its request cannot be read on this machine: {why}. Start reap on a machine that has its gate file."
+        f"its request cannot be read on this machine: {reason}. Start reap on a machine that has its gate file."
     )
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
-async def examine_run(run: GateRun, context: GateContext, why: Why) -> RunAssessment:
+async def examine_run(run: GateRun, context: GateContext, cause: Why) -> RunAssessment:
     """Find out whether the run is dead, and what has to be done now; that may take minutes. Raises StoreError, LeaseError."""
-    life = RunLiveness.FREE if why in ("late", "deadline") else await _life(run, context, why)
+    life = RunLiveness.FREE if cause in ("late", "deadline") else await _life(run, context, cause)
     state = await _state(run.flow_run_id)
     if state is None:
-        found = RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
+        assessment = RunAssessment(ReapAction.LEAVE, "is no longer known to the server")
     else:
-        found = assess_state(why, state.type, state.name or state.type.value, life)
-    LOG.info("run %s %s: %s", run.name, found.why, found.act.value)
-    return found
+        assessment = assess_state(cause, state.type, state.name or state.type.value, life)
+    LOG.info("run %s %s: %s", run.name, assessment.reason, assessment.act.value)
+    return assessment
 
 
 @task(
@@ -215,16 +215,16 @@ async def end_jobs(run: GateRun, context: GateContext) -> str:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_owner(run: GateRun, context: GateContext, kind: Kind, said: str) -> str:
+async def notify_owner(run: GateRun, context: GateContext, kind: Kind, sentence: str) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
     async with get_client() as client:
-        known = await runs.run_status(client, run.flow_run_id)
-    gate_id = known.gate_id if known is not None else ""
+        status = await runs.run_status(client, run.flow_run_id)
+    gate_id = status.gate_id if status is not None else ""
     event = Event.LATE if kind is Kind.LATE else Event.CRASHED
-    where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, kind, said)
+    where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, kind, sentence)
     if where is None:
         return "already notified"
-    emit_gate_event(event, context, gate_id, run.flow_run_id, {"headline": said})
+    emit_gate_event(event, context, gate_id, run.flow_run_id, {"headline": sentence})
     return f"notified: {where}" if where else "no notification could be delivered"
 
 
@@ -234,23 +234,23 @@ async def expire_run_question(run: GateRun, context: GateContext) -> str:
     return await run_to_end(expire_question, context, run.flow_run_id)
 
 
-async def handle_waiting_run(run: GateRun, context: GateContext, why: str) -> ReapResult:
+async def handle_waiting_run(run: GateRun, context: GateContext, reason: str) -> ReapResult:
     """Leave a run that waits for a person alone, or close it if its time is up or if it has ended."""
     try:
-        said = await expire_run_question(run, opaque(context))
+        notes = await expire_run_question(run, opaque(context))
     except UNCLEAR as error:
         left = f"its jobs may still run, and its cluster stays locked: {error}"
         await _notify_left(run, context, left)
         return ReapResult(run.name, left, left=left)
-    return ReapResult(run.name, said or why, acted=bool(said))
+    return ReapResult(run.name, notes or reason, acted=bool(notes))
 
 
-def crash_message(run: GateRun, why: str) -> str:
+def crash_message(run: GateRun, cause: str) -> str:
     """What the state of a crashed run says: what became of the training that was requested, and what to do."""
     if run.request is None or not run.request.launch:
-        return f"This run {why}. Start a new run."
+        return f"This run {cause}. Start a new run."
     return (
-        f"This run {why}. Its training was not handed over; reap ends what it had started. Start a new run."
+        f"This run {cause}. Its training was not handed over; reap ends what it had started. Start a new run."
     )
 
 
@@ -267,14 +267,14 @@ async def mark_ended(run: GateRun, state: State[Any]) -> bool:
 async def successor_of(run: GateRun, context: GateContext) -> str:
     """What became of the run's gate in another run that took it over; "" if none did, or if that is not known."""
     async with get_client() as client:
-        known = await runs.run_status(client, run.flow_run_id)
-    if known is None or not known.gate_id:
+        status = await runs.run_status(client, run.flow_run_id)
+    if status is None or not status.gate_id:
         return ""
     try:
         cluster = context.gate.cluster.name
-        return await run_to_end(taken_over, context.store, cluster, known.gate_id, run.flow_run_id)
+        return await run_to_end(taken_over, context.store, cluster, status.gate_id, run.flow_run_id)
     except UNCLEAR as error:
-        LOG.warning("whether another run took over gate %s is not known: %s", known.gate_id, error)
+        LOG.warning("whether another run took over gate %s is not known: %s", status.gate_id, error)
         return ""
 
 
@@ -291,13 +291,13 @@ async def jobs_of(run: GateRun, context: GateContext, paged: bool) -> tuple[str,
 
 def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
     """The state of the reaper's own run; its message has everything."""
-    said = (
-        "; ".join(f"{one.name}: {one.said}" for one in done)
+    message = (
+        "; ".join(f"{result.name}: {result.sentence}" for result in done)
         or f"run {flow_run_id} is not a gate that is known here"
     )
-    if any(one.left for one in done):
-        return Failed(name="NotReaped", message=said, data=NotCleared(said))
-    return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)
+    if any(result.left for result in done):
+        return Failed(name="NotReaped", message=message, data=NotCleared(message))
+    return Completed(name="Reaped" if any(result.acted for result in done) else "LeftAlone", message=message)
 
 
 async def _notify_left(run: GateRun, context: GateContext, left: str) -> None:

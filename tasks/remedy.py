@@ -97,8 +97,8 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
     journal = records.journal()
     gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(context))
     cases = cases_of_gate(context, gate_id) if gate_id else ()
-    found = with_cases(journal, cases).cases
-    if not found and not request.open_only:
+    merged = with_cases(journal, cases).cases
+    if not merged and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
@@ -110,19 +110,19 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
             f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
             f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
-    return Work(context, records, remediation, found)
+    return Work(context, records, remediation, merged)
 
 
 def last_refused(context: GateContext) -> str:
     """The newest gate of the cluster that condemned a machine. Raises RemedyRejected, StoreError."""
     cluster = context.gate.cluster.name
-    kept = newest_records(context.store, [])
-    found = next((one for one in kept if one.cluster == cluster and one.condemned), None)
-    if found is None:
+    records = newest_records(context.store, [])
+    refused = next((record for record in records if record.cluster == cluster and record.condemned), None)
+    if refused is None:
         raise RemedyRejected(
             f"no gate of cluster {cluster} has condemned a machine, so there is nothing to repair"
         )
-    return found.gate_id
+    return refused.gate_id
 
 
 def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
@@ -140,7 +140,7 @@ def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
     if not cases:
         raise RemedyRejected(f"gate {gate_id} blames no machine, so there is nothing to repair")
     if observed:
-        what = (
+        advice = (
             "only observes"
             if decision is Decision.OBSERVED
             else f"ended as {decision.value}"
@@ -148,7 +148,7 @@ def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
             else "kept no end in the store (outcome.json)"
         )
         raise RemedyRejected(
-            f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."
+            f"gate {gate_id} {advice}, and only a refusal is acted on. Its findings are in the report."
         )
     return cases
 
@@ -170,17 +170,17 @@ def _require_cluster(context: GateContext, gate_id: str) -> None:
 
 
 def _judged_again(context: GateContext, gate_id: str) -> tuple[Report, Verdict]:
-    data, kept = context.store.get(report_key(gate_id)), context.store.get(verdict_key(gate_id))
-    if data is None or kept is None:
+    data, verdict_data = context.store.get(report_key(gate_id)), context.store.get(verdict_key(gate_id))
+    if data is None or verdict_data is None:
         raise RemedyRejected(
-            f"{context.store.place(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
+            f"{context.store.location(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
         )
     try:
         report = load(data)
     except DecodeError as error:
         raise RemedyRejected(f"the report of gate {gate_id} cannot be read: {error}") from error
     verdict = decide(report, context.policy, context.facts, context.baseline, report_digest=digest(data))
-    if dump_plain(verdict_json(verdict)) != kept:
+    if dump_plain(verdict_json(verdict)) != verdict_data:
         raise RemedyRejected(
             f"the report of gate {gate_id} is judged differently now, because policy, facts, baseline or version were "
             "changed. Run the gate again."
@@ -220,9 +220,9 @@ def plan_state(work: Work) -> State[Any] | None:
     return Completed(name="Planned", message="; ".join(lines))
 
 
-def nothing_to_do(why: str) -> State[Any]:
+def nothing_to_do(reason: str) -> State[Any]:
     """The end of a run by schedule that had nothing to do. It is no failure."""
-    return Completed(name="NothingToDo", message=why)
+    return Completed(name="NothingToDo", message=reason)
 
 
 def open_cases(work: Work) -> None:
@@ -239,19 +239,19 @@ async def follow(
     Raises JournalError, StoreError.
     """
     until = time.monotonic() + work.context.gate.remediation.wait_minutes * 60
-    said: dict[tuple[str, str], Step] = {}
+    reported: dict[tuple[str, str], Step] = {}
     while not lost():
-        taken = await _round(work, give_up)
-        for case, step in taken:
+        steps = await _round(work, give_up)
+        for case, step in steps:
             key = (case.gate_id, case.node)
-            if said.get(key) != step:
+            if reported.get(key) != step:
                 say(case, step)
-            said[key] = step
+            reported[key] = step
         if not await asyncio.to_thread(lambda: work.open):
             return True
         if time.monotonic() > until:
             return False
-        if all(step.kind in (Kind.WAIT,) for _, step in taken):
+        if all(step.kind in (Kind.WAIT,) for _, step in steps):
             await asyncio.sleep(LOOK_S)
     return False
 
@@ -270,15 +270,17 @@ async def _round(work: Work, give_up: Callable[[], object]) -> tuple[tuple[Case,
 
 def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> State[Any]:
     """The state that Prefect shows: `ends` says of each node why its case was closed."""
-    said = "; ".join(f"{node}: {why.value if why else 'open'}" for node, why in sorted(ends.items()))
+    summary = "; ".join(f"{node}: {end.value if end else 'open'}" for node, end in sorted(ends.items()))
     if waiting:
         nodes = ", ".join(sorted(case.node for case in waiting))
-        return Failed(name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {said}")
-    if all(why is Why.PROVEN for why in ends.values()):
-        return Completed(name="Repaired", message=said or "there was nothing to do")
-    if all(why in (Why.PROVEN, Why.MODE, Why.OBSERVED, Why.NO_REPAIR) for why in ends.values()):
-        return Completed(name="Planned", message=said)
-    return Failed(name="NotRepaired", message=said)
+        return Failed(
+            name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {summary}"
+        )
+    if all(end is Why.PROVEN for end in ends.values()):
+        return Completed(name="Repaired", message=summary or "there was nothing to do")
+    if all(end in (Why.PROVEN, Why.MODE, Why.OBSERVED, Why.NO_REPAIR) for end in ends.values()):
+        return Completed(name="Planned", message=summary)
+    return Failed(name="NotRepaired", message=summary)
 
 
 def say_step(case: Case, step: Step) -> None:
@@ -295,7 +297,7 @@ async def start_again(work: Work, gate: Gate, ends: Mapping[str, Why | None]) ->
     """
     if not work.context.gate.remediation.resume or not ends:
         return
-    if any(why is not Why.PROVEN for why in ends.values()):
+    if any(end is not Why.PROVEN for end in ends.values()):
         LOG.info("the gate is not started again: not every node was proven")
         return
     for gate_id in dict.fromkeys(case.gate_id for case in work.cases):

@@ -30,7 +30,7 @@ CLUSTER_CHARACTERS = 63
 Gate = Callable[[GateRequest, GateContext], Awaitable[State[Any]]]
 
 
-def retest_context(context: GateContext, case: Case, place: Retest) -> GateContext:
+def retest_context(context: GateContext, case: Case, retest: Retest) -> GateContext:
     """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody, and
     measures everything itself.
 
@@ -39,11 +39,11 @@ def retest_context(context: GateContext, case: Case, place: Retest) -> GateConte
     gate = context.gate
     mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
     name = f"{gate.cluster.name[: CLUSTER_CHARACTERS - len(NAME) - len(mark)]}{NAME}{mark}"
-    options = {**gate.cluster.options, **place.options}
-    declared = gate.cluster.declared.model_copy(update={"nodes": len(place.nodes)})
+    options = {**gate.cluster.options, **retest.options}
+    declared = gate.cluster.declared.model_copy(update={"nodes": len(retest.nodes)})
     cluster = gate.cluster.model_copy(update={"name": name, "options": options, "declared": declared})
     profile = max(gate.checks.profile, case.profile, key=DEPTH.index)
-    made = gate.model_copy(
+    changed = gate.model_copy(
         update={
             "cluster": cluster,
             "checks": gate.checks.model_copy(update={"profile": profile}),
@@ -54,40 +54,40 @@ def retest_context(context: GateContext, case: Case, place: Retest) -> GateConte
     )
     engine = replace(
         context.engine,
-        options={**context.engine.options, **place.options},
+        options={**context.engine.options, **retest.options},
         root=str(context.local / "clusters" / name),
     )
     launcher = launcher_of(engine)
     names = launcher.node_names(declared.nodes)
     return replace(
         context,
-        gate=made,
+        gate=changed,
         engine=engine,
         launcher=launcher,
-        declared=made.declared(names, context.declared.kernel_log),
+        declared=changed.declared(names, context.declared.kernel_log),
         certifies=False,
     )
 
 
-async def run_retest(context: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
+async def run_retest(context: GateContext, gate: Gate, case: Case, retest: Retest) -> Rechecked:
     """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
-    why = f"re-test of {case.node} for {case.gate_id}"
+    reason = f"re-test of {case.node} for {case.gate_id}"
     request = GateRequest(
-        gate_file=context.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
+        gate_file=context.file, launch=False, wait="verdict", reason=reason, advanced=Advanced(ask_minutes=0)
     )
     heard = EndListener()
     LISTENER.set(heard)
     try:
-        state = await gate(request, retest_context(context, case, place))
+        state = await gate(request, retest_context(context, case, retest))
     except LaunchRejected as error:
         return Rechecked(Proof.CANNOT_TELL, said=str(error))
     outcome = heard.outcome
     if outcome is None or outcome.judged is None:
-        said = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
+        message = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
         return Rechecked(
-            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(said, 500)
+            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(message, 500)
         )
     report = outcome.judged.report
-    proof, identity, said = proof_of(case, report, outcome.judged.verdict)
+    proof, identity, message = proof_of(case, report, outcome.judged.verdict)
     measured_at = seconds_of(report.measured_at) or 0.0  # which is stale
-    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), measured_at)
+    return Rechecked(proof, identity, outcome.gate_id, one_line(message, 500), measured_at)

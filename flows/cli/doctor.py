@@ -114,7 +114,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             return
         yield ok("gate file", f"{context.file}, policy {context.policy.name}")
         yield from (
-            missing(one.place, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
+            missing(one.location, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
         )
     elif arguments.send_test or arguments.overrides:
         yield missing(

@@ -126,14 +126,14 @@ def _require_local_nodes(context: GateContext, plans: tuple[Plan, ...]) -> None:
         raise LaunchRejected(f"nothing was started: {'; '.join(wrong)}.")
 
 
-def _close(context: GateContext, lease: Lease, why: str = "") -> None:
+def _close(context: GateContext, lease: Lease, reason: str = "") -> None:
     """Keep the end of a gate whose question is over, and notify people of it."""
     from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
         ENDED,
         close_expired_gate,
     )
 
-    close_expired_gate(context, lease, why or ENDED)
+    close_expired_gate(context, lease, reason or ENDED)
 
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:

@@ -164,10 +164,10 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
     done = rebuild(kept.store)
     if arguments.format == "json":
-        write_stdout(json_text({"index": kept.store.place(HISTORY), **_table(done), "error": None}))
+        write_stdout(json_text({"index": kept.store.location(HISTORY), **_table(done), "error": None}))
     else:
         write_stdout(
-            f"{kept.store.place(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
+            f"{kept.store.location(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
         )
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")

@@ -159,7 +159,7 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
             arguments, f"run {followed.run} has not ended; its state is {followed.state}. {followed.message}"
         )
     if said is None or said.code is None or said.document is None:
-        why = followed.why or "the run ended without a result"
+        why = followed.problem or "the run ended without a result"
         why += f". Prefect says: {followed.message}" if followed.message else ""
         ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
         return no_verdict(arguments, ended, cancelled=followed.cancelled)
@@ -251,7 +251,7 @@ def _after(said: RunStatus, document: Mapping[str, object]) -> list[str]:
     lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
     if job:
         with suppress(StoreError):
-            place = open_store(said.store).place(logs_folder(said.gate_id, job))
+            place = open_store(said.store).location(logs_folder(said.gate_id, job))
             state += f" (logs: {place})" if state == JobState.FAILED.value else ""
         lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
     if document.get("html"):

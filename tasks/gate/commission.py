@@ -90,24 +90,26 @@ def gate_contexts(request: CommissionRequest) -> dict[str, GateContext]:
     A cluster's lock is held by a process: two gates of this one would take it for their own.
     """
     require_names(request.gate_files)
-    found: dict[str, GateContext] = {}
-    for named in request.gate_files:
-        context = open_gate_context(_request_of(request, named))
+    contexts: dict[str, GateContext] = {}
+    for gate_file in request.gate_files:
+        context = open_gate_context(_request_of(request, gate_file))
         name = context.gate.cluster.name
-        same = next((other for other, one in found.items() if one.gate.cluster.name == name), None)
+        same = next((other for other, opened in contexts.items() if opened.gate.cluster.name == name), None)
         if same is not None:
-            said = f"{same} and {named} both belong to cluster {name}. Name only one of them"
-            raise GateFileError("gate_files", "", said)
-        found[named] = open_gate_context(_request_of(request, named, context))
-    return found
+            message = f"{same} and {gate_file} both belong to cluster {name}. Name only one of them"
+            raise GateFileError("gate_files", "", message)
+        contexts[gate_file] = open_gate_context(_request_of(request, gate_file, context))
+    return contexts
 
 
 def gate_requests(request: CommissionRequest, settings: Mapping[str, GateContext]) -> dict[str, GateRequest]:
     """By gate file: checks made anew, for as long as they may take, and nothing launched."""
-    return {named: _request_of(request, named, context) for named, context in settings.items()}
+    return {gate_file: _request_of(request, gate_file, context) for gate_file, context in settings.items()}
 
 
-def _request_of(request: CommissionRequest, named: str, context: GateContext | None = None) -> GateRequest:
+def _request_of(
+    request: CommissionRequest, gate_file: str, context: GateContext | None = None
+) -> GateRequest:
     sets = ["policy.reuse_pass_minutes=0"]
     if context is not None:
         checks = context.gate.checks
@@ -115,7 +117,7 @@ def _request_of(request: CommissionRequest, named: str, context: GateContext | N
         stage_s = max(minutes * 60 * STAGE_SHARE, checks.stage_s)
         sets += [f"checks.max_runtime_minutes={minutes}", f"checks.stage_s={stage_s}"]
     return GateRequest(
-        gate_file=named,
+        gate_file=gate_file,
         profile=request.profile,
         launch=False,
         wait="verdict",

@@ -135,7 +135,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = _gate_file(request.gate_file)
     gate = read_gate_file(path, request.sets)
-    here, file = path.resolve().parent, _shown(path)
+    here, file = path.resolve().parent, _shown_path(path)
     policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
     facts = builtin().of(gate.declared(()))
@@ -164,11 +164,11 @@ def launcher_of(engine: LauncherAddress) -> Launcher:
     return launcher_for(engine.launcher, engine.options, Path(engine.root))
 
 
-def _gate_file(named: str) -> Path:
+def _gate_file(name: str) -> Path:
     """The path of the gate file. A name that the folder of gate files lacks is refused; the error lists the names that it has."""
-    if lacking := missing_name(named):
+    if lacking := missing_name(name):
         raise GateFileError("gate_file", "", *lacking)
-    return path_of(named)
+    return path_of(name)
 
 
 def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path]:
@@ -183,46 +183,53 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path]:
     return store, address, local
 
 
-def _shown(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     """The path in its shortest unambiguous form."""
     relative = os.path.relpath(path)
     return str(path.resolve()) if relative.startswith("..") else relative
 
 
-def _about_launcher(file: str, kind: str, error: LaunchRejected) -> GateFileError:
+def _about_launcher(file: str, launcher_name: str, error: LaunchRejected) -> GateFileError:
     cause = error.__cause__
     if isinstance(cause, DecodeError):
         name = cause.path.removeprefix("options.")
-        others = () if name in options_of(kind) else kinds_with(name)
+        others = () if name in options_of(launcher_name) else kinds_with(name)
         if others:
-            said = f"the launcher {kind} has no such option; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
-            return GateFileError(file, f"cluster.{cause.path}", said)
+            verb = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
+            message = f"the launcher {launcher_name} has no such option; {verb} it"
+            return GateFileError(file, f"cluster.{cause.path}", message)
         return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
     return GateFileError(file, "cluster", str(error))
 
 
-def _policy(file: str, here: Path, named: str) -> Policy:
-    path = here / named
+def _policy(file: str, here: Path, reference: str) -> Policy:
+    path = here / reference
     try:
         return read_policy(path)
     except InputError as error:
         if not path.exists():
             near = nearest(path.name, policies_in(path.parent))
-            said = f"there is no file {path.resolve()}"
-            raise GateFileError(file, "policy.file", said, near and str(Path(named).parent / near)) from error
-        said = f"{error.message.rstrip('.')} (it is the [policy] file of {file})"
-        raise GateFileError(_shown(path), error.path, said, error.nearest) from error
+            message = f"there is no file {path.resolve()}"
+            raise GateFileError(
+                file, "policy.file", message, near and str(Path(reference).parent / near)
+            ) from error
+        message = f"{error.message.rstrip('.')} (it is the [policy] file of {file})"
+        raise GateFileError(_shown_path(path), error.path, message, error.nearest) from error
 
 
-def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
+def _baseline(file: str, here: Path, gate: Gate, requested: str) -> Baseline | None:
     """The baseline that the request names, otherwise the gate file's, relative to the gate file's folder."""
     path = (
-        Path(asked).expanduser() if asked else here / gate.policy.baseline if gate.policy.baseline else None
+        Path(requested).expanduser()
+        if requested
+        else here / gate.policy.baseline
+        if gate.policy.baseline
+        else None
     )
     try:
         return None if path is None else read_baseline(path)
     except InputError as error:
-        where = "baseline (--baseline)" if asked else f"{file}: policy.baseline"
+        where = "baseline (--baseline)" if requested else f"{file}: policy.baseline"
         raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
 
 
@@ -234,57 +241,64 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     where = "cluster.declared.instance_type"
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
-        said = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
-        raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
+        message = (
+            f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
+        )
+        raise GateFileError(file, "cluster.declared.gpus_per_node", message, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        kind, types = declared.instance_type, types_text(policy.instance_types, declared.instance_type)
-        said = f"policy {policy.name!r} ({gate.policy.file}) was not written for {kind}, but for {types}"
+        instance_type, types = (
+            declared.instance_type,
+            types_text(policy.instance_types, declared.instance_type),
+        )
+        message = f"policy {policy.name!r} ({gate.policy.file}) was not written for {instance_type}, but for {types}"
         raise GateFileError(
-            file, where, f"{said}. Name another in [policy] file, or add the type to a copy of this one"
+            file, where, f"{message}. Name another in [policy] file, or add the type to a copy of this one"
         )
     try:
-        known = catalog.with_extra(gate.checks.extra)
+        catalogue = catalog.with_extra(gate.checks.extra)
     except CatalogError as error:
         raise GateFileError(file, "checks.extra", str(error)) from error
-    checks = [check.name for check in known]
+    checks = [check.name for check in catalogue]
     for name in gate.checks.timeouts_s:
         if name not in checks:
             raise GateFileError(
                 file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
             )
     table = gate.declared(())
-    applying = [check for check in known if lacks(check.part, table, instance) is None]
+    applying = [check for check in catalogue if lacks(check.part, table, instance) is None]
     if missing := [check.name for check in applying if check.name not in policy.checks]:
-        said = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
-        said += "begin with a copy of the shipped policy for these machines"
-        raise GateFileError(file, "policy.file", said)
+        message = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
+        message += "begin with a copy of the shipped policy for these machines"
+        raise GateFileError(file, "policy.file", message)
     for check in applying:
-        if why := unfit_line(check, policy.checks[check.name]):
-            raise GateFileError(file, "policy.file", f"policy {policy.name!r} {why}")
+        if misfit := unfit_line(check, policy.checks[check.name]):
+            raise GateFileError(file, "policy.file", f"policy {policy.name!r} {misfit}")
     for name in policy.checks:
         if name not in checks:
-            said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
-            raise GateFileError(file, "policy.file", said, nearest(name, checks))
+            message = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
+            raise GateFileError(file, "policy.file", message, nearest(name, checks))
 
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
     """Require that a skipped check is one that the policy does not require on the declared machines."""
-    declared, known = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
-    for place, name in enumerate(gate.checks.skip):
-        where = f"checks.skip[{place}]"
-        if name not in known:
-            raise GateFileError(file, where, "there is no such check", nearest(name, known))
+    declared, names = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
+    for index, name in enumerate(gate.checks.skip):
+        where = f"checks.skip[{index}]"
+        if name not in names:
+            raise GateFileError(file, where, "there is no such check", nearest(name, names))
         line = policy.checks.get(name, CheckPolicy())
         if withheld_kernel_log.required(name, declared):
-            said = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"
-            raise GateFileError(file, where, said)
+            message = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"
+            raise GateFileError(file, where, message)
         if not line.may_be_left_out:
-            said = f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
+            message = (
+                f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
+            )
             optional = ", ".join(other for other in policy.checks if policy.checks[other].may_be_left_out)
             raise GateFileError(
                 file,
                 where,
-                f"{said} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
+                f"{message} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
             )
 
 
@@ -292,13 +306,13 @@ def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launch
     """Require that a person's answer can come while the machines of the question are still kept."""
     keeps_s = launcher.keeps_s
     if keeps_s is not None and _asks(gate, policy) and minutes * 60 > keeps_s - MARGIN_S:
-        who = f'policy {policy.name!r} says on_warn = "ask"'
-        who = who if policy.on_warn is OnWarn.ASK else '[approval] says on_fail = "ask"'
-        said = (
-            f"a person has {minutes} minutes to answer ({who}), but the machines are kept for {keeps_s / 60:g} minutes, "
+        asks = f'policy {policy.name!r} says on_warn = "ask"'
+        asks = asks if policy.on_warn is OnWarn.ASK else '[approval] says on_fail = "ask"'
+        message = (
+            f"a person has {minutes} minutes to answer ({asks}), but the machines are kept for {keeps_s / 60:g} minutes, "
             f"and {MARGIN_S / 60:g} of them are needed afterwards. Keep them for {minutes + MARGIN_S / 60:g} minutes or longer"
         ) + (f", or ask for {(keeps_s - MARGIN_S) / 60:g} at most" if keeps_s > MARGIN_S else "")
-        raise GateFileError(file, "cluster.options", said)
+        raise GateFileError(file, "cluster.options", message)
 
 
 def _asks(gate: Gate, policy: Policy) -> bool:
@@ -312,13 +326,15 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
     if approval.on_fail != "ask":
         return
     if launcher.placement is Placement.IN_JOB:
-        said = (
+        message = (
             "checks and training are one job here, and its nodes end on a FAIL: nobody can approve any more"
         )
-        raise GateFileError(file, where, f'{said}. Write on_fail = "refuse", or choose another placement')
+        raise GateFileError(file, where, f'{message}. Write on_fail = "refuse", or choose another placement')
     if not approval.overriders and not approval.form_may_override:
-        said = "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
-        raise GateFileError(file, where, said)
+        message = (
+            "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
+        )
+        raise GateFileError(file, where, message)
 
 
 def _checks_text(names: Sequence[str]) -> str:

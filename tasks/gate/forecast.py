@@ -112,21 +112,21 @@ def _stages(context: GateContext, answer_s: float) -> Iterator[StageForecast]:
     if launcher.placement is not Placement.IN_JOB:
         yield StageForecast("start of the training", None, False, launcher.start_s, no_number, False)
     hours = gate.training.expected_hours
-    said = "not declared ([training] expected_hours)" if hours is None else "declared in the gate file"
+    origin = "not declared ([training] expected_hours)" if hours is None else "declared in the gate file"
     about_s = None if hours is None else hours * SECONDS_PER_HOUR
-    yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said, True)
+    yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, origin, True)
 
 
 def _checks(context: GateContext) -> StageForecast:
     declared, checks = context.declared, context.gate.checks
     devices = devices_of(context.facts.instances.get(declared.instance_type), declared.gpus_per_node)
-    found = duration_of(checks.profile, devices)
+    measured = duration_of(checks.profile, devices)
     limit_s = checks.max_runtime_minutes * 60
     name = f"checks, profile {checks.profile.value}"
-    if found is None:
-        said = f"profile {checks.profile.value} was never measured on such nodes"
-        return StageForecast(name, None, False, limit_s, said, True)
-    return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance), True)
+    if measured is None:
+        source = f"profile {checks.profile.value} was never measured on such nodes"
+        return StageForecast(name, None, False, limit_s, source, True)
+    return StageForecast(name, measured.seconds, measured.is_least, limit_s, str(measured.provenance), True)
 
 
 def _spent(context: GateContext, placement: Placement, idle_s: float, answer_s: float) -> PlacementCost:

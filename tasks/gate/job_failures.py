@@ -26,12 +26,12 @@ from tasks.launchers.base import (
 from tasks.reports.node_reports import read_files
 
 HISTORY_LINES = 12
-NAMED = 8
+MOST_NAMED = 8
 # Python's own words (runpy.py, and importlib's ModuleNotFoundError) for `python3 -m container.agent`.
 NO_AGENT = re.compile(r"No module named ('container'|container(\.agent)?$|'container\.agent')", re.MULTILINE)
 # The ids by which people find a machine, first the one that they know best.
 MACHINE_IDS = ("instance_id", "engine_node", "product_uuid")
-SAID = {
+NODE_ERRORS = {
     Trouble.NONE: "",
     Trouble.ENDED: " by itself",
     Trouble.CONFIGURATION: " because the request was wrong",
@@ -48,31 +48,31 @@ def require_reports(watched: JobEnd, logs: Iterable[str] = ()) -> None:
 
     Raises LaunchRejected, QuotaExceeded, NoCapacity, EngineUnavailable.
     """
-    status, said = watched.status, _said_of(watched)
+    status, reason = watched.status, _said_of(watched)
     if any(map(NO_AGENT.search, (status.detail, *logs))):
         raise LaunchRejected(
-            f"{said}. The image has no container.agent, which starts the checks. {BUILD_IMAGE}"
+            f"{reason}. The image has no container.agent, which starts the checks. {BUILD_IMAGE}"
         )
     if watched.late and status.state is JobState.PENDING and status.trouble is Trouble.NONE:
         raise NoCapacity(
-            f"{said} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
+            f"{reason} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
         )
     match status.trouble:
         case Trouble.CONFIGURATION:
             raise LaunchRejected(
-                f"{said}. Nothing was judged: correct the gate file, or the files that it names."
+                f"{reason}. Nothing was judged: correct the gate file, or the files that it names."
             )
         case Trouble.NO_CAPACITY:
-            raise NoCapacity(f"{said}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
+            raise NoCapacity(f"{reason}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
         case Trouble.QUOTA:
-            raise QuotaExceeded(f"{said}. Nothing was judged: request a higher quota.")
+            raise QuotaExceeded(f"{reason}. Nothing was judged: request a higher quota.")
         case Trouble.SERVICE:
-            raise EngineUnavailable(f"{said}. Nothing was judged: run the gate again.")
+            raise EngineUnavailable(f"{reason}. Nothing was judged: run the gate again.")
         case Trouble.NONE | Trouble.ENDED if status.exit_codes and {*status.exit_codes.values()} == {
             Exit.REJECTED
         }:
             raise LaunchRejected(
-                f"{said}. Nothing was judged: the nodes rejected the job before the first check."
+                f"{reason}. Nothing was judged: the nodes rejected the job before the first check."
             )
         case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
             return
@@ -82,13 +82,13 @@ def require_reports(watched: JobEnd, logs: Iterable[str] = ()) -> None:
 
 def require_machines(watched: JobEnd) -> None:
     """Raise NoCapacity or QuotaExceeded if a training never got machines."""
-    status, said = watched.status, _said_of(watched)
+    status, reason = watched.status, _said_of(watched)
     if watched.late and status.state is JobState.PENDING and status.trouble is Trouble.NONE:
-        raise NoCapacity(f"{said} ({status.detail}).")
+        raise NoCapacity(f"{reason} ({status.detail}).")
     if status.trouble is Trouble.NO_CAPACITY:
-        raise NoCapacity(f"{said}.")
+        raise NoCapacity(f"{reason}.")
     if status.trouble is Trouble.QUOTA:
-        raise QuotaExceeded(f"{said}. Request a higher quota.")
+        raise QuotaExceeded(f"{reason}. Request a higher quota.")
 
 
 def _said_of(watched: JobEnd) -> str:
@@ -109,7 +109,7 @@ def never_ran(watched: JobEnd) -> bool:
 def ending_text(status: JobStatus) -> str:
     """ "was cancelled because somebody stopped it"."""
     was = "was " if status.state is JobState.CANCELLED else ""
-    return f"{was}{status.state.value}{SAID[status.trouble]}"
+    return f"{was}{status.state.value}{NODE_ERRORS[status.trouble]}"
 
 
 def end_said(watched: JobEnd) -> str:
@@ -132,7 +132,7 @@ def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
     before, now = (_machines(folder, token) for token in tokens[index - 1 : index + 1])
     lost = [_lost(name, ids, now) for name, ids in before.items()] if now else []
     names = sorted(filter(None, lost))
-    were = f"; {', '.join(names[:NAMED])} {'were' if len(names) > 1 else 'was'} lost" if names else ""
+    were = f"; {', '.join(names[:MOST_NAMED])} {'were' if len(names) > 1 else 'was'} lost" if names else ""
     return (f"start {index + 1} of {len(tokens)}{were}",)
 
 
@@ -141,8 +141,8 @@ def _machines(folder: Path, token: str) -> dict[str, dict[str, str]]:
     ids: dict[str, dict[str, str]] = {path.stem: {} for path in (folder / token / "agent").glob("*.json")}
     for name, data in read_files(folder, token).items():
         with contextlib.suppress(DecodeError):
-            known = load_node(data).node.identity
-            ids[name] = {key: known[key] for key in MACHINE_IDS if known.get(key)}
+            identity = load_node(data).node.identity
+            ids[name] = {key: identity[key] for key in MACHINE_IDS if identity.get(key)}
     return ids
 
 

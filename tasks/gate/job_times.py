@@ -85,21 +85,21 @@ class SilenceNotices:
             return
         self._hours = hours
         since = f" for {hours} h" if hours else ""
-        said = (
+        line = (
             f"nothing has been heard of job {self._job}{since} ({detail}). It may run on, and it is not ended: the gate asks until "
             "the job's own time limit"
         )
-        self._say(said)
+        self._say(line)
         if hours and not self._told:
             self._told = True
-            self._tell_owner(said)
+            self._tell_owner(line)
 
-    def _say(self, said: str) -> None:
-        report_progress(Progress("training", said, lasting=True))
+    def _say(self, line: str) -> None:
+        report_progress(Progress("training", line, lasting=True))
 
-    def _tell_owner(self, said: str) -> None:
+    def _tell_owner(self, line: str) -> None:
         context, gate_id = self._session.context, self._session.gate_id
-        title = redact(f"gate {context.gate.name}: {said}", os.environ)
+        title = redact(f"gate {context.gate.name}: {line}", os.environ)
         remedy = (
             "Look at the job in the engine's console, and at the network and the credentials of the gate."
         )

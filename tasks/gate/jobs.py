@@ -38,7 +38,7 @@ MPI = (
 # An answer that a person gives in the last second still has to reach nodes that look every few seconds.
 ANSWER_S = 60.0
 NO_TAGS: Mapping[str, str] = {}
-BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
+STARTERS: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,15 @@ def _training(
     work: Work,
 ) -> JobSpec:
     training, here = context.gate.training, str(context.here)
-    command = tuple(word.replace("{here}", here) for word in training.command)
-    behind = (*BEHIND[training.distributed], *command) if command else ()
+    command = tuple(argument.replace("{here}", here) for argument in training.command)
+    started_by = (*STARTERS[training.distributed], *command) if command else ()
     observe = context.gate.policy.mode is Mode.OBSERVE
     flags = (*options, *(("--observe",) if observe else ()))
-    job = _job(context, name, (*GATE_COMMAND, *flags, "--", *behind), minutes, files, work)
+    job = _job(context, name, (*GATE_COMMAND, *flags, "--", *started_by), minutes, files, work)
     return dataclasses.replace(
         job,
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
-        training=behind,
+        training=started_by,
         script=training_script(training.distributed, command),
         observe=observe,
         image=training.image,

@@ -179,17 +179,17 @@ def first_line(outcome: Outcome, name: str) -> str:
     if (mark := end_mark(decision, outcome.ending)) is not None:
         return f"{mark} {one_line(name, 80)}: {outcome.reason}"
     if judged is None or (answer is not None and decision is Decision.REFUSED):
-        word = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
-        return f"{word} {one_line(name, 80)}: {outcome.reason}"
-    said = headline(judged.verdict, name)
+        answer_name = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
+        return f"{answer_name} {one_line(name, 80)}: {outcome.reason}"
+    line = headline(judged.verdict, name)
     if decision is Decision.OBSERVED:
-        return f"observed only, training was started: {said}"
+        return f"observed only, training was started: {line}"
     if decision is Decision.OVERRIDDEN:
         by = answer.by if answer else "a person"
-        return f"OVERRIDDEN by {by}, training was started despite: {said}"
+        return f"OVERRIDDEN by {by}, training was started despite: {line}"
     if answer is not None and decision is Decision.LAUNCHED:
-        return f"launched, approved by {answer.by}: {said}"
-    return said
+        return f"launched, approved by {answer.by}: {line}"
+    return line
 
 
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
@@ -203,35 +203,37 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
     unasked = outcome.decision is Decision.AWAITING and not requested
     if outcome.judged is None or not refused or not (launches or unasked):
         return outcome
-    shown = replace(outcome.judged.context, training=NOBODY_ASKED if unasked else NOT_STARTED)
-    return replace(outcome, judged=replace(outcome.judged, context=shown))
+    context = replace(outcome.judged.context, training=NOBODY_ASKED if unasked else NOT_STARTED)
+    return replace(outcome, judged=replace(outcome.judged, context=context))
 
 
-def cancelled_by(outcome: Outcome, why: str, unended: str = "") -> Outcome:
-    """The outcome of a gate that was ended, with its reason. `why`: "cancelled by SIGTERM"; `unended`: what could not be ended."""
+def cancelled_by(outcome: Outcome, reason: str, unended: str = "") -> Outcome:
+    """The outcome of a gate that was ended, with its reason. `reason`: "cancelled by SIGTERM"; `unended`: what could not be ended."""
     if outcome.judged is None:
         left = "the jobs that it had started were ended" if outcome.started else "no job had been started"
-        return replace(outcome, reason=f"{why}; {unended or left}")
-    word, training = ANSWER_WORDS[outcome.judged.verdict.answer], outcome.training
+        return replace(outcome, reason=f"{reason}; {unended or left}")
+    answer_name, training = ANSWER_WORDS[outcome.judged.verdict.answer], outcome.training
     left = "no training was started"
     if training is not None:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
         before = f". Before, it had failed: {training.said}" if training.said else ""
-        what = "the training that it had started" if training.certain else "its job, which may have trained,"
-        left = f"{what} was {was}{before}"
-    said = f"{why} after the verdict {word}; {unended or left}"
-    return replace(outcome, training=training, reason=said)
+        ended_job = (
+            "the training that it had started" if training.certain else "its job, which may have trained,"
+        )
+        left = f"{ended_job} was {was}{before}"
+    message = f"{reason} after the verdict {answer_name}; {unended or left}"
+    return replace(outcome, training=training, reason=message)
 
 
-def with_billed(outcome: Outcome, said: tuple[str, ...]) -> Outcome:
+def with_billed(outcome: Outcome, lines: tuple[str, ...]) -> Outcome:
     """The outcome, which says as well which machines may still be billed, what they cost and how they are released. The text of a
     verdict does not show the reason, so its lines below the headline have it.
     """
     judged = outcome.judged
     if judged is not None and outcome.ending is Ending.VERDICT:
-        judged = replace(judged, context=replace(judged.context, said=(*judged.context.said, *said)))
-    reason = " ".join((outcome.reason.rstrip(".") + ".", *said)) if said else outcome.reason
+        judged = replace(judged, context=replace(judged.context, said=(*judged.context.said, *lines)))
+    reason = " ".join((outcome.reason.rstrip(".") + ".", *lines)) if lines else outcome.reason
     return replace(outcome, judged=judged, reason=reason)
 
 
@@ -241,22 +243,22 @@ def with_ending(outcome: Outcome, name: str) -> Outcome:
         return outcome
     failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
     end = end_mark(outcome.decision, outcome.ending)
-    shown = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
+    context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if (
         outcome.ending is Ending.JOB_FAILED
         and outcome.training is not None
         and outcome.training.state is JobState.FAILED
     ):
-        shown = replace(shown, training=TRAINING_FAILED)
-    if shown.past is not None:
-        shown = replace(shown, past=shown.past.ended(end))
-    return replace(outcome, judged=replace(outcome.judged, context=shown))
+        context = replace(context, training=TRAINING_FAILED)
+    if context.past is not None:
+        context = replace(context, past=context.past.ended(end))
+    return replace(outcome, judged=replace(outcome.judged, context=context))
 
 
 def ended_otherwise(judged: JudgedReport, name: str) -> bool:
     """Whether the gate's end is more than the pages say that were published with its verdict."""
-    shown = judged.context
-    return bool(shown.training) or shown.first_line not in ("", headline(judged.verdict, name))
+    context = judged.context
+    return bool(context.training) or context.first_line not in ("", headline(judged.verdict, name))
 
 
 def refusal_decision(answer: Answer) -> Decision:
@@ -308,20 +310,20 @@ def kept_logs(store: Store, gate_id: str, training: str) -> str:
     """
     own = store.list(logs_folder(gate_id, training)) if training else ()
     keys = sorted(own or store.list(logs_folder(gate_id)), key=natural)
-    parts = []
+    sections = []
     for key in keys[:MOST_LOGS]:
         text = redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ)
         if not text.strip():
             continue
         *_, job, file = key.split("/")
         cut = f" (the last {LOG_CHARACTERS:,} characters)" if len(text) > LOG_CHARACTERS else ""
-        parts.append(
+        sections.append(
             f"==> {job}, {file.removesuffix('.log')}{cut} <==\n{clean(text[-LOG_CHARACTERS:]).rstrip()}\n"
         )
-    if parts and len(keys) > MOST_LOGS:
-        folder = store.place(keys[0].rpartition("/")[0])
-        parts.append(f"{len(keys) - MOST_LOGS} more logs are in {folder}\n")
-    return "\n".join(parts)
+    if sections and len(keys) > MOST_LOGS:
+        folder = store.location(keys[0].rpartition("/")[0])
+        sections.append(f"{len(keys) - MOST_LOGS} more logs are in {folder}\n")
+    return "\n".join(sections)
 
 
 def rejection_kind(error: Exception) -> RejectionKind:

@@ -30,10 +30,10 @@ async def find_jobs(session: Session) -> PredecessorJobs:
     launcher, stop, begun = session.context.launcher, StopWatch(session), time.monotonic()
     while True:
         await stop.check()
-        found = await run_to_end(_look, session)
-        silent = next((status for status in (found.check, found.train) if is_unanswered(status)), None)
+        jobs = await run_to_end(_jobs_of_lease, session)
+        silent = next((status for status in (jobs.check, jobs.train) if is_unanswered(status)), None)
         if silent is None:
-            return found
+            return jobs
         if time.monotonic() - begun > launcher.silence_s:
             session.parked = True
             raise EngineUnavailable(
@@ -46,14 +46,14 @@ async def find_jobs(session: Session) -> PredecessorJobs:
         await asyncio.sleep(launcher.poll_s)
 
 
-def report_takeover(session: Session, found: PredecessorJobs) -> None:
+def report_takeover(session: Session, jobs: PredecessorJobs) -> None:
     """Tell people that this gate continues a job of an earlier run, if the engine has one. A training that runs was seen to."""
     lease = session.renewal.lease
-    session.trained = session.trained or (not session.in_job and found.train.state is JobState.RUNNING)
-    for stage, status in ((TRAIN, found.train), (CHECK, found.check)):
+    session.trained = session.trained or (not session.in_job and jobs.train.state is JobState.RUNNING)
+    for stage, status in ((TRAIN, jobs.train), (CHECK, jobs.check)):
         if not status.absent:
-            said = f"this gate continues job {lease.job(stage)} of an earlier run, whose process is gone ({status.text})"
-            report_progress(Progress("adopt", said, lasting=True))
+            message = f"this gate continues job {lease.job(stage)} of an earlier run, whose process is gone ({status.text})"
+            report_progress(Progress("adopt", message, lasting=True))
             return
 
 
@@ -62,6 +62,6 @@ def ended_badly(status: JobStatus) -> bool:
     return status.state in (JobState.FAILED, JobState.CANCELLED)
 
 
-def _look(session: Session) -> PredecessorJobs:
+def _jobs_of_lease(session: Session) -> PredecessorJobs:
     state, lease = session.context.launcher.state, session.renewal.lease
     return PredecessorJobs(state(lease.job(CHECK)), state(lease.job(TRAIN)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 PLAIN_EVERY_S = 10.0
-SAID, SAID_AGAIN = 300, 60  # characters of a detail, and of one that was said already
+DETAIL_CHARACTERS, SAID_AGAIN = 300, 60  # characters of a detail, and of one that was said already
 LASTING = 1500  # of one that is said once: its end is what to do
 TICK_S = 0.5
 SHORT_S, MINUTE_S = 120.0, 60.0
@@ -178,19 +178,19 @@ class LiveProgress:
 
         return Text("\n".join((self._line(), *node_lines(self._now.nodes))))
 
-    def _line(self, most: int = SAID) -> str:
+    def _line(self, most: int = DETAIL_CHARACTERS) -> str:
         took = _time(self._clock() - self._begun)
         return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took})"
 
     def _every_s(self) -> float:
-        known = self._now.waits and self._now.detail == self._shown
-        return MINUTE_S if known and self._clock() - self._begun >= MINUTE_S else PLAIN_EVERY_S
+        unchanged = self._now.waits and self._now.detail == self._shown
+        return MINUTE_S if unchanged and self._clock() - self._begun >= MINUTE_S else PLAIN_EVERY_S
 
     def end_stage(self) -> None:
         """Say that the stage has ended, with its last state where that is another than its first."""
         took_s, detail = self._clock() - self._begun, self._now.detail
         if self._status is None and self._now.stage != self._initial and took_s >= NOTED_S:
-            last = f": {one_line(detail, SAID)}" if detail != self._first else ""
+            last = f": {one_line(detail, DETAIL_CHARACTERS)}" if detail != self._first else ""
             self._say(f"{self._now.stage}: ended after {_time(took_s)}{last}")
 
     def _last(self, line: str) -> None:
@@ -200,7 +200,7 @@ class LiveProgress:
             self._say(line)
 
     def _say_now(self) -> None:
-        self._say(self._line(SAID_AGAIN if self._now.detail == self._shown else SAID))
+        self._say(self._line(SAID_AGAIN if self._now.detail == self._shown else DETAIL_CHARACTERS))
         self._shown = self._now.detail
 
     def _say(self, line: str) -> None:
@@ -233,9 +233,9 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / MINUTE_S:.0f} min"
 
 
-def _ticking(shown: LiveProgress, over: threading.Event) -> None:
+def _ticking(progress: LiveProgress, over: threading.Event) -> None:
     while not over.wait(TICK_S):
-        shown.tick()
+        progress.tick()
 
 
 @contextlib.contextmanager
@@ -247,9 +247,9 @@ def live_progress() -> Iterator[LiveProgress]:
             from rich.console import Console
 
             status = stack.enter_context(Console(stderr=True).status("starting"))
-        shown, over = LiveProgress(status), threading.Event()
-        token = LISTENER.set(shown)
+        progress, over = LiveProgress(status), threading.Event()
+        token = LISTENER.set(progress)
         stack.callback(LISTENER.reset, token)
         stack.callback(over.set)
-        threading.Thread(target=_ticking, args=(shown, over), name="progress", daemon=True).start()
-        yield shown
+        threading.Thread(target=_ticking, args=(progress, over), name="progress", daemon=True).start()
+        yield progress

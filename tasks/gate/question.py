@@ -111,10 +111,10 @@ class ApprovalAnswer:
         """The same line in its parts, for notifiers that show a person by name."""
         if self.via is AnswerChannel.NOBODY:
             return AnswerLine(self.reason)
-        why = f": {self.reason}" if self.reason else ""
-        said = f"answered {self.action.value}{why}{f' (the answer is not valid: {self.note})' if self.note else ''}"
+        because = f": {self.reason}" if self.reason else ""
+        sentence = f"answered {self.action.value}{because}{f' (the answer is not valid: {self.note})' if self.note else ''}"
         proven = self.verified and self.via is AnswerChannel.SLACK
-        return AnswerLine(said, self.by, self.who if proven else "")
+        return AnswerLine(sentence, self.by, self.who if proven else "")
 
 
 STRICTNESS = (ApprovalAction.LAUNCH, ApprovalAction.RECHECK, ApprovalAction.BLOCK)
@@ -131,14 +131,14 @@ def standing_answer(question: Question, answers: Sequence[ApprovalAnswer]) -> Ap
 def expired_answer(question: Question, now: float) -> ApprovalAnswer:
     """The answer that counts if the time was up."""
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
-    said = f"nobody answered by {until}"
-    return nobodys_answer(question.gate_id, question.key, said, now)
+    reason = f"nobody answered by {until}"
+    return nobodys_answer(question.gate_id, question.key, reason, now)
 
 
-def nobodys_answer(gate_id: str, key: str, why: str, now: float) -> ApprovalAnswer:
+def nobodys_answer(gate_id: str, key: str, reason: str, now: float) -> ApprovalAnswer:
     """The answer where no person has given one."""
     block, channel = ApprovalAction.BLOCK, AnswerChannel.NOBODY
-    return ApprovalAnswer(SCHEMA_VERSION, gate_id, key, block, "nobody", channel, False, why, now)
+    return ApprovalAnswer(SCHEMA_VERSION, gate_id, key, block, "nobody", channel, False, reason, now)
 
 
 def checked_answer(question: Question, answer: ApprovalAnswer, form_may_override: bool) -> ApprovalAnswer:
@@ -192,6 +192,6 @@ def read_final_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | 
     return _read(store, given_key(gate_id, key), ApprovalAnswer)
 
 
-def _read(store: Store, key: str, kind: type[T]) -> T | None:
+def _read(store: Store, key: str, document_type: type[T]) -> T | None:
     data = store.get(key)
-    return None if data is None else decode(kind, parse_json(data, FILE_BYTES))
+    return None if data is None else decode(document_type, parse_json(data, FILE_BYTES))

@@ -41,7 +41,7 @@ REJECTIONS = (GateFileError, LeaseError, StoreError, LaunchError)
 class ExpiryHandler(Protocol):
     """Keeps the end of a gate whose question is over, and notifies people of it. `why` says what ended it."""
 
-    def __call__(self, context: GateContext, lease: Lease, why: str = ...) -> None:
+    def __call__(self, context: GateContext, lease: Lease, reason: str = ...) -> None:
         """Idempotent."""
 
 
@@ -205,11 +205,11 @@ class Session:
         """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""
         for job in tuple(self._kept):
             try:
-                said = self.context.launcher.release(job)
+                reply = self.context.launcher.release(job)
                 self.let_go(job)
-                if said:
-                    LOG.info("the machines of %s were released: %s", job, said)
-                    self.proof.append(said)
+                if reply:
+                    LOG.info("the machines of %s were released: %s", job, reply)
+                    self.proof.append(reply)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are let go all the same
                 self._still_paid(f"the machines of {job} may still be kept: {error}")
 
@@ -218,7 +218,7 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
         if self.parked:
@@ -232,19 +232,19 @@ class Session:
                 notify_unreleased(self.context, self.gate_id, tuple(untold))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-            with _said("the cluster's lock could not be released; it expires by itself"):
+            with _logged("the cluster's lock could not be released; it expires by itself"):
                 self.renewal.release()
 
     def _ours(self) -> bool:
-        with _said("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
+        with _logged("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
             return self.renewal.ours()
         return True
 
-    def _still_paid(self, said: str) -> None:
-        LOG.error("%s", said)
-        report_progress(Progress("end", said, unended=True))
-        if said not in self.unreleased:
-            self.unreleased.append(said)
+    def _still_paid(self, line: str) -> None:
+        LOG.error("%s", line)
+        report_progress(Progress("end", line, unended=True))
+        if line not in self.unreleased:
+            self.unreleased.append(line)
 
 
 def take_lease(
@@ -317,13 +317,13 @@ def _come_back(
     if held is None or held.lease.asking is None:
         return None
     if held.lease.digest != context.digest:
-        said = (
+        reason = (
             "the gate file, its policy or the version of Prelaunch was changed while its question waited, "
             "so the answer is about something else"
         )
-        on_expired(context, held.lease, said)
+        on_expired(context, held.lease, reason)
         end_run(request, flow_run_id)
-        raise LeaseLost(f"{held.lease.gate_file}: {said}. Nothing was launched. Start a new run.")
+        raise LeaseLost(f"{held.lease.gate_file}: {reason}. Nothing was launched. Start a new run.")
     for _ in range(20):
         # The process that waited may still renew it, for a moment.
         try:
@@ -340,14 +340,14 @@ def running_jobs(lease: Lease) -> tuple[str, ...]:
     """
     launcher = launcher_of(lease.engine)
     going = (JobState.PENDING, JobState.RUNNING)
-    seen = {job: launcher.state(job) for job in lease.jobs}
-    for job, status in seen.items():
+    statuses = {job: launcher.state(job) for job in lease.jobs}
+    for job, status in statuses.items():
         if is_unanswered(status):
             raise EngineUnavailable(
                 f"cluster {lease.cluster}: {lease} is gone, and whether its job {job} runs is not known: "
                 f"{status.detail}. Nothing was started: try again."
             )
-    return tuple(job for job, status in seen.items() if status.state in going)
+    return tuple(job for job, status in statuses.items() if status.state in going)
 
 
 def is_unanswered(status: JobStatus) -> bool:
@@ -387,13 +387,13 @@ def end_run(request: GateRequest, flow_run_id: str) -> str:
     return ""
 
 
-def notify_unreleased(context: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
+def notify_unreleased(context: GateContext, gate_id: str, lines: tuple[str, ...]) -> None:
     """Notify people that machines of this gate may still run or be kept, and may still be billing."""
-    still_paid(context.gate, context.file, context.store, gate_id, said)
+    still_paid(context.gate, context.file, context.store, gate_id, lines)
 
 
 @contextlib.contextmanager
-def _said(message: str) -> Iterator[None]:
+def _logged(message: str) -> Iterator[None]:
     """Continue cleaning up after a failure, and log the failure."""
     try:
         yield

@@ -54,8 +54,8 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     run_preflight(session)
     stage = STARTING if job.name == session.checking else "training"
     engine = session.renewal.lease.engine.launcher
-    said = f"job {job.name} is being submitted (engine {engine})"
-    report_progress(Progress(stage, said))
+    line = f"job {job.name} is being submitted (engine {engine})"
+    report_progress(Progress(stage, line))
     plan, said_at_s = session.context.launcher.plan(job), 0.0
 
     def tell(silence: Silence) -> None:
@@ -64,7 +64,7 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
             return
         said_at_s = silence.tried_s
         tried = f"tried for {silence.tried_s:.0f} s, at most {silence.most_s:.0f} s"
-        report_progress(Progress(stage, f"{silence.problem} ({tried}): {said}"))
+        report_progress(Progress(stage, f"{silence.problem} ({tried}): {line}"))
 
     with silences(tell):
         try:
@@ -108,14 +108,14 @@ def run_preflight(session: Session) -> None:
             LOG.warning("preflight could not check %s", line.text)
             report_progress(Progress("preflight", f"could not check {line.text}", lasting=True))
     _keep(session, lines)
-    if said := _texts(lines, PreflightResult.WRONG):
+    if problems := _texts(lines, PreflightResult.WRONG):
         session.preflight_done = True
         wrong = {line.key for line in lines if line.result is PreflightResult.WRONG}
         key = wrong.pop() if len(wrong) == 1 else ""
         # A mistake of one key is told at its line of the file, where the line's subject is only another name of the key.
-        raise PreflightFailed(f"{_at_key(lines)}." if key else f"nothing was started: {said}.", key)
-    if said := _texts(lines, PreflightResult.NO_CAPACITY):
-        raise NoCapacity(f"nothing was started: {said}.")
+        raise PreflightFailed(f"{_at_key(lines)}." if key else f"nothing was started: {problems}.", key)
+    if problems := _texts(lines, PreflightResult.NO_CAPACITY):
+        raise NoCapacity(f"nothing was started: {problems}.")
     session.preflight_done = True
 
 
@@ -127,8 +127,10 @@ def _examples(session: Session) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         session.preflight_done = True
         raise PreflightFailed(f"{error.message}.", error.path) from error
-    for one in examples_of(gate, os.environ):  # none of them is refused
-        yield PreflightCheck(one.place, PreflightResult.WARNING, one.message, one.remedy, key=one.key)
+    for example in examples_of(gate, os.environ):  # none of them is refused
+        yield PreflightCheck(
+            example.location, PreflightResult.WARNING, example.message, example.remedy, key=example.key
+        )
 
 
 def doubts_of(session: Session) -> tuple[str, ...]:

@@ -55,22 +55,22 @@ def job_of(declared: Declared, terms: CostTerms, check_hours: float | None = Non
 
 def terms_of(gate: Gate) -> CostTerms:
     """What the gate file says."""
-    said, training = gate.cost, gate.training
+    terms, training = gate.cost, gate.training
     minutes = training.checkpoint_minutes
     return CostTerms(
         training.expected_hours,
         None if minutes is None else minutes / 60,
-        said.replacement_hours,
-        said.usd_per_node_hour,
-        Purchase(said.purchase),
+        terms.replacement_hours,
+        terms.usd_per_node_hour,
+        Purchase(terms.purchase),
     )
 
 
 def price_for(instance_type: str, terms: CostTerms) -> Price | None:
     """What a node costs under the terms; None if nobody said, and no table has it."""
     if terms.usd_per_node_hour is not None:
-        said = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
-        return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, said)
+        provenance = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
+        return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, provenance)
     return price_of(builtin_prices(), instance_type, terms.purchase)
 
 
@@ -78,36 +78,36 @@ def _check_hours(report: Report) -> float | None:
     """How long the slowest node's checks took; None if nothing was timed."""
     ends = [
         started + took
-        for rows in by_check(report.observations).values()
-        for started, took in zip(rows.columns.started_s, rows.columns.seconds, strict=True)
+        for observations in by_check(report.observations).values()
+        for started, took in zip(observations.columns.started_s, observations.columns.seconds, strict=True)
     ]
     longest = max(ends, default=0.0)
     return longest / SECONDS_PER_HOUR if longest > 0 else None
 
 
-def cost_json(made: Cost | None) -> Mapping[str, object] | None:
+def cost_json(estimate: Cost | None) -> Mapping[str, object] | None:
     """The cost as a document; None if nothing was judged."""
-    if made is None:
+    if estimate is None:
         return None
-    usd = made.usd_per_unit_hour
+    usd = estimate.usd_per_unit_hour
     return {
-        "unit": made.unit,
-        "units": made.units,
-        "horizon_hours": made.horizon_hours,
-        "length_known": made.length_known,
+        "unit": estimate.unit,
+        "units": estimate.units,
+        "horizon_hours": estimate.horizon_hours,
+        "length_known": estimate.length_known,
         "usd_per_unit_hour": usd,
-        "price_source": None if made.price is None else str(made.price.provenance),
+        "price_source": None if estimate.price is None else str(estimate.price.provenance),
         **{
             name: {
                 "low": value.low,
                 "high": value.high,
-                "low_usd": made.usd(value.low),
-                "high_usd": made.usd(value.high),
+                "low_usd": estimate.usd(value.low),
+                "high_usd": estimate.usd(value.high),
             }
-            for name, value in (("launching", made.launching), ("waiting", made.waiting))
+            for name, value in (("launching", estimate.launching), ("waiting", estimate.waiting))
         },
-        "checking": made.checking,
-        "worth_waiting_hours": {"low": made.worth_waiting_hours.low, "high": made.worth_waiting_hours.high},
+        "checking": estimate.checking,
+        "worth_waiting_hours": {"low": estimate.worth_waiting_hours.low, "high": estimate.worth_waiting_hours.high},
         "losses": [
             {
                 "level": loss.level.value, "cause": loss.cause.value, "check": loss.check,
@@ -115,7 +115,7 @@ def cost_json(made: Cost | None) -> Mapping[str, object] | None:
                 "probability": [loss.probability.low, loss.probability.high],
                 "lost": [loss.hours_lost.low, loss.hours_lost.high],
             }
-            for loss in made.losses
+            for loss in estimate.losses
         ],
-        "unknown": list(made.unknown),
+        "unknown": list(estimate.unknown),
     }  # fmt: skip

@@ -27,10 +27,10 @@ READ_BYTES = 1 << 20
 
 def folder_of(environ: Mapping[str, str]) -> Path | None:
     """The folder; None if there should be none."""
-    named = environ.get(VARIABLE)
-    if named is None:
+    folder = environ.get(VARIABLE)
+    if folder is None:
         return SHIPPED
-    return Path(named).expanduser().absolute() if named else None
+    return Path(folder).expanduser().absolute() if folder else None
 
 
 def names_in(folder: Path | None) -> tuple[str, ...]:
@@ -63,48 +63,54 @@ def gate_file_names() -> tuple[str, ...]:
     return names_in(folder_of(os.environ))
 
 
-def path_of(named: str) -> Path:
+def path_of(name: str) -> Path:
     """Where a gate file is that was asked for: a bare name in the folder, else the path as it stands."""
     folder = folder_of(os.environ)
-    if folder is not None and is_name(named) and (path := folder / f"{named}{SUFFIX}").is_file():
+    if folder is not None and is_name(name) and (path := folder / f"{name}{SUFFIX}").is_file():
         return path
-    return Path(named).expanduser()
+    return Path(name).expanduser()
 
 
-def typed_path(word: str) -> str:
+def typed_path(argument: str) -> str:
     """What somebody typed in a terminal, as a path: a file that lies here goes before a name.
 
     A name is looked for in deployments/gates of the current folder before the installation's, unless PRELAUNCH_GATES names a folder.
     Which file a name led to is said on stderr.
     """
-    if Path(word).expanduser().is_file():
-        return word
-    here = HERE.absolute() / f"{word}{SUFFIX}"
-    own = VARIABLE not in os.environ and is_name(word) and here.is_file()
-    found = here if own else path_of(word)
-    if is_name(word) and found.is_file():
-        sys.stderr.write(f"prelaunch: {word} is {found}\n")
-    return str(found)
+    if Path(argument).expanduser().is_file():
+        return argument
+    here = HERE.absolute() / f"{argument}{SUFFIX}"
+    own = VARIABLE not in os.environ and is_name(argument) and here.is_file()
+    path = here if own else path_of(argument)
+    if is_name(argument) and path.is_file():
+        sys.stderr.write(f"prelaunch: {argument} is {path}\n")
+    return str(path)
 
 
-def missing_name(named: str) -> tuple[str, str | None] | None:
+def missing_name(gate_name: str) -> tuple[str, str | None] | None:
     """Why a bare name leads nowhere, and the nearest that does; None if it leads somewhere, or is a path."""
     folder = folder_of(os.environ)
-    if folder is None or not is_name(named) or path_of(named).exists():
+    if folder is None or not is_name(gate_name) or path_of(gate_name).exists():
         return None
     here = HERE.absolute()
     own = VARIABLE not in os.environ and here != folder and here.is_dir()
-    found = {one: names_in(one) for one in ((here, folder) if own else (folder,))}
+    names_of = {
+        place_searched: names_in(place_searched) for place_searched in ((here, folder) if own else (folder,))
+    }
     # The shipped ones are listed only where there are no others.
-    listed = next((one for one, names in found.items() if names), folder)
+    listed = next((place_searched for place_searched, names in names_of.items() if names), folder)
     places = " or ".join(
-        f"{one} (it has {', '.join(names)})" if one == listed and names else str(one)
-        for one, names in found.items()
+        f"{place_searched} (it has {', '.join(names)})"
+        if place_searched == listed and names
+        else str(place_searched)
+        for place_searched, names in names_of.items()
     )
-    said = f"there is no gate file {named!r} in {places}; {VARIABLE} names another folder"
-    return said, nearest(named, tuple(dict.fromkeys(name for names in found.values() for name in names)))
+    message = f"there is no gate file {gate_name!r} in {places}; {VARIABLE} names another folder"
+    return message, nearest(
+        gate_name, tuple(dict.fromkeys(name for names in names_of.values() for name in names))
+    )
 
 
-def is_name(named: str) -> bool:
+def is_name(name: str) -> bool:
     """Whether the text is a name and no path."""
-    return "/" not in named and not named.endswith(SUFFIX) and not named.startswith(("~", "."))
+    return "/" not in name and not name.endswith(SUFFIX) and not name.startswith(("~", "."))

@@ -57,56 +57,58 @@ class Example:
 
     key: str
     line: int | None
-    found: str
+    value: str
     remedy: str
     is_refused: bool = False
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """ "cluster.options.role_arn (line 21)"."""
         return self.key if self.line is None else f"{self.key} (line {self.line})"
 
     @property
     def message(self) -> str:
         """What is wrong with it."""
-        return f"{self.found} is an example, and has to be replaced"
+        return f"{self.value} is an example, and has to be replaced"
 
     @property
     def text(self) -> str:
         """One line for people."""
-        return f"{self.place}: {self.message}. {self.remedy}"
+        return f"{self.location}: {self.message}. {self.remedy}"
 
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
     """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
-    refused = [one for one in examples_of(gate, environ) if one.is_refused]
+    refused = [example for example in examples_of(gate, environ) if example.is_refused]
     if refused:
         first, *others = refused
-        said = f"{first.message}. {first.remedy}"
-        said += f" The same holds for {', '.join(one.place for one in others)}" if others else ""
-        raise GateFileError(file, first.key, said, line=first.line)
+        message = f"{first.message}. {first.remedy}"
+        message += (
+            f" The same holds for {', '.join(example.location for example in others)}" if others else ""
+        )
+        raise GateFileError(file, first.key, message, line=first.line)
 
 
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's; without those of AWS where another service answers."""
     stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
-    found = list[Example]()
-    for one, value in examples_in(gate.model_dump(mode="json"), gate.text):
+    examples = list[Example]()
+    for leaf, value in examples_in(gate.model_dump(mode="json"), gate.text):
         if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
-            handed_over = HANDED_OVER.match(one.key) and gate.cluster.launcher != "local"
-            found.append(replace(one, is_refused=bool(handed_over and UNOWNED.match(value))))
-    return tuple(found)
+            handed_over = HANDED_OVER.match(leaf.key) and gate.cluster.launcher != "local"
+            examples.append(replace(leaf, is_refused=bool(handed_over and UNOWNED.match(value))))
+    return tuple(examples)
 
 
 def copied_keys(text: str) -> tuple[str, ...]:
     """The keys of a new gate file whose values were copied from the shipped one, which somebody has to replace or to confirm."""
     patterns = (*map(re.compile, NOBODYS), PERHAPS)
-    found = (
+    copied = (
         key.partition("[")[0]
         for key, value in _leaves(tomllib.loads(text))
         if key.partition("[")[0] in OWN or any(pattern.search(value) for pattern in patterns)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(copied))
 
 
 def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
@@ -115,8 +117,8 @@ def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example,
     """
     for key, value in _leaves(values):
         for pattern, remedy in NOBODYS.items():
-            if found := re.search(pattern, value):
-                yield Example(key, _line(text, key, value), found[0], f"{remedy}."), value
+            if match := re.search(pattern, value):
+                yield Example(key, _line(text, key, value), match[0], f"{remedy}."), value
                 break
 
 
@@ -134,7 +136,7 @@ def _leaves(value: object, key: str = "") -> Iterator[tuple[str, str]]:
         for name, inner in value.items():
             yield from _leaves(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(value, (list, tuple)):
-        for place, inner in enumerate(value):
-            yield from _leaves(inner, f"{key}[{place}]")
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{key}[{index}]")
     elif isinstance(value, str):
         yield key, value

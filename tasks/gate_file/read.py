@@ -82,14 +82,18 @@ def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
 
 def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
     """The dotted keys that end in `name`: ("cluster.declared.nodes",) for "nodes"; without a launcher's own options."""
-    found: list[str] = []
+    paths: list[str] = []
     for key, field in model.model_fields.items():
         kinds = (field.annotation, *get_args(field.annotation))
-        tables = [one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)]
-        found += [key] if key == name and not tables else []
+        tables = [
+            table_type
+            for table_type in kinds
+            if isinstance(table_type, type) and issubclass(table_type, BaseModel)
+        ]
+        paths += [key] if key == name and not tables else []
         if get_origin(field.annotation) is not dict:
-            found += [f"{key}.{place}" for table in tables for place in places_of(name, table)]
-    return tuple(found)
+            paths += [f"{key}.{inner}" for table in tables for inner in places_of(name, table)]
+    return tuple(paths)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -106,8 +110,8 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], str]:
         text = data.decode("utf-8")
         return tomllib.loads(text), text
     except IsADirectoryError as error:
-        said = "is a folder. This needs a gate file: the TOML file that a gate was started with"
-        raise GateFileError(str(path), "", said) from error
+        message = "is a folder. This needs a gate file: the TOML file that a gate was started with"
+        raise GateFileError(str(path), "", message) from error
     except FileNotFoundError as error:
         raise _absent(path) from error
     except OSError as error:
@@ -116,8 +120,8 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise GateFileError(str(path), "", "is not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
         # Python 3.14 has the line as an attribute.
-        found = re.search(r"\(at line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        match = re.search(r"\(at line (\d+)", str(error))
+        line = int(match[1]) if match else None
         raise GateFileError(str(path), "", f"is not valid TOML: {error}", line=line) from error
 
 
@@ -127,8 +131,10 @@ def _absent(path: Path) -> GateFileError:
         return GateFileError(str(path), "", f"there is no folder {path.parent}")
     names = names_in(path.parent)
     near = nearest(path.stem, names)
-    said = f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
-    return GateFileError(str(path), "", said, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
+    message = (
+        f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
+    )
+    return GateFileError(str(path), "", message, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
 def line_of(text: str, path: str) -> int | None:
@@ -144,9 +150,9 @@ def line_of(text: str, path: str) -> int | None:
             places.setdefault(table.rstrip("."), number)
         elif key := re.match(r"\s*([\w.\"' -]+?)\s*=", line):
             places.setdefault(f"{table}{_bare(key[1])}", number)
-    parts = _bare(path).split(".") if path else []
-    above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    return next((places[one] for one in above if one in places), None)
+    keys = _bare(path).split(".") if path else []
+    above = (".".join(keys[:length]) for length in range(len(keys), 0, -1))
+    return next((places[prefix] for prefix in above if prefix in places), None)
 
 
 def _bare(key: str) -> str:
@@ -156,9 +162,9 @@ def _bare(key: str) -> str:
 def _assign(table: dict[str, Any], assignment: str) -> None:
     keys, value = _split(assignment)
     dotted = ".".join(keys)
-    why = _why_locked(keys, table, value)
-    if why:
-        raise OverrideError(OVERRIDES, dotted, f"cannot be set here: {why}. Change it in the gate file")
+    reason = _why_locked(keys, table, value)
+    if reason:
+        raise OverrideError(OVERRIDES, dotted, f"cannot be set here: {reason}. Change it in the gate file")
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
@@ -172,14 +178,14 @@ def _split(assignment: str) -> tuple[list[str], object]:
     if not equals or not key.strip() or not assignment.isprintable():
         raise OverrideError(OVERRIDES, key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
     try:
-        made = tomllib.loads(f"{key} = {text}")
+        table = tomllib.loads(f"{key} = {text}")
     except tomllib.TOMLDecodeError:
         try:
-            made = tomllib.loads(f"{key} = {json.dumps(text)}")
+            table = tomllib.loads(f"{key} = {json.dumps(text)}")
         except tomllib.TOMLDecodeError as error:
             raise OverrideError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
     keys: list[str] = []
-    value: object = made
+    value: object = table
     while isinstance(value, dict) and len(value) == 1 and len(keys) < 8:
         keys.append(next(iter(value)))
         value = value[keys[-1]]
@@ -192,9 +198,9 @@ def _split(assignment: str) -> tuple[list[str], object]:
 
 def _why_locked(keys: Sequence[str], table: Mapping[str, Any], value: object) -> str:
     dotted = ".".join(keys)
-    for locked, why in LOCKED.items():
+    for locked, reason in LOCKED.items():
         if dotted == locked or dotted.startswith(locked + ".") or locked.startswith(dotted + "."):
-            return why if not locked.startswith(dotted + ".") else f"{locked} is a part of it ({why})"
+            return reason if not locked.startswith(dotted + ".") else f"{locked} is a part of it ({reason})"
     if keys[:2] == ["cluster", "options"]:
         now = table.get("cluster", {}).get("options", {}).get(keys[-1], "")
         if keys[-1].endswith(LOCKED_OPTION_ENDS) or any("/" in str(item) for item in (now, value)):
@@ -227,40 +233,44 @@ def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | No
 
 
 def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
-    kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
-    loc = [str(part) for part in error["loc"]]
-    if kind == "extra_forbidden":
+    error_type, value, ctx = error["type"], error["input"], error.get("ctx", {})
+    loc = [str(key_part) for key_part in error["loc"]]
+    if error_type == "extra_forbidden":
         return _unknown(loc, model)
-    if kind == "missing":
+    if error_type == "missing":
         return ".".join(loc), "missing key", None
-    if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
-        return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(found)}", None
-    loc = [part for part in loc if part not in ("bool", "int", "float", "str", "[key]") and "[" not in part]
+    if loc[:2] == ["cluster", "options"] and error_type.endswith("_type"):
+        return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(value)}", None
+    loc = [
+        key_part
+        for key_part in loc
+        if key_part not in ("bool", "int", "float", "str", "[key]") and "[" not in key_part
+    ]
     path = ".".join(loc)
-    if kind in ("enum", "literal_error"):
+    if error_type in ("enum", "literal_error"):
         choices = _choices(str(ctx["expected"]))
-        return path, f"{found!r:.80} is none of {', '.join(choices)}", nearest(str(found), choices)
-    if kind in EXPECTED:
+        return path, f"{value!r:.80} is none of {', '.join(choices)}", nearest(str(value), choices)
+    if error_type in EXPECTED:
         # It may be a secret in a wrong place.
-        hidden = isinstance(found, str) and loc[:1] and loc[0] in REFERRING
-        return path, f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}", None
-    if kind in ("too_short", "string_too_short"):
+        hidden = isinstance(value, str) and loc[:1] and loc[0] in REFERRING
+        return path, f"expected {EXPECTED[error_type]}, found {'text' if hidden else _name(value)}", None
+    if error_type in ("too_short", "string_too_short"):
         return path, "must not be empty", None
-    if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):
+    if loc[:1] and loc[0] in REFERRING and error_type in ("string_pattern_mismatch", "string_too_long"):
         return path, _form(loc, ctx.get("pattern", "env:")), None
-    if kind == "string_pattern_mismatch":
+    if error_type == "string_pattern_mismatch":
         pattern = ctx["pattern"]
-        return path, f"{found!r:.80} {FORMS.get(pattern, f'is not of the form {pattern}')}", None
-    if kind == "value_error":
+        return path, f"{value!r:.80} {FORMS.get(pattern, f'is not of the form {pattern}')}", None
+    if error_type == "value_error":
         return path, str(ctx["error"]), None
-    return path, f"{found!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
+    return path, f"{value!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
 
 
 def _form(loc: list[str], pattern: str) -> str:
     """What a value of these tables looks like. It is never repeated: it may be a secret."""
     if "env:" in pattern:
         return "is not of the form env:NAME or block:secret/NAME. Never write a secret itself into this file"
-    key = next((part for part in reversed(loc) if not part.isdigit()), "")
+    key = next((key_part for key_part in reversed(loc) if not key_part.isdigit()), "")
     if key in ("approvers", "overriders", "users"):
         return "is not the id of a Slack user, such as U012AB3CD (in Slack: profile, Copy member ID)"
     if key in ("mention", "owner_mention"):
@@ -269,7 +279,7 @@ def _form(loc: list[str], pattern: str) -> str:
 
 
 def _choices(expected: str) -> list[str]:
-    return [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    return [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
 
 
 def _name(value: object) -> str:
@@ -278,16 +288,30 @@ def _name(value: object) -> str:
     if isinstance(value, str):
         return f"text {value!r:.60}"
     kinds = {dict: "a table", list: "a list", int: "the number", float: "the number"}
-    word = next((name for kind, name in kinds.items() if isinstance(value, kind)), "nothing")
-    return f"{word} {value!r:.60}" if word == "the number" else word
+    type_name = next(
+        (name for python_type, name in kinds.items() if isinstance(value, python_type)), "nothing"
+    )
+    return f"{type_name} {value!r:.60}" if type_name == "the number" else type_name
 
 
 def _keys(loc: Sequence[str], model: type[BaseModel]) -> list[str]:
     """The keys of the table at `loc`: of a table, of one that may be left out, or of one in a table of tables."""
-    found: Any = model
-    for part in loc:
-        fields = getattr(found, "model_fields", {})
-        kind = fields[part].annotation if part in fields else found
-        inner = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
-        found = kind if part in fields and get_origin(kind) is dict else next(iter(inner), kind)
-    return list(found.model_fields) if isinstance(found, type) and issubclass(found, BaseModel) else []
+    annotation: Any = model
+    for key_part in loc:
+        fields = getattr(annotation, "model_fields", {})
+        field_type = fields[key_part].annotation if key_part in fields else annotation
+        inner = [
+            argument
+            for argument in get_args(field_type)
+            if isinstance(argument, type) and issubclass(argument, BaseModel)
+        ]
+        annotation = (
+            field_type
+            if key_part in fields and get_origin(field_type) is dict
+            else next(iter(inner), field_type)
+        )
+    return (
+        list(annotation.model_fields)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        else []
+    )

@@ -63,14 +63,14 @@ def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]
     lists {here} is that folder, as in the training's command.
     """
 
-    def found(key: str, value: object) -> object:
+    def located(key: str, value: object) -> object:
         if isinstance(value, str):
             return str(here / Path(value).expanduser()) if value and key.endswith("_file") else value
         if isinstance(value, tuple):
-            return [one.replace("{here}", str(here)) for one in value]
+            return [item.replace("{here}", str(here)) for item in value]
         return value
 
-    return {key: found(key, value) for key, value in options.items()}
+    return {key: located(key, value) for key, value in options.items()}
 
 
 def is_near(path: Path, here: Path) -> bool:
@@ -109,9 +109,9 @@ def read_policy(path: Path) -> Policy:
     try:
         return _policy(data, path.suffix.lower() == ".json")
     except DecodeError as error:
-        found = document_kind(data)
-        if found and found != "a policy":
-            raise InputError(path, f"it is {found}, not a policy. Name another file.") from error
+        document = document_kind(data)
+        if document and document != "a policy":
+            raise InputError(path, f"it is {document}, not a policy. Name another file.") from error
         raise InputError(path, error.reason, error.path, error.nearest) from error
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"it is not valid TOML ({error})"[:300]) from error
@@ -120,25 +120,25 @@ def read_policy(path: Path) -> Policy:
 def policies_in(folder: Path) -> tuple[str, ...]:
     """The names of the policy files of a folder; none if it cannot be read."""
     try:
-        found = sorted(path for path in folder.glob("*.toml") if path.is_file())
-        return tuple(path.name for path in found if document_kind(path.read_bytes()) == "a policy")
+        paths = sorted(path for path in folder.glob("*.toml") if path.is_file())
+        return tuple(path.name for path in paths if document_kind(path.read_bytes()) == "a policy")
     except OSError:
         return ()
 
 
 def default_policy(instance_type: str, declared: Declared | None = None) -> tuple[Path, Policy]:
     """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises InputError."""
-    known: list[str] = []
+    instance_types: list[str] = []
     shipped: list[str] = []
     for path in sorted(SHIPPED.glob("*.toml")):
         policy = read_policy(path)
         types = policy.instance_types
         if builtin().are_for(types, declared) if declared is not None else instance_type in types:
             return path, policy
-        known += policy.instance_types
+        instance_types += policy.instance_types
         shipped.append(f"{path.name} is for {types_text(policy.instance_types, instance_type)}")
-    said = f"no shipped policy was written for {instance_type:.64}: {'; '.join(shipped)}. Give one with --policy."
-    raise InputError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+    message = f"no shipped policy was written for {instance_type:.64}: {'; '.join(shipped)}. Give one with --policy."
+    raise InputError(SHIPPED, message, "instance_types", nearest(instance_type, instance_types))
 
 
 @functools.lru_cache(maxsize=32)  # a policy cannot be changed, and reading the largest takes 0.03 s
@@ -150,8 +150,8 @@ def _policy(data: bytes, is_json: bool) -> Policy:
 
 def _require_possible(policy: Policy) -> None:
     facts = builtin()
-    for path, why in impossible(policy, facts, facts.expected.parts):
-        raise DecodeError(f"{why}: no healthy node would pass", path)
+    for path, reason in impossible(policy, facts, facts.expected.parts):
+        raise DecodeError(f"{reason}: no healthy node would pass", path)
 
 
 def _table(data: bytes, is_json: bool) -> object:

@@ -44,7 +44,7 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
     instance = instances[wish.instance_type]
     path = _nearest(wish, instances)
     lines = path.read_text(encoding="utf-8").splitlines()
-    lines = lines[next(place for place, line in enumerate(lines) if line.startswith("name = ")) :]
+    lines = lines[next(index for index, line in enumerate(lines) if line.startswith("name = ")) :]
     text = "\n".join(_without_notify(lines))
     ranks = instance.gpus or (instance.neuron_devices * (instance.neuron_cores_per_device or 1))
     here = target.absolute().parent
@@ -59,8 +59,8 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
         "policy.file": reference(wish.policy, here),
     }
     command = tomllib.loads(text)["training"]["command"]
-    if any("{here}" in word for word in command):
-        changes["training.command"] = [_moved(word, path.parent, here) for word in command]
+    if any("{here}" in argument for argument in command):
+        changes["training.command"] = [_moved(argument, path.parent, here) for argument in command]
     for name, value in tomllib.loads(text)["cluster"].get("options", {}).items():
         if name.endswith("_file") and isinstance(value, str) and value and not value.startswith(("/", "~")):
             changes[f"cluster.options.{name}"] = reference(Path(os.path.normpath(path.parent / value)), here)
@@ -78,8 +78,8 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
 
 def _machine(machine: DeclaredMachine) -> str:
     """The table [cluster.machine] with what is known."""
-    known = {name: value for name, value in vars(machine).items() if value}
-    lines = [f"{name} = {json.dumps(value)}" for name, value in known.items()]
+    given_values = {name: value for name, value in vars(machine).items() if value}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in given_values.items()]
     note = "# What a node has: docs/gate-file.md lists all keys, slurm-ib.toml shows those of InfiniBand."
     return "\n".join([note, "[cluster.machine]", *lines, "", ""])
 
@@ -88,8 +88,8 @@ def _schema(here: Path) -> str:
     """How a file in `here` names the schema: a copy of it by a relative path, the installation's by its address."""
     if copy_of(SCHEMA, here) == SCHEMA and not is_near(SCHEMA, here):
         return SCHEMA.as_uri()
-    found = reference(SCHEMA, here)
-    return found if found.startswith((".", "/")) else f"./{found}"
+    schema = reference(SCHEMA, here)
+    return schema if schema.startswith((".", "/")) else f"./{schema}"
 
 
 def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
@@ -154,11 +154,11 @@ def _notify(names: Sequence[str]) -> Iterator[str]:
     if set(names) != {"log"}:
         owners = [name for name in names if name != "pagerduty"] or ["log"]
         yield f"owner = {json.dumps(owners)}   # missing evidence, a failed training: whoever owns the gate"
-    shown = _shown_tables()
+    tables = _shown_tables()
     for name in names:
-        if name in shown:
+        if name in tables:
             yield ""
-            yield from shown[name]
+            yield from tables[name]
 
 
 def _shown_tables() -> Mapping[str, list[str]]:
@@ -166,12 +166,12 @@ def _shown_tables() -> Mapping[str, list[str]]:
     tables: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in (SHIPPED / f"{NOTIFIERS_SHOWN}.toml").read_text(encoding="utf-8").splitlines():
-        if found := re.match(r"# \[notify\.(\w+)\]", line):
-            lines = tables.setdefault(found[1], [])
+        if match := re.match(r"# \[notify\.(\w+)\]", line):
+            lines = tables.setdefault(match[1], [])
         elif not line.startswith("# ") or line.startswith("# ["):
             lines = []  # what follows belongs to no notifier
             continue
-        if found or lines:
+        if match or lines:
             lines.append(line if re.match(r"# \w*mention = ", line) else line.removeprefix("# "))
     return tables
 
@@ -186,14 +186,14 @@ def _changed(text: str, key: str, value: object) -> str:
     if last not in table or number is None or table[last] == value:
         return text
     lines = text.splitlines()
-    lines[number - 1] = VALUE.sub(lambda found: found[1] + json.dumps(value), lines[number - 1], count=1)
+    lines[number - 1] = VALUE.sub(lambda match: match[1] + json.dumps(value), lines[number - 1], count=1)
     return "\n".join(lines)
 
 
-def _moved(word: str, old: Path, here: Path) -> str:
+def _moved(argument: str, old: Path, here: Path) -> str:
     """A word of a command with `{here}` for the folder of the shipped file, as it has to be in another folder."""
-    if not word.startswith("{here}/"):
-        return word
-    path = Path(os.path.normpath(old / word.removeprefix("{here}/")))
-    found = reference(path, here)
-    return found if os.path.isabs(found) else f"{{here}}/{found}"
+    if not argument.startswith("{here}/"):
+        return argument
+    path = Path(os.path.normpath(old / argument.removeprefix("{here}/")))
+    moved = reference(path, here)
+    return moved if os.path.isabs(moved) else f"{{here}}/{moved}"

@@ -18,15 +18,15 @@ def topology_of(cluster: Cluster, file: str, here: Path) -> Topology | None:
     """The described switches; None if the gate file describes none. Raises GateFileError."""
     if not cluster.topology and not cluster.topology_names:
         return None
-    if cluster.topology_names and (why := why_no_expression(cluster.topology_names)):
-        raise GateFileError(file, "cluster.topology_names", why)
+    if cluster.topology_names and (problem := why_no_expression(cluster.topology_names)):
+        raise GateFileError(file, "cluster.topology_names", problem)
     under = _read(file, here / cluster.topology) if cluster.topology else {}
-    made = Topology(under, cluster.topology_names)
-    size = len(dump_plain(made))
+    topology = Topology(under, cluster.topology_names)
+    size = len(dump_plain(topology))
     if size > MOST_TOPOLOGY_BYTES:
-        said = f"it takes {size} bytes, a node reads {MOST_TOPOLOGY_BYTES}: leave out the nodes of other clusters"
-        raise GateFileError(file, "cluster.topology", said)
-    return made
+        message = f"it takes {size} bytes, a node reads {MOST_TOPOLOGY_BYTES}: leave out the nodes of other clusters"
+        raise GateFileError(file, "cluster.topology", message)
+    return topology
 
 
 def _read(file: str, path: Path) -> dict[str, tuple[str, ...]]:
@@ -44,5 +44,5 @@ def _read(file: str, path: Path) -> dict[str, tuple[str, ...]]:
         raise _wrong(file, path, str(error)) from error
 
 
-def _wrong(file: str, path: Path, said: str) -> GateFileError:
-    return GateFileError(file, "cluster.topology", f"{path}: {said}")
+def _wrong(file: str, path: Path, message: str) -> GateFileError:
+    return GateFileError(file, "cluster.topology", f"{path}: {message}")

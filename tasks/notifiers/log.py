@@ -36,8 +36,8 @@ def keep_text(page: Notification, store: Store, shown: bool) -> str:
         _write(text)
         raise
     if shown:
-        _write(f"{page.title} (the text is in {store.place(key)})")
-    return store.place(key)
+        _write(f"{page.title} (the text is in {store.location(key)})")
+    return store.location(key)
 
 
 def _write(text: str) -> None:

@@ -20,7 +20,7 @@ from tasks.render.markdown import inert
 
 LOG = get_logger("prelaunch")
 EVERY_S = 2.0
-SAID = "Health checks"
+PROGRESS_TITLE = "Health checks"
 # A database row, not a file: the whole text is in the store.
 MARKDOWN_CHARACTERS = 200_000
 CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
@@ -32,14 +32,14 @@ class ProgressArtifact:
     def __init__(self, cluster: str) -> None:
         self.key = f"gate-progress-{cluster}"
         self.id: UUID | None = None
-        self.shown_at = 0.0
-        self.percent, self.said = 0.0, SAID
-        self.shown: tuple[float, str] | None = None
+        self.written_at = 0.0
+        self.percent, self.description = 0.0, PROGRESS_TITLE
+        self.written: tuple[float, str] | None = None
 
-    async def show(self, percent: float, said: str = SAID) -> None:
-        """Show it, unless something was shown just now; `said` is a sentence for people."""
-        self.percent, self.said = max(percent, self.percent), said
-        if time.monotonic() - self.shown_at >= EVERY_S:
+    async def show(self, percent: float, description: str = PROGRESS_TITLE) -> None:
+        """Show it, unless something was shown just now; `description` is a sentence for people."""
+        self.percent, self.description = max(percent, self.percent), description
+        if time.monotonic() - self.written_at >= EVERY_S:
             await self._write()
 
     async def finish(self) -> None:
@@ -47,27 +47,29 @@ class ProgressArtifact:
         await self._write()
 
     async def _write(self) -> None:
-        if self.shown == (self.percent, self.said):
+        if self.written == (self.percent, self.description):
             return
-        self.shown_at, self.shown = time.monotonic(), (self.percent, self.said)
+        self.written_at, self.written = time.monotonic(), (self.percent, self.description)
         with warn_on_failure("progress"):
             if self.id is None:
-                self.id = await acreate_progress_artifact(self.percent, key=self.key, description=self.said)
+                self.id = await acreate_progress_artifact(
+                    self.percent, key=self.key, description=self.description
+                )
             else:
-                await aupdate_progress_artifact(self.id, self.percent, self.said)
+                await aupdate_progress_artifact(self.id, self.percent, self.description)
 
 
 async def show_markdown(key: str, text: str, description: str) -> None:
     """Show Markdown as an artifact. `description` is the one line that the artifact's card shows."""
-    shown = text if len(text) <= MARKDOWN_CHARACTERS else text[: MARKDOWN_CHARACTERS - len(CUT)] + CUT
+    cut = text if len(text) <= MARKDOWN_CHARACTERS else text[: MARKDOWN_CHARACTERS - len(CUT)] + CUT
     with warn_on_failure(key):
-        await acreate_markdown_artifact(shown, key=key, description=inert(description))
+        await acreate_markdown_artifact(cut, key=key, description=inert(description))
 
 
 @contextlib.contextmanager
-def warn_on_failure(what: str) -> Iterator[None]:
+def warn_on_failure(subject: str) -> Iterator[None]:
     """Turn a failure to write an artifact into a warning."""
     try:
         yield
     except (httpx.HTTPError, PrefectException, OSError, ValueError, RuntimeError) as error:
-        LOG.warning("Prefect did not accept the artifact %s: %s", what, error)
+        LOG.warning("Prefect did not accept the artifact %s: %s", subject, error)

@@ -35,7 +35,7 @@ WORST = tuple(CommissionResult)
 class ClusterResult:
     """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from.
 
-    `says_answer`: `why` begins with the gate's answer, as "NO-GO p5: ...", so that the result need not be said beside it.
+    `says_answer`: `reason` begins with the gate's answer, as "NO-GO p5: ...", so that the result need not be said beside it.
 
     `about` holds check and subject of what decided the verdict ("network.pairs node-1"); () if nothing was found or judged.
 
@@ -45,7 +45,7 @@ class ClusterResult:
     cluster: str
     gate_file: str
     result: CommissionResult
-    why: str
+    reason: str
     gate_id: str = ""
     about: tuple[str, ...] = ()
     baseline: str = ""
@@ -66,50 +66,50 @@ class KeptResult:
     about: tuple[str, ...] = ()
 
 
-def since(one: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
+def since(result: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
     """What is different from the last commissioning, and whether something is. Pure."""
     if last is None:
         return "first commissioning", True
     day = time.strftime("%Y-%m-%d", time.gmtime(last.at))
-    if last.result is not one.result:
+    if last.result is not result.result:
         return f"was {last.result.value} on {day}", True
-    if one.result is not CommissionResult.PASSED and last.about != one.about:
+    if result.result is not CommissionResult.PASSED and last.about != result.about:
         return f"also {last.result.value} on {day}, but: {one_line(last.why, 200)}", True
     return f"as on {day}", False
 
 
-def summary_line(found: Sequence[ClusterResult]) -> str:
+def summary_line(results: Sequence[ClusterResult]) -> str:
     """ "1 of 3 clusters passed. NO-GO p5-prod: node-2 ... | BUSY: ..."; the worst first, each answer once."""
-    count = _count(found)
-    bad = [one for one in found if one.result is not CommissionResult.PASSED]
+    count = _count(results)
+    bad = [result for result in results if result.result is not CommissionResult.PASSED]
     if not bad:
         return f"PASSED: {count}"
     return f"{count}. " + " | ".join(map(_sentence, bad))[:1800]
 
 
-def result_page(found: Sequence[ClusterResult]) -> str:
+def result_page(results: Sequence[ClusterResult]) -> str:
     """One page: how many passed, what changed since the last time, and every cluster, the worst first. Markdown."""
-    changed = [one for one in found if one.changed]
-    lines = [f"**{escape(_count(found))}**", "", "## What changed since the last commissioning", ""]
-    lines += [f"- **{one.result.value}** {escape(one.cluster)}: {escape(one.since)}" for one in changed] or [
-        "Nothing."
-    ]
+    changed = [result for result in results if result.changed]
+    lines = [f"**{escape(_count(results))}**", "", "## What changed since the last commissioning", ""]
+    lines += [
+        f"- **{result.result.value}** {escape(result.cluster)}: {escape(result.since)}" for result in changed
+    ] or ["Nothing."]
     lines += ["", "## Clusters", "", "| Result | Cluster | Why | Last time | Gate file | Baseline |"]
     lines += ["| --- | --- | --- | --- | --- | --- |"]
-    for one in found:
-        last = "see above" if one.changed else one.since
-        cells = (one.cluster, one.why, last, one.gate_file, one.baseline or "-")
-        lines.append(f"| **{one.result.value}** | {' | '.join(map(escape, cells))} |")
+    for result in results:
+        last = "see above" if result.changed else result.since
+        cells = (result.cluster, result.reason, last, result.gate_file, result.baseline or "-")
+        lines.append(f"| **{result.result.value}** | {' | '.join(map(escape, cells))} |")
     return "\n".join([*lines, ""])
 
 
-def _count(found: Sequence[ClusterResult]) -> str:
-    passed = sum(one.result is CommissionResult.PASSED for one in found)
-    return f"{passed} of {len(found)} cluster{'' if len(found) == 1 else 's'} passed"
+def _count(results: Sequence[ClusterResult]) -> str:
+    passed = sum(result.result is CommissionResult.PASSED for result in results)
+    return f"{passed} of {len(results)} cluster{'' if len(results) == 1 else 's'} passed"
 
 
-def _sentence(one: ClusterResult) -> str:
+def _sentence(result: ClusterResult) -> str:
     """The sentence about a cluster, with its result and name where the sentence does not begin with them."""
-    if one.says_answer:
-        return one.why
-    return f"{one.result}: {one.why if one.cluster in one.why else f'{one.cluster}: {one.why}'}"
+    if result.says_answer:
+        return result.reason
+    return f"{result.result}: {result.reason if result.cluster in result.reason else f'{result.cluster}: {result.reason}'}"

@@ -43,7 +43,7 @@ UNKNOWN = "unknown"
 TEXT_CHARACTERS = 600
 CULPRITS = 20
 
-Said = Mapping[str, object]
+Payload = Mapping[str, object]
 
 
 class Event(StrEnum):
@@ -66,7 +66,7 @@ class Event(StrEnum):
 
 
 def emit_gate_event(
-    event: Event, context: GateContext | None, gate_id: str, flow_run_id: str, payload: Said
+    event: Event, context: GateContext | None, gate_id: str, flow_run_id: str, payload: Payload
 ) -> None:
     """Emit an event, without secrets and with every text truncated. A failure is a warning. Without a context its cluster is not
     known.
@@ -89,7 +89,7 @@ def emit_gate_event(
 def emit_started(session: Session) -> None:
     """Emit that a gate has its cluster's lock and begins."""
     gate = session.context.gate
-    said = {
+    details = {
         "gate_file": session.context.file,
         "profile": gate.checks.profile.value,
         "nodes": gate.cluster.declared.nodes,
@@ -97,19 +97,19 @@ def emit_started(session: Session) -> None:
         "launches": session.launches,
         "adopted": session.renewal.lease.adopted,
     }
-    _emit_of(session, Event.STARTED, said)
+    _emit_of(session, Event.STARTED, details)
 
 
-def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion) -> None:
+def emit_question(session: Session, judged: JudgedReport, pending: PendingQuestion) -> None:
     """Emit that a person is asked and the run waits."""
-    said = {
-        "key": asked.key,
-        "deadline": asked.deadline,
-        "override": asked.override,
-        "url": asked.url,
+    details = {
+        "key": pending.key,
+        "deadline": pending.deadline,
+        "override": pending.override,
+        "url": pending.url,
         **_verdict(judged),
     }
-    _emit_of(session, Event.ASKED, said)
+    _emit_of(session, Event.ASKED, details)
 
 
 def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
@@ -120,7 +120,7 @@ def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
 def emit_end(session: Session, outcome: Outcome) -> None:
     """Emit how a gate ended."""
     training = outcome.training
-    said = {
+    details = {
         "decision": outcome.decision.value if outcome.decision else None,
         "exit_code": int(outcome.code),
         "headline": title_of(outcome, session.context.gate.name),
@@ -136,7 +136,7 @@ def emit_end(session: Session, outcome: Outcome) -> None:
         else None,
     }
     # A kind of end and its event have one name.
-    _emit_of(session, Event[kind_of(outcome).name], said)
+    _emit_of(session, Event[kind_of(outcome).name], details)
 
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
@@ -144,13 +144,13 @@ def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> N
     context: GateContext | None = None
     with contextlib.suppress(GateFileError):
         context = open_gate_context(request)
-    said = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
-    emit_gate_event(Event.REJECTED, context, "", flow_run_id, said)
+    details = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
+    emit_gate_event(Event.REJECTED, context, "", flow_run_id, details)
 
 
-def emit_cancelled(session: Session, why: str) -> None:
+def emit_cancelled(session: Session, reason: str) -> None:
     """Emit that somebody cancelled the run and that its jobs are being ended."""
-    _emit_of(session, Event.CANCELLED, {"headline": why})
+    _emit_of(session, Event.CANCELLED, {"headline": reason})
 
 
 def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -181,12 +181,12 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
         LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
 
 
-def _emit_of(session: Session, event: Event, payload: Said) -> None:
+def _emit_of(session: Session, event: Event, payload: Payload) -> None:
     run = session.renewal.lease.owner.flow_run_id
     emit_gate_event(event, session.context, session.gate_id, run, payload)
 
 
-def _verdict(judged: JudgedReport | None) -> Said:
+def _verdict(judged: JudgedReport | None) -> Payload:
     if judged is None:
         return {"answer": None, "level": None, "culprits": [], "more_culprits": 0, "reused": ""}
     verdict, blamed = judged.verdict, culprits(judged.verdict)
@@ -199,7 +199,7 @@ def _verdict(judged: JudgedReport | None) -> Said:
     }
 
 
-def _answer(answer: ApprovalAnswer) -> Said:
+def _answer(answer: ApprovalAnswer) -> Payload:
     return {
         "key": answer.key,
         "action": answer.action.value,

@@ -74,7 +74,7 @@ class Unreachable(FollowError):
 class FollowedRun:
     """A run that ended, or was not waited for any longer (`final` is False). `state` is its name in Prefect.
 
-    `announced` is what it said of itself last, None if it said nothing that can be read; `why` says what is missing.
+    `announced` is what it said of itself last, None if it said nothing that can be read; `problem` says what is missing.
     """
 
     run: str
@@ -82,7 +82,7 @@ class FollowedRun:
     message: str
     final: bool
     announced: RunStatus | None
-    why: str
+    problem: str
     cancelled: bool = False
 
 
@@ -93,27 +93,27 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
         at = _at(client.api_url)
         while True:
             try:
-                found, heard = await client.read_flow_run(run), time.monotonic()
-                final = found.state is not None and found.state.is_final()
-                announced, why = await _announced(client, run)
-                waits = "" if final else await waiting_reason(client, found)
+                flow_run, heard = await client.read_flow_run(run), time.monotonic()
+                final = flow_run.state is not None and flow_run.state.is_final()
+                announced, problem = await _announced(client, run)
+                waits = "" if final else await waiting_reason(client, flow_run)
                 if final or heard - begun > limit_s:
-                    ended = _followed(found, final, announced, why)
+                    ended = _followed(flow_run, final, announced, problem)
                     return replace(ended, message=waits) if waits else ended
-                say(await _progress(client, found, waits))
+                say(await _progress(client, flow_run, waits))
             except httpx.HTTPError as error:
                 if heard == begun and _is_unwelcome(error):
                     raise Unreachable(unanswered(client.api_url, error)) from error
                 patience_s = min(FIRST_ANSWER_S, limit_s) if heard == begun else SILENCE_S
                 if (now := time.monotonic()) > min(heard + patience_s, begun + limit_s):
                     raise Unreachable(
-                        f"the Prefect server {at} has not answered for {now - heard:.0f} s ({_why(error)}). "
+                        f"the Prefect server {at} has not answered for {now - heard:.0f} s ({_reason(error)}). "
                         f"Run {run} may go on. Start the server, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
                     ) from error
-                say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
+                say(Progress("run", f"the Prefect server does not answer ({_reason(error)}); asking again"))
             except ObjectNotFound as error:
-                said = f"the server {at} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
-                raise NoSuchRun(said) from error
+                message = f"the server {at} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+                raise NoSuchRun(message) from error
             await asyncio.sleep(POLL_S)
 
 
@@ -138,25 +138,27 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
     client = get_client()
     try:
         async with client:
-            found = await client.read_deployment_by_name(deployment)
-            own = found.parameters.get("request")
-            asked = _merged(own if isinstance(own, dict) else {}, request)
-            if deployment.startswith(GATES) and not asked.get("gate_file"):
+            deployed = await client.read_deployment_by_name(deployment)
+            own = deployed.parameters.get("request")
+            parameters = _merged(own if isinstance(own, dict) else {}, request)
+            if deployment.startswith(GATES) and not parameters.get("gate_file"):
                 raise FollowError(
                     f"{deployment} has no gate file of its own. Name one: prelaunch trigger {deployment} --gate NAME"
                 )
-            made = await client.create_flow_run_from_deployment(
-                found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
+            flow_run = await client.create_flow_run_from_deployment(
+                deployed.id,
+                parameters={**deployed.parameters, "request": parameters},
+                idempotency_key=once or None,
             )
-            return made.id
+            return flow_run.id
     except httpx.HTTPError as error:
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
-            raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
+            raise FollowError(f"the server refused to start {deployment}: {_refusal(error)}") from error
         raise Unreachable(unanswered(client.api_url, error)) from error
     except ObjectNotFound as error:
         at = _at(client.api_url)
-        said = f"the server {at} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
-        raise NoSuchRun(said) from error
+        message = f"the server {at} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        raise NoSuchRun(message) from error
 
 
 async def cancel(run: UUID) -> str:
@@ -168,12 +170,12 @@ async def cancel(run: UUID) -> str:
             )
             until = time.monotonic() + CANCEL_S
             while time.monotonic() < until:
-                found = await client.read_flow_run(run)
-                if found.state is not None and found.state.is_final():
-                    return f"run {run} has been cancelled ({found.state.name})"
+                flow_run = await client.read_flow_run(run)
+                if flow_run.state is not None and flow_run.state.is_final():
+                    return f"run {run} has been cancelled ({flow_run.state.name})"
                 await asyncio.sleep(POLL_S)
         except httpx.HTTPError as error:
-            return f"run {run} could not be cancelled ({_why(error)}): cancel it in Prefect"
+            return f"run {run} could not be cancelled ({_reason(error)}): cancel it in Prefect"
         except ObjectNotFound:
             return f"run {run} no longer exists"
     return f"run {run} was asked to end, but has not ended yet. Look at it in Prefect"
@@ -189,18 +191,18 @@ async def find_started(once: str) -> UUID | None:
     chosen = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[once]))
     async with get_client() as client:
         for _ in range(LOOKS):
-            if found := await client.read_flow_runs(flow_run_filter=chosen, limit=1):
-                return found[0].id
+            if runs := await client.read_flow_runs(flow_run_filter=chosen, limit=1):
+                return runs[0].id
             await asyncio.sleep(LOOK_S)
     return None
 
 
 async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None, str]:
-    found = await status_artifact(client, run)
-    if found is None:
+    artifact = await status_artifact(client, run)
+    if artifact is None:
         return None, "the run published no status"
     try:
-        return read_status(found.data), ""
+        return read_status(artifact.data), ""
     except StatusError as error:
         return None, f"the status that the run published cannot be used: {error}"
 
@@ -210,38 +212,40 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
     state = run.state
     if state is None or not state.is_running():
         name = (state.name if state is not None else None) or "unknown"
-        said = waits or (state.message if state is not None else "")
+        detail = waits or (state.message if state is not None else "")
         begins = state is None or state.is_scheduled() or state.is_pending()
         idle = begins or (state is not None and state.is_paused())
-        return Progress("waiting" if begins else "run", f"{name}: {said}" if said else name, waits=idle)
+        return Progress("waiting" if begins else "run", f"{name}: {detail}" if detail else name, waits=idle)
     of_run, of_kind = ArtifactFilterFlowRunId(any_=[run.id]), ArtifactFilterType(any_=["progress"])
     chosen = ArtifactFilter(flow_run_id=of_run, type=of_kind)
     newest = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.UPDATED_DESC, limit=1)
     if not newest:
         return Progress("run", "running")
-    found = newest[0]
-    if found.updated is not None and found.updated < state.timestamp:
+    artifact = newest[0]
+    if artifact.updated is not None and artifact.updated < state.timestamp:
         return Progress("run", "running again, after it waited")  # that progress is of before
-    percent = round(found.data) if isinstance(found.data, (int, float)) else 0
-    return Progress("checks", found.description or "checking", percent, 100)
+    percent = round(artifact.data) if isinstance(artifact.data, (int, float)) else 0
+    return Progress("checks", artifact.description or "checking", percent, 100)
 
 
-def _followed(run: FlowRun, final: bool, announced: RunStatus | None, why: str) -> FollowedRun:
+def _followed(run: FlowRun, final: bool, announced: RunStatus | None, problem: str) -> FollowedRun:
     state = run.state
     completed = state is not None and state.is_completed()
     if announced is not None and announced.code == Exit.GO and not completed:
         # Said by an earlier try of this run, or before somebody ended it and its jobs: no go any more.
-        announced, why = None, "its last status was a go, but the run did not end so"
+        announced, problem = None, "its last status was a go, but the run did not end so"
     if state is None:
-        return FollowedRun(str(run.id), "", "", final, announced, why)
+        return FollowedRun(str(run.id), "", "", final, announced, problem)
     cancelled = state.is_cancelled() or state.is_cancelling()
-    return FollowedRun(str(run.id), state.name or "", state.message or "", final, announced, why, cancelled)
+    return FollowedRun(
+        str(run.id), state.name or "", state.message or "", final, announced, problem, cancelled
+    )
 
 
-def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:
+def _merged(own: Mapping[str, Any], requested: Mapping[str, object]) -> dict[str, object]:
     """The deployment's own request, and what was asked on top; tables within it key by key."""
     merged: dict[str, object] = dict(own)
-    for key, value in asked.items():
+    for key, value in requested.items():
         before = merged.get(key)
         merged[key] = (
             _merged(before, value) if isinstance(before, dict) and isinstance(value, Mapping) else value
@@ -257,10 +261,10 @@ def _is_unwelcome(error: httpx.HTTPError) -> bool:
 def unanswered(url: object, error: httpx.HTTPError) -> str:
     """What every command says of a server at this address that failed, and the remedy."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"the Prefect server {_at(url)} refuses: {_said(error)}"
-    why = _why(error).rstrip(".")
+        return f"the Prefect server {_at(url)} refuses: {_refusal(error)}"
+    reason = _reason(error).rstrip(".")
     remedy = "Start it, or correct PREFECT_API_URL; `prelaunch doctor` looks at it."
-    return f"the Prefect server {_at(url)} does not answer: {why}. {remedy}"
+    return f"the Prefect server {_at(url)} does not answer: {reason}. {remedy}"
 
 
 def _at(url: object) -> str:
@@ -270,42 +274,42 @@ def _at(url: object) -> str:
     return redact(f"at {url}", os.environ) + hint
 
 
-def _said(error: httpx.HTTPStatusError) -> str:
+def _refusal(error: httpx.HTTPStatusError) -> str:
     if _is_unwelcome(error):
         return f"HTTP {error.response.status_code}. Set PREFECT_API_AUTH_STRING to the server's user and password."
     try:
-        found = error.response.json()
+        body = error.response.json()
     except ValueError:
         return f"HTTP {error.response.status_code}"
-    detail = found.get("detail") if isinstance(found, dict) else None
-    return redact(f"{detail or found}", os.environ)[:1000]
+    detail = body.get("detail") if isinstance(body, dict) else None
+    return redact(f"{detail or body}", os.environ)[:1000]
 
 
-def _why(error: httpx.HTTPError) -> str:
+def _reason(error: httpx.HTTPError) -> str:
     """The error in words of our own, because its text contains the server's address, which may contain a password."""
     return redact(str(error) or type(error).__name__, os.environ)
 
 
-def kept_report(said: RunStatus) -> tuple[Report | None, str]:
+def kept_report(status: RunStatus) -> tuple[Report | None, str]:
     """The report of the verdict, or why there is none: a table then has no nodes."""
-    if said.verdict is None:
+    if status.verdict is None:
         return None, ""
-    where = f"the report in {said.store} cannot be shown from here"
+    where = f"the report in {status.store} cannot be shown from here"
     try:
-        data = open_store(said.store).get(report_key(said.gate_id))
+        data = open_store(status.store).get(report_key(status.gate_id))
         if data is None:
             return None, f"{where}: this machine cannot reach it"
-        if digest(data) != said.verdict.digests.report:
+        if digest(data) != status.verdict.digests.report:
             return None, f"{where}: it is not the report that was judged"
         return load(data), ""
     except (StoreError, DecodeError) as error:
         return None, f"{where}: {error}"
 
 
-def kept_text(said: RunStatus, key: str) -> str | None:
+def kept_text(status: RunStatus, key: str) -> str | None:
     """A page of the gate, as the store has it; None if it cannot be read from here."""
     try:
-        data = open_store(said.store).get(key)
+        data = open_store(status.store).get(key)
     except StoreError:
         return None
     return None if data is None else data.decode("utf-8", "replace")

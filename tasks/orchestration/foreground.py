@@ -118,11 +118,11 @@ class Foreground(Generic[T]):
         return await self._task
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
-        word = f"{signal.Signals(number).name} {'once more' if self._signal else 'received'}"
+        event = f"{signal.Signals(number).name} {'once more' if self._signal else 'received'}"
         if number == TIME_IS_UP:
-            word = "the time limit is reached"
+            event = "the time limit is reached"
         with suppress(OSError, ValueError, RuntimeError):  # a closed terminal, or in the middle of a print
-            print(f"prelaunch: {word}: {self._ending}", file=sys.stderr, flush=True)
+            print(f"prelaunch: {event}: {self._ending}", file=sys.stderr, flush=True)
         if self._signal:
             return
         self._signal = number

@@ -69,12 +69,12 @@ async def gates_of(client: PrefectClient, run: FlowRun) -> tuple[GateRun, ...]:
 
 def gate_run(run: FlowRun, flow: str = GATE, leads: bool = False) -> GateRun:
     """The run as a GateRun, with the request that it got."""
-    asked, state = run.parameters.get("request"), run.state_name or ""
+    request_data, state = run.parameters.get("request"), run.state_name or ""
     try:
         request = (
-            first_request(CommissionRequest.model_validate(asked))
+            first_request(CommissionRequest.model_validate(request_data))
             if flow == COMMISSION
-            else GateRequest.model_validate(asked)
+            else GateRequest.model_validate(request_data)
         )
     except (ValidationError, GateFileError) as error:
         return GateRun(str(run.id), run.name, state, None, one_line(str(error), 500), leads, run.run_count)
@@ -88,9 +88,9 @@ def first_request(request: CommissionRequest) -> GateRequest:
 
 async def run_status(client: PrefectClient, flow_run_id: str) -> RunStatus | None:
     """The last status that the run published (its gate's id, its store, how it ended); None if it cannot be read."""
-    found = await status_artifact(client, UUID(flow_run_id))
+    artifact = await status_artifact(client, UUID(flow_run_id))
     try:
-        return read_status(found.data) if found is not None else None
+        return read_status(artifact.data) if artifact is not None else None
     except StatusError:
         return None
 

@@ -32,10 +32,10 @@ def is_kept(record: logging.LogRecord) -> bool:
     not that of a run that waits, goes on elsewhere or was cancelled, which Prefect logs as an error.
     """
     text = str(record.msg)
-    found = FINISHED.match(text)
+    match = FINISHED.match(text)
     if record.name == TASKS:
-        return STOPPED not in text and (found is None or record.levelno > logging.INFO)
-    return found is None or found[1] not in NO_END
+        return STOPPED not in text and (match is None or record.levelno > logging.INFO)
+    return match is None or match[1] not in NO_END
 
 
 def filter_end_lines() -> None:

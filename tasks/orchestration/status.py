@@ -61,8 +61,8 @@ async def status_artifact(client: PrefectClient, run: UUID) -> Artifact | None:
     """The last status of a run. A run that is repeated publishes a new one, so that no old verdict remains."""
     of_run, of_key = ArtifactFilterFlowRunId(any_=[run]), ArtifactFilterKey(like_=f"{PREFIX}%")
     chosen = ArtifactFilter(flow_run_id=of_run, key=of_key)
-    found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.CREATED_DESC, limit=1)
-    return found[0] if found else None
+    artifacts = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.CREATED_DESC, limit=1)
+    return artifacts[0] if artifacts else None
 
 
 async def publish_start(session: Session) -> None:
@@ -70,15 +70,15 @@ async def publish_start(session: Session) -> None:
     session.announcement = await _write(key_of(session.context.gate.cluster.name), RUNS, _running(session))
 
 
-async def publish_state(session: Session, said: str = RUNS) -> None:
+async def publish_state(session: Session, sentence: str = RUNS) -> None:
     """Publish what the run does now instead of what it published before, also by the process of its that continues it."""
     if session.announcement is None:
         with warn_on_failure("what the run does"):
             async with get_client() as client:
-                found = await status_artifact(client, UUID(session.renewal.lease.owner.flow_run_id))
-            session.announcement = found.id if found is not None else None
+                artifact = await status_artifact(client, UUID(session.renewal.lease.owner.flow_run_id))
+            session.announcement = artifact.id if artifact is not None else None
     if session.announcement is not None:
-        await _update(session.announcement, said, _running(session))
+        await _update(session.announcement, sentence, _running(session))
 
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
@@ -133,30 +133,33 @@ def _cut(document: dict[str, Any]) -> int:
     if verdict is None:
         return 0
     findings = verdict["findings"]
-    kept = [*findings[:WITH_EVIDENCE], *({**f, "evidence": ""} for f in findings[WITH_EVIDENCE:FINDINGS])]
-    document["verdict"] = {**verdict, "findings": kept}
-    return len(findings) - len(kept)
+    findings_kept = [
+        *findings[:WITH_EVIDENCE],
+        *({**f, "evidence": ""} for f in findings[WITH_EVIDENCE:FINDINGS]),
+    ]
+    document["verdict"] = {**verdict, "findings": findings_kept}
+    return len(findings) - len(findings_kept)
 
 
-async def _write(key: str, said: str, data: Mapping[str, object]) -> UUID | None:
+async def _write(key: str, sentence: str, data: Mapping[str, object]) -> UUID | None:
     with warn_on_failure(key):
-        text, about = _text(said, data), said[:DESCRIPTION]
+        text, about = _text(sentence, data), sentence[:DESCRIPTION]
         return await acreate_markdown_artifact(text, key=key, description=about)
     return None
 
 
-async def _update(artifact: UUID, said: str, data: Mapping[str, object]) -> None:
+async def _update(artifact: UUID, sentence: str, data: Mapping[str, object]) -> None:
     with warn_on_failure("how the run ended"):
-        update = ArtifactUpdate(data=_text(said, data), description=said[:DESCRIPTION])
+        update = ArtifactUpdate(data=_text(sentence, data), description=sentence[:DESCRIPTION])
         async with get_client() as client:
             await client.update_artifact(artifact, update)
 
 
-def _text(said: str, data: Mapping[str, object]) -> str:
+def _text(sentence: str, data: Mapping[str, object]) -> str:
     code = data.get("exit_code")
     ended = "" if code is None else f"\n\nExit code {code}, decision {_decision(data)}."
     line = json.dumps(data, sort_keys=True, allow_nan=False)
-    return f"{escape(said)}{ended}\n\n```json\n{line}\n```\n"
+    return f"{escape(sentence)}{ended}\n\n```json\n{line}\n```\n"
 
 
 def _decision(data: Mapping[str, object]) -> object:

@@ -46,12 +46,12 @@ class PoolState:
 async def pool_state(client: PrefectClient, pool: str) -> PoolState:
     """Whether somebody takes a run of the pool. Raises httpx.HTTPError."""
     try:
-        known = await client.read_work_pool(pool)
+        work_pool = await client.read_work_pool(pool)
     except ObjectNotFound:
         return PoolState(f"there is no work pool {pool}", CREATE.format(pool=pool))
-    if known.is_paused:
+    if work_pool.is_paused:
         return PoolState(f"work pool {pool} is paused", f"prefect work-pool resume {pool}")
-    if known.is_push_pool or known.is_managed_pool:  # of Prefect Cloud, which starts the runs itself
+    if work_pool.is_push_pool or work_pool.is_managed_pool:  # of Prefect Cloud, which starts the runs itself
         return PoolState()
     workers = await client.read_workers_for_work_pool(pool)
     if all(worker.status is not WorkerStatus.ONLINE for worker in workers):
@@ -67,10 +67,10 @@ async def waiting_reason(client: PrefectClient, run: FlowRun) -> str:
     if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
         return ""
     try:
-        found = await pool_state(client, pool)
+        pool_now = await pool_state(client, pool)
     except httpx.HTTPError:
         return ""
-    return f"{found.lack[:1].upper()}{found.lack[1:]}: {found.remedy}" if found.lack else ""
+    return f"{pool_now.lack[:1].upper()}{pool_now.lack[1:]}: {pool_now.remedy}" if pool_now.lack else ""
 
 
 async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:
@@ -79,18 +79,22 @@ async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:
     """
     async with get_client() as client:
         using: dict[str, list[str]] = {}
-        for one in await _deployed(client, FLOW):
-            if one.work_pool_name and is_for(one.parameters, file):
-                using.setdefault(one.work_pool_name, []).append(f"{FLOW}/{one.name}")
+        for deployment in await _deployed(client, FLOW):
+            if deployment.work_pool_name and is_for(deployment.parameters, file):
+                using.setdefault(deployment.work_pool_name, []).append(f"{FLOW}/{deployment.name}")
         return tuple([
-            GatePool(pool, tuple(sorted(of)), await pool_state(client, pool)) for pool, of in sorted(using.items())
+            GatePool(pool, tuple(sorted(deployments)), await pool_state(client, pool)) for pool, deployments in sorted(using.items())
         ])  # fmt: skip
 
 
 async def without_reaper() -> tuple[str, ...]:
     """The configured server's deployments of gates, if it has none of the reaper, which ends dead runs. Raises httpx.HTTPError."""
     async with get_client() as client:
-        gates = [f"{FLOW}/{one.name}" for one in await _deployed(client, FLOW) if one.work_pool_name]
+        gates = [
+            f"{FLOW}/{deployment.name}"
+            for deployment in await _deployed(client, FLOW)
+            if deployment.work_pool_name
+        ]
         return tuple(sorted(gates)) if gates and not await _deployed(client, REAP) else ()
 
 

@@ -94,7 +94,7 @@ def question_of(
         gate.cluster.name,
         said,
         "",
-        _address(session.context.store.place(html_key(session.gate_id)), judged),
+        _address(session.context.store.location(html_key(session.gate_id)), judged),
         gate=gate.name,
         kind=Kind.QUESTION,
         audience=Audience.OWNER,
@@ -267,7 +267,7 @@ def _kept(store: Store, outcome: Outcome) -> tuple[Link, ...]:
     """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()
-    place, gate_id = store.place, outcome.gate_id
+    place, gate_id = store.location, outcome.gate_id
     return (
         Link("report as JSON", browsable(outcome.report)),
         Link("logs", browsable(place(logs_folder(gate_id)))),

@@ -44,7 +44,7 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
     facts += [("all together", moved)] if (moved := moved_line(fleet)) else []
     year, week, _ = datetime.fromtimestamp(fleet.now, UTC).isocalendar()
     page = Notification(
-        f"fleet-{cluster}-{year}-w{week:02}", cluster, title, "", browsable(store.place(fleet_key(cluster))),
+        f"fleet-{cluster}-{year}-w{week:02}", cluster, title, "", browsable(store.location(fleet_key(cluster))),
         gate=gate.name, kind=Kind.DIGEST, audience=Audience.OWNER,
         severity=Severity.WARNING if bad or fleet.problems or not fleet.nodes else Severity.INFO,
         items=tuple(map(_item, bad[:NODES])), more_items=max(0, len(bad) - NODES), facts=tuple(facts),

@@ -53,10 +53,12 @@ class Records:
             if changed == journal:
                 return journal
             changed = replace(changed, written_at=max(changed.written_at, now))
-            new = _readable(changed, self.store.place(key))
+            new = _readable(changed, self.store.location(key))
             if self.store.put_if_absent(key, new) if data is None else self.store.replace_if(key, data, new):
                 return changed
-        message = f"{self.store.place(key)}: other processes keep changing it. Nothing was done. Try again."
+        message = (
+            f"{self.store.location(key)}: other processes keep changing it. Nothing was done. Try again."
+        )
         raise JournalError(message)
 
     def create(self, act: Act) -> bool:
@@ -73,14 +75,14 @@ class Records:
         for key in self.store.list(acts_folder(self.cluster, node)):
             data = self.store.get(key)
             if data is not None:
-                acts.append(_decoded(Act, data, self.store.place(key)))
+                acts.append(_decoded(Act, data, self.store.location(key)))
         return tuple(sorted(acts, key=lambda act: (act.intended_at, act.id)))
 
     def _read(self) -> tuple[Journal, bytes | None]:
         data = self.store.get(journal_key(self.cluster))
         if data is None:
             return Journal(SCHEMA_VERSION, self.cluster), None
-        return _decoded(Journal, data, self.store.place(journal_key(self.cluster))), data
+        return _decoded(Journal, data, self.store.location(journal_key(self.cluster))), data
 
 
 def with_act(journal: Journal, act: Act) -> Journal:

@@ -123,7 +123,7 @@ def report_named(word: str, store: str | None) -> str:
     if not is_id or (store is None and not is_gate_id(word)):
         return word
     named = open_named_store(DEFAULT if store is None else store)
-    place = named.store.place(_report_of(named, word))
+    place = named.store.location(_report_of(named, word))
     if is_remote(named.address):
         folder = place.rpartition("/")[0]
         said = f"its report is in S3. Copy its folder, and name the copy: aws s3 cp --recursive {shlex.quote(folder)} {word}"
@@ -183,10 +183,10 @@ def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[Re
             data = named.store.get(key)
             if data is None:
                 raise InputError(
-                    named.store.place(key),
+                    named.store.location(key),
                     "the report is missing. Name the reports that are there one by one.",
                 )
-            yield ReportInput(named.store.place(key), data, named.policy)
+            yield ReportInput(named.store.location(key), data, named.policy)
 
 
 def require_reports(arguments: Sequence[str]) -> None:

@@ -95,7 +95,7 @@ def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
 def why(past: Past) -> Reply:
     """The headline, what it means, findings with remedy and commands, and where the report is."""
     record, verdict, store = past.record, past.verdict, past.store
-    report = browsable(store.place(html_key(record.gate_id)))
+    report = browsable(store.location(html_key(record.gate_id)))
     seen = [
         f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
         link("the whole report", report),

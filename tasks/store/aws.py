@@ -132,7 +132,7 @@ class AwsCalls(ABC):
     def explained(self, refusal: Refused) -> Exception:
         """The error to raise to the caller, with its remedy."""
 
-    def wait(self, seconds: float, what: str, tried_s: float, most_s: float) -> bool:
+    def wait(self, seconds: float, action: str, tried_s: float, most_s: float) -> bool:
         """Sleep between two attempts, of `most_s` seconds in all; False where nothing is to be tried again."""
         time.sleep(seconds)
         return True
@@ -204,8 +204,8 @@ class AwsCalls(ABC):
                 return call()
             except Exception as error:  # noqa: BLE001 - `fault` raises what it does not know
                 passing = self.fault(action, error, attempts)
-            if passing.lost and done is not None and (found := done()) is not None:
-                return found
+            if passing.lost and done is not None and (known_result := done()) is not None:
+                return known_result
             bound = min(self.limits.longest_pause_s, self.limits.pause_s * 2 ** (attempts - 1))
             wait_s = random.uniform(0, bound)  # noqa: S311 - spreads retries
             tried_s = time.monotonic() - begun
@@ -214,8 +214,8 @@ class AwsCalls(ABC):
                     f"{action} {self.where}: no answer in {within_s:g} s and {attempts} attempts, last: {passing.why}. "
                     "Check that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."
                 )
-            what = f"{action} {self.where} gives no usable answer ({passing.why})"
-            if not self.wait(wait_s, what, tried_s, within_s):
+            problem = f"{action} {self.where} gives no usable answer ({passing.why})"
+            if not self.wait(wait_s, problem, tried_s, within_s):
                 raise self.unavailable(
                     f"{action} {self.where}: no answer in {attempts} attempts, and the gate is to end; last: {passing.why}"
                 )
@@ -255,7 +255,7 @@ class AwsCalls(ABC):
         if self._session is None:
             core = botocore.session.get_session()
             self._session = boto3.session.Session(botocore_session=core, region_name=self.region or None)
-            core.register_component("data_loader", _kept(core.get_component("data_loader")))
+            core.register_component("data_loader", _with_cache(core.get_component("data_loader")))
         config = Config(
             connect_timeout=self.limits.connect_s,
             read_timeout=self.limits.read_s,
@@ -272,9 +272,9 @@ def action_of(service: str, operation: str) -> str:
     return f"{service.replace('-', '')}:{RIGHTS.get(name, name)}"
 
 
-def clean(said: object) -> str:
+def clean(text: object) -> str:
     """One line without secrets."""
-    return " ".join(redact(str(said), os.environ).split())[:MESSAGE_CHARACTERS].rstrip(".")
+    return " ".join(redact(str(text), os.environ).split())[:MESSAGE_CHARACTERS].rstrip(".")
 
 
 def login_remedy(refusal: Refused) -> str:
@@ -303,6 +303,6 @@ def _refusal(action: str, response: Any, attempts: int) -> Passing:
     return Passing(f"{refusal.code} ({refusal.message})", refusal.status >= 500)
 
 
-def _kept(loader: Any) -> Any:
+def _with_cache(loader: Any) -> Any:
     """The process's first loader with these search paths, which keeps AWS's descriptions of its services once it decoded them."""
     return _LOADERS.setdefault(tuple(loader.search_paths), loader)

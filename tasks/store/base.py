@@ -56,7 +56,7 @@ class Store(Protocol):
     What was put is durable on return. Every method ends in bounded time, and raises StoreError and nothing else.
     """
 
-    def place(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """Where a person finds the key: a path or a URL."""
         ...
 

@@ -27,10 +27,10 @@ class PatientStore:
     def __init__(self, store: Store, limit_s: float = LIMIT_S) -> None:
         self.store, self.limit_s = store, limit_s
         self.answer_by: float | None = None
-        self._key = store.place("store")
+        self._key = store.location("store")
 
-    def place(self, key: str) -> str:
-        return self.store.place(key)
+    def location(self, key: str) -> str:
+        return self.store.location(key)
 
     def put(self, key: str, data: bytes) -> None:
         self._limited(f"{key} was not written", lambda: self.store.put(key, data))
@@ -56,7 +56,7 @@ class PatientStore:
     def probe(self) -> None:
         self._limited("nothing was stored", self.store.probe)
 
-    def _limited(self, what: str, call: Callable[[], R]) -> R:
+    def _limited(self, action: str, call: Callable[[], R]) -> R:
         seconds, ended = self._patience_s(), threading.Event()
 
         def counted() -> R:
@@ -75,8 +75,8 @@ class PatientStore:
                 if not ended.is_set():
                     late[0] = 1
                     _hung[self._key] = _hung.get(self._key, 0) + 1
-            said = f"the store does not answer: {what} within {seconds:.1f} s. Check whether its mount or service hangs."
-            raise StoreUnreachable(said) from error
+            message = f"the store does not answer: {action} within {seconds:.1f} s. Check whether its mount or service hangs."
+            raise StoreUnreachable(message) from error
 
     def _patience_s(self) -> float:
         if _hung.get(self._key):

@@ -45,17 +45,19 @@ def offer(
     """
     now = time.time()
     since = now - longest_valid_s(policy) - SLACK_S
-    found = issued([*_evidence(store, gate_id, policy, facts, baseline, since)], policy, facts.digest)
+    records_found = issued([*_evidence(store, gate_id, policy, facts, baseline, since)], policy, facts.digest)
     allowed = {name for name, line in policy.checks.items() if line.valid_for}
     usable = (
-        replace(one, checks={check: s for check, s in one.checks.items() if check in allowed})
-        for one in found
+        replace(record, checks={check: s for check, s in record.checks.items() if check in allowed})
+        for record in records_found
     )
-    left, choices = chosen([one for one in usable if one.checks], now, job, builtin_failures())
-    while len(dump(made := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left:
+    left, choices = chosen([record for record in usable if record.checks], now, job, builtin_failures())
+    while (
+        len(dump(certificates := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left
+    ):
         left = left[: len(left) // 2]
-    store.put(certificates_key(gate_id), dump(made).encode())
-    return made
+    store.put(certificates_key(gate_id), dump(certificates).encode())
+    return certificates
 
 
 def offered(store: Store, gate_id: str) -> Certificates:
@@ -73,9 +75,11 @@ def _evidence(
     """The kept gates, the newest first; None for one that cannot be read whole, after which nothing counts."""
     ends_at = time.monotonic() + READ_S
     # A gate that was named by hand does not say when it began: it counts as the oldest.
-    known = {name: records.stamped_at(name) or since for name in records.recorded(store) if name != gate_id}
-    recent = [name for name, at in known.items() if at >= since]
-    for name in sorted(recent, key=lambda name: (known[name], name), reverse=True)[:MOST_GATES]:
+    judged_at = {
+        name: records.stamped_at(name) or since for name in records.recorded(store) if name != gate_id
+    }
+    recent = [name for name, at in judged_at.items() if at >= since]
+    for name in sorted(recent, key=lambda name: (judged_at[name], name), reverse=True)[:MOST_GATES]:
         if time.monotonic() > ends_at:
             return
         try:
@@ -91,10 +95,10 @@ def _read(
     store: Store, record: Record, policy: Policy, facts: Facts, baseline: Baseline | None
 ) -> GateEvidence | None:
     """The gate as its report shows it today; None if the report or the verdict of that time is gone. Raises DecodeError."""
-    data, kept = store.get(record.report), store.get(verdict_key_beside(record.report))
-    if data is None or kept is None:
+    data, verdict_data = store.get(record.report), store.get(verdict_key_beside(record.report))
+    if data is None or verdict_data is None:
         return None
-    report, then = load(data), records.load(kept)
+    report, then = load(data), records.load(verdict_data)
     now = decide(report, policy, facts, baseline, report_digest=digest(data))
     same = (then.level, then.answer, then.digests) == (now.level, now.answer, now.digests)
     own = report.gate_id == record.gate_id

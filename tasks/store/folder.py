@@ -49,7 +49,7 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def place(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """The file's absolute path."""
         return str((self.root / checked(key)).absolute())
 
@@ -110,12 +110,12 @@ class FolderStore:
     def list(self, prefix: str) -> tuple[str, ...]:
         """Every file below, except those that are being written."""
         top = self.root / checked(prefix) if prefix else self.root
-        found: list[str] = []
+        keys: list[str] = []
         for folder, folders, files in os.walk(top, onerror=_unless_gone):
             folders[:] = [name for name in folders if not name.startswith(".")]
             inside = Path(folder).relative_to(self.root).parts
-            found += ["/".join((*inside, name)) for name in files]
-        return tuple(sorted(key for key in found if KEY.fullmatch(key)))
+            keys += ["/".join((*inside, name)) for name in files]
+        return tuple(sorted(key for key in keys if KEY.fullmatch(key)))
 
     def delete(self, key: str) -> None:
         """Unlink."""
@@ -169,7 +169,7 @@ class FolderStore:
         try:
             yield
         except OSError as error:
-            said = f"{error.filename or path}: {error.strerror or error}"
+            message = f"{error.filename or path}: {error.strerror or error}"
             if error.errno in FULL:
                 # Which file was too large for it helps nobody.
                 raise StoreFull(
@@ -177,10 +177,10 @@ class FolderStore:
                 ) from error
             if error.errno in UNWRITABLE:
                 raise StoreUnwritable(
-                    f"the store {self.root} cannot be written ({said}). "
+                    f"the store {self.root} cannot be written ({message}). "
                     "Run where you may write, or set [store] path in the gate file."
                 ) from error
-            raise StoreError(f"the store {self.root} failed ({said}). Check its file system.") from error
+            raise StoreError(f"the store {self.root} failed ({message}). Check its file system.") from error
 
 
 def _read(path: Path) -> bytes:

@@ -75,28 +75,31 @@ class KnownNodes:
 
 def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
     """Gate id -> its keys below gates/, by time and name; none for those of `also` that have none. Raises StoreError."""
-    found: dict[str, list[str]] = {gate_id: [] for gate_id in also}
+    gates: dict[str, list[str]] = {gate_id: [] for gate_id in also}
     for key in store.list(GATES):
         if gate_id := gate_of(key):
-            found.setdefault(gate_id, []).append(key)
-    return {gate_id: found[gate_id] for gate_id in _by_time(found)}
+            gates.setdefault(gate_id, []).append(key)
+    return {gate_id: gates[gate_id] for gate_id in _by_time(gates)}
 
 
-def listed(store: Store, known: dict[str, Record] | None = None) -> Listed:
-    """All verdicts. Those that are `known` by the ids of their gates are not read again, and those that are read become so. Raises
-    StoreError.
+def listed(store: Store, cache: dict[str, Record] | None = None) -> Listed:
+    """All verdicts. Those in the `cache`, by the ids of their gates, are not read again, and those that are read are added to it.
+
+    Raises StoreError.
     """
-    ids, read = records.recorded(store), {} if known is None else known
+    ids, read = records.recorded(store), {} if cache is None else cache
     problems: list[str] = []
-    for record in read_records(store, [one for one in ids if one not in read], problems):
+    for record in read_records(store, [candidate for candidate in ids if candidate not in read], problems):
         read[record.gate_id] = record
     gates = kept_gates(store)
     problems += _without_record(gates, ids)
     unjudged = tuple(
-        one for one, keys in gates.items() if outcome_key(one) in keys and verdict_key(one) not in keys
+        candidate
+        for candidate, keys in gates.items()
+        if outcome_key(candidate) in keys and verdict_key(candidate) not in keys
     )
-    found = [read[gate_id] for gate_id in ids if gate_id in read]
-    return Listed(tuple(sorted(found, key=_turn)), tuple(problems), unjudged)
+    records_found = [read[gate_id] for gate_id in ids if gate_id in read]
+    return Listed(tuple(sorted(records_found, key=_turn)), tuple(problems), unjudged)
 
 
 def newest_records(store: Store, problems: list[str]) -> Iterator[Record]:
@@ -119,13 +122,16 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
         _write(store, changed)
     _fold(store, known, newest, problems)
     mine = [
-        replace(history, nodes=tuple(one for one in history.nodes if node in ("", one.node)))
+        replace(
+            history,
+            nodes=tuple(node_history for node_history in history.nodes if node in ("", node_history.node)),
+        )
         for history in known.values()
         if cluster in (None, history.cluster)
     ]
-    named = named_nodes(mine)
-    rows = _rows(store, _by_time(ids & named.keys()), problems)
-    gates = [with_nodes(gate, named[gate_id]) for gate_id, gate in rows.items()]
+    gate_nodes = named_nodes(mine)
+    nodes_by_gate = _nodes_of(store, _by_time(ids & gate_nodes.keys()), problems)
+    gates = [with_nodes(gate, gate_nodes[gate_id]) for gate_id, gate in nodes_by_gate.items()]
     return KnownNodes(
         tuple(mine),
         tuple(sorted(gates, key=_turn)),
@@ -140,22 +146,22 @@ def rebuild(store: Store) -> Rebuilt:
     gates, ids = kept_gates(store), records.recorded(store)
     problems: list[str] = []
     settled, newest = _parted(read_records(store, ids, problems))
-    found = [*settled, *newest]
+    records_found = [*settled, *newest]
     problems += [
-        f"{record.gate_id}: its report is gone ({store.place(record.report)})"
-        for record in found
+        f"{record.gate_id}: its report is gone ({store.location(record.report)})"
+        for record in records_found
         if record.report not in gates.get(record.gate_id, ())
     ]
     problems += _without_record(gates, ids)
-    known: dict[str, ClusterHistory] = {}
+    histories: dict[str, ClusterHistory] = {}
     for begin in range(0, len(settled), BATCH):
-        _fold(store, known, settled[begin : begin + BATCH], problems)
-    _write(store, known.values())
-    _fold(store, known, newest, problems)
-    for key in {*store.list(HISTORY)}.difference(map(history_key, known)):
+        _fold(store, histories, settled[begin : begin + BATCH], problems)
+    _write(store, histories.values())
+    _fold(store, histories, newest, problems)
+    for key in {*store.list(HISTORY)}.difference(map(history_key, histories)):
         store.delete(key)
-    measured = {record.gate_id for record in found if not record.reused}
-    return Rebuilt(len(found), tuple(problems), len(measured & _gates_of(known.values())))
+    measured = {record.gate_id for record in records_found if not record.reused}
+    return Rebuilt(len(records_found), tuple(problems), len(measured & _gates_of(histories.values())))
 
 
 def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tuple[str, T]]:
@@ -171,60 +177,60 @@ def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tup
 
 def rebuild_command(store: Store) -> str:
     """What folds the histories of this store again, with its address."""
-    address = store.place(RECORDS)[: -len(f"/{RECORDS}")]
+    address = store.location(RECORDS)[: -len(f"/{RECORDS}")]
     return f"prelaunch store index --rebuild {shlex.quote(address)}"
 
 
 def _histories(store: Store) -> dict[str, ClusterHistory]:
     """The history of each cluster. One that cannot be read is none, and is made again."""
-    found: dict[str, ClusterHistory] = {}
+    histories: dict[str, ClusterHistory] = {}
     for key in store.list(HISTORY):
         with suppress(DecodeError):
             history = decode(ClusterHistory, parse_json(store.get(key) or b"", FILE_BYTES))
             if key == history_key(history.cluster):
-                found[history.cluster] = history
-    return found
+                histories[history.cluster] = history
+    return histories
 
 
 def _gates_of(histories: Iterable[ClusterHistory]) -> set[str]:
     return {gate_id for history in histories for gate_id in history.gates}
 
 
-def _parted(found: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+def _parted(gathered: Iterable[Record]) -> tuple[list[Record], list[Record]]:
     """The records by time, and apart from them the newest one of each cluster: while its gate runs, another start of its job may have
     another verdict. Only one gate of a cluster runs at a time.
     """
-    ordered = sorted(found, key=_turn)
+    ordered = sorted(gathered, key=_turn)
     newest = {record.cluster: record for record in ordered}
-    return [one for one in ordered if newest[one.cluster] is not one], list(newest.values())
+    return [entry for entry in ordered if newest[entry.cluster] is not entry], list(newest.values())
 
 
 def _fold(
-    store: Store, known: dict[str, ClusterHistory], found: Sequence[Record], problems: list[str]
+    store: Store, histories: dict[str, ClusterHistory], gathered: Sequence[Record], problems: list[str]
 ) -> list[ClusterHistory]:
     """Add the gates of these records to the histories; returns those that changed. A PASS that was used again measured nothing."""
-    rows = _rows(store, [record.gate_id for record in found if not record.reused], problems)
+    gates = _nodes_of(store, [record.gate_id for record in gathered if not record.reused], problems)
     clusters: dict[str, dict[str, str]] = {}
-    for record in found:
-        gate = rows.get(record.gate_id)
+    for record in gathered:
+        gate = gates.get(record.gate_id)
         if record.reused or gate is not None:
             cluster = record.cluster if gate is None else gate.cluster
             clusters.setdefault(cluster, {})[record.gate_id] = record.judged_at
     for cluster, judged in clusters.items():
-        own = [rows[gate_id] for gate_id in judged if gate_id in rows]
-        known[cluster] = folded(known.get(cluster, ClusterHistory(cluster=cluster)), judged, own)
-    return [known[cluster] for cluster in clusters]
+        own = [gates[gate_id] for gate_id in judged if gate_id in gates]
+        histories[cluster] = folded(histories.get(cluster, ClusterHistory(cluster=cluster)), judged, own)
+    return [histories[cluster] for cluster in clusters]
 
 
-def _rows(store: Store, gate_ids: Iterable[str], problems: list[str]) -> dict[str, GateNodes]:
+def _nodes_of(store: Store, gate_ids: Iterable[str], problems: list[str]) -> dict[str, GateNodes]:
     """What these gates say of their nodes, of those of which it can be read."""
-    found: dict[str, GateNodes] = {}
-    for gate_id, rows in _read(store, gate_ids, node_rows.read, nodes_key, problems):
-        if rows is None:
+    gates: dict[str, GateNodes] = {}
+    for gate_id, gate_nodes in _read(store, gate_ids, node_rows.read, nodes_key, problems):
+        if gate_nodes is None:
             problems.append(f"{gate_id}: it has a verdict, and what it says of its nodes was not kept")
         else:
-            found[gate_id] = rows
-    return found
+            gates[gate_id] = gate_nodes
+    return gates
 
 
 def _write(store: Store, histories: Iterable[ClusterHistory]) -> None:
@@ -241,8 +247,8 @@ def _without_record(gates: Mapping[str, list[str]], ids: Collection[str]) -> Ite
 
 def read_records(store: Store, gate_ids: Iterable[str], problems: list[str]) -> Iterator[Record]:
     """The records of these gates, in their order. What cannot be read is a problem. Raises StoreError."""
-    found = _read(store, gate_ids, records.read, record_key, problems)
-    return (record for _, record in found if record is not None)
+    results = _read(store, gate_ids, records.read, record_key, problems)
+    return (record for _, record in results if record is not None)
 
 
 def _read(
@@ -254,17 +260,17 @@ def _read(
 ) -> Iterator[tuple[str, T | None]]:
     """What the store keeps of each gate, in their order, None where there is nothing. What cannot be read is a problem."""
 
-    def one(gate_id: str) -> T | DecodeError | None:
+    def read_gate(gate_id: str) -> T | DecodeError | None:
         try:
             return read(store, gate_id)
         except DecodeError as error:
             return error
 
-    for gate_id, found in read_each(gate_ids, one):
-        if isinstance(found, DecodeError):
-            problems.append(f"{store.place(key_of(gate_id))}: {found}")
+    for gate_id, result in read_each(gate_ids, read_gate):
+        if isinstance(result, DecodeError):
+            problems.append(f"{store.location(key_of(gate_id))}: {result}")
         else:
-            yield gate_id, found
+            yield gate_id, result
 
 
 def _by_time(gate_ids: Iterable[str]) -> list[str]:
@@ -272,5 +278,5 @@ def _by_time(gate_ids: Iterable[str]) -> list[str]:
     return sorted(gate_ids, key=lambda gate_id: (stamped_at(gate_id) or 0.0, gate_id))
 
 
-def _turn(kept: Record | GateNodes) -> tuple[str, str]:
-    return kept.judged_at, kept.gate_id
+def _turn(document: Record | GateNodes) -> tuple[str, str]:
+    return document.judged_at, document.gate_id

@@ -114,9 +114,9 @@ def disagreement_key(gate_id: str, attempt: str) -> str:
     return f"{_attempt(gate_id, attempt)}/disagreement.json"
 
 
-def notification_key(gate_id: str, kind: str) -> str:
+def notification_key(gate_id: str, name: str) -> str:
     """The key that records how a notification of that kind was delivered."""
-    return f"{GATES}/{gate_id}/told/{_file(kind)}.json"
+    return f"{GATES}/{gate_id}/told/{_file(name)}.json"
 
 
 def notifiers_key(gate_id: str) -> str:
@@ -200,9 +200,9 @@ def incident_key(cluster: str, name: str = "") -> str:
     return f"{INCIDENTS}/{cluster}/{name}.json" if name else f"{INCIDENTS}/{cluster}"
 
 
-def run_notification_key(flow_run_id: str, kind: str) -> str:
+def run_notification_key(flow_run_id: str, name: str) -> str:
     """The key that records that a flow run's notification was sent, for a run that may have no gate."""
-    return f"{RUNS}/{flow_run_id}/{_file(kind)}.json"
+    return f"{RUNS}/{flow_run_id}/{_file(name)}.json"
 
 
 def journal_key(cluster: str) -> str:
@@ -230,5 +230,5 @@ def _attempt(gate_id: str, attempt: str) -> str:
     return f"{GATES}/{gate_id}/attempts/{attempt}"
 
 
-def _file(kind: str) -> str:
-    return kind.replace(" ", "_")
+def _file(name: str) -> str:
+    return name.replace(" ", "_")

@@ -69,22 +69,22 @@ def node_key(node: str, identity: NodeIdentity | None) -> tuple[object, ...]:
 def folded(history: ClusterHistory, judged: Mapping[str, str], gates: Iterable[GateNodes]) -> ClusterHistory:
     """The history with other gates of its cluster, which judged at these times, and the rows of those that measured."""
     times = {**history.gates, **judged}
-    nodes = {one.key: one for one in history.nodes}
+    nodes = {history_of_node.key: history_of_node for history_of_node in history.nodes}
     for gate in gates:
-        for row in gate.nodes:
-            new = _of_row(gate, row)
-            known = nodes.get(new.key)
-            nodes[new.key] = new if known is None else _joined(known, new, times)
+        for record in gate.nodes:
+            new = _history_of(gate, record)
+            before = nodes.get(new.key)
+            nodes[new.key] = new if before is None else _joined(before, new, times)
     return replace(history, gates=times, nodes=tuple(nodes.values()))
 
 
 def named_nodes(histories: Iterable[ClusterHistory]) -> dict[str, set[str]]:
     """The gates that are read again, each with the names of the nodes for which it is."""
-    named: dict[str, set[str]] = {}
-    for one in (one for history in histories for one in history.nodes):
-        for gate_id in one.gates:
-            named.setdefault(gate_id, set()).add(one.node)
-    return named
+    nodes: dict[str, set[str]] = {}
+    for node in (node for history in histories for node in history.nodes):
+        for gate_id in node.gates:
+            nodes.setdefault(gate_id, set()).add(node.node)
+    return nodes
 
 
 def finding_kind(finding: Finding) -> tuple[str, str, str, Cause]:
@@ -92,23 +92,23 @@ def finding_kind(finding: Finding) -> tuple[str, str, str, Cause]:
     return finding.check, finding.subject, finding.metric, finding.cause
 
 
-def _of_row(gate: GateNodes, row: NodeRow) -> NodeHistory:
+def _history_of(gate: GateNodes, record: NodeRow) -> NodeHistory:
     return NodeHistory(
-        row.node,
-        row.identity,
+        record.node,
+        record.identity,
         1,
         gate.judged_at,
-        gate.gate_id if row.standing is Standing.PROVEN else "",
-        dict.fromkeys(gate.checks[row.checks], gate.judged_at),
-        tuple(NodeFinding(gate.gate_id, gate.judged_at, one) for one in row.findings),
+        gate.gate_id if record.standing is Standing.PROVEN else "",
+        dict.fromkeys(gate.checks[record.checks], gate.judged_at),
+        tuple(NodeFinding(gate.gate_id, gate.judged_at, finding) for finding in record.findings),
         (gate.gate_id,),
     )
 
 
-def _joined(one: NodeHistory, other: NodeHistory, times: Mapping[str, str]) -> NodeHistory:
+def _joined(first: NodeHistory, other: NodeHistory, times: Mapping[str, str]) -> NodeHistory:
     """Both in one. `times` say when each gate judged."""
     findings: dict[object, list[NodeFinding]] = {}
-    for each in (*one.findings, *other.findings):
+    for each in (*first.findings, *other.findings):
         newest = findings.setdefault(finding_kind(each.finding), [])
         if newest and newest[0].judged_at < each.judged_at:
             newest.clear()
@@ -118,18 +118,18 @@ def _joined(one: NodeHistory, other: NodeHistory, times: Mapping[str, str]) -> N
     def turn(gate_id: str) -> tuple[str, str]:
         return times.get(gate_id, ""), gate_id
 
-    proven = max(one.proven, other.proven, key=turn)
-    ordered = sorted({*one.gates, *other.gates}, key=turn)
-    kept = {*ordered[:FIRST], *ordered[-NEWEST:], *filter(None, (proven,))}
+    proven = max(first.proven, other.proven, key=turn)
+    ordered = sorted({*first.gates, *other.gates}, key=turn)
+    gates_kept = {*ordered[:FIRST], *ordered[-NEWEST:], *filter(None, (proven,))}
     return replace(
-        one,
-        count=one.count + other.count,
-        last=max(one.last, other.last),
+        first,
+        count=first.count + other.count,
+        last=max(first.last, other.last),
         proven=proven,
         measured={
-            check: max(one.measured.get(check, ""), other.measured.get(check, ""))
-            for check in {**one.measured, **other.measured}
+            check: max(first.measured.get(check, ""), other.measured.get(check, ""))
+            for check in {**first.measured, **other.measured}
         },
         findings=tuple(each for some in findings.values() for each in some),
-        gates=tuple(gate_id for gate_id in ordered if gate_id in kept),
+        gates=tuple(gate_id for gate_id in ordered if gate_id in gates_kept),
     )

@@ -101,7 +101,7 @@ def rows_of(
     """The nodes of a gate. `policy` is the one whose rules say how numbers are compared; `judged_at` is UTC, ISO 8601."""
     numbers = gate_numbers(replace(report, gate_id=gate_id), verdict.digests.report, policy, cluster)
     numbers = replace(numbers, nodes=tuple(sorted(numbers.nodes, key=lambda node: node.name)))
-    rows = by_check(report.observations)
+    by_name = by_check(report.observations)
     findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]
     by_node: dict[str, list[Finding]] = {}
     caused: dict[str, list[Finding]] = {}
@@ -114,7 +114,7 @@ def rows_of(
             by_node.setdefault(node, []).append(finding)
         if finding.follows:
             caused.setdefault(finding.follows, []).append(finding)
-    measured = _measured(rows)
+    measured = _measured(by_name)
     sets: dict[tuple[str, ...], int] = {}
     identities = {node.name: node.identity for node in numbers.nodes}
     times = {node.name: node.measured_at for node in report.nodes}
@@ -122,16 +122,16 @@ def rows_of(
     names = sorted({*report.declared.node_names, *(node.name for node in report.nodes)})
     latest = seconds(judged_at) or 0.0
     certified = {
-        row.subject for mine in rows.values() if Skip.CERTIFIED in mine.columns.skips for row in mine
-        if row.skip is Skip.CERTIFIED
+        observation.subject for mine in by_name.values() if Skip.CERTIFIED in mine.columns.skips for observation in mine
+        if observation.skip is Skip.CERTIFIED
     }  # fmt: skip
-    made = []
+    records = []
     for name in names:
         own = by_node.get(name, [])
         lacking = {f.check for f in (*own, *whole) if f.cause is Cause.EVIDENCE and not is_accepted_gap(f)}
         checks = tuple(check for check in measured.get(name, ()) if check not in lacking)
         at = seconds(times.get(name) or report.measured_at)
-        made.append(
+        records.append(
             NodeRow(
                 name,
                 _standing(name, own, whole, verdict.condemned, name in complete, name in certified),
@@ -145,14 +145,14 @@ def rows_of(
             )
         )
     return GateNodes(
-        SCHEMA_VERSION, gate_id, judged_at, report.profile, verdict.digests.policy, tuple(sets), tuple(made),
+        SCHEMA_VERSION, gate_id, judged_at, report.profile, verdict.digests.policy, tuple(sets), tuple(records),
         tuple(map(_short, [f for f in whole if not f.follows][:MOST_FINDINGS])), numbers,
     )  # fmt: skip
 
 
-def keep(store: Store, rows: GateNodes) -> None:
+def keep(store: Store, gate: GateNodes) -> None:
     """Write the rows of a gate to the store. Raises StoreError."""
-    store.put(nodes_key(rows.gate_id), dump_plain(rows))
+    store.put(nodes_key(gate.gate_id), dump_plain(gate))
 
 
 def read(store: Store, gate_id: str) -> GateNodes | None:
@@ -160,21 +160,21 @@ def read(store: Store, gate_id: str) -> GateNodes | None:
     data = store.get(nodes_key(gate_id))
     if data is None:
         return None
-    found = decode(GateNodes, parse_json(data, FILE_BYTES))
-    if found.gate_id != gate_id:
-        raise DecodeError(f"it has the nodes of gate {found.gate_id}", "gate_id")
-    require_even(found)
-    return found
+    gate = decode(GateNodes, parse_json(data, FILE_BYTES))
+    if gate.gate_id != gate_id:
+        raise DecodeError(f"it has the nodes of gate {gate.gate_id}", "gate_id")
+    require_even(gate)
+    return gate
 
 
-def require_even(rows: GateNodes) -> None:
+def require_even(gate: GateNodes) -> None:
     """Raise DecodeError unless all columns fit each other."""
-    numbers, many = rows.numbers, len(rows.numbers.numbers)
+    numbers, many = gate.numbers, len(gate.numbers.numbers)
     even = len(numbers.medians) == len(numbers.together) == many and all(
         len(node.values) == many and len(node.sums) == len(node.parts) == len(numbers.counters)
         for node in numbers.nodes
     )
-    if not even or any(row.checks >= len(rows.checks) for row in rows.nodes):
+    if not even or any(record.checks >= len(gate.checks) for record in gate.nodes):
         raise DecodeError("its columns do not have the same length", "numbers")
 
 
@@ -207,17 +207,17 @@ def is_accepted_gap(finding: Finding) -> bool:
     return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE and not finding.metric
 
 
-def _measured(rows: Mapping[str, CheckTable]) -> dict[str, list[str]]:
+def _measured(by_name: Mapping[str, CheckTable]) -> dict[str, list[str]]:
     """Node -> the checks of which every observation on it was measured."""
-    found: dict[str, list[str]] = {}
-    for check, mine in sorted(rows.items()):
+    measured: dict[str, list[str]] = {}
+    for check, mine in sorted(by_name.items()):
         nodes: dict[str, bool] = {}
         for subject, outcome in zip(mine.columns.subjects, mine.columns.outcomes, strict=True):
             node = node_of(subject)
             nodes[node] = nodes.get(node, True) and outcome is Outcome.MEASURED
         for node in (node for node, whole in nodes.items() if whole):
-            found.setdefault(node, []).append(check)
-    return found
+            measured.setdefault(node, []).append(check)
+    return measured
 
 
 def _short(finding: Finding) -> Finding:
@@ -234,6 +234,8 @@ def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:
         return gate
     numbers = replace(gate.numbers, nodes=tuple(node for node in gate.numbers.nodes if node.name in names))
     sets: dict[tuple[str, ...], int] = {}
-    rows = [row for row in gate.nodes if row.node in names]
-    rows = [replace(row, checks=sets.setdefault(gate.checks[row.checks], len(sets))) for row in rows]
-    return replace(gate, nodes=tuple(rows), checks=tuple(sets), numbers=numbers)
+    records = [record for record in gate.nodes if record.node in names]
+    records = [
+        replace(record, checks=sets.setdefault(gate.checks[record.checks], len(sets))) for record in records
+    ]
+    return replace(gate, nodes=tuple(records), checks=tuple(sets), numbers=numbers)

@@ -26,8 +26,8 @@ def is_remote(address: str) -> bool:
     """Whether it is an S3 store. Raises BadAddress for all else that begins like a URL: each machine would have its own folder."""
     if address.startswith(S3):
         return True
-    if found := SCHEME.match(address):
-        raise BadAddress(_instead(found[1].lower(), address[found.end() :].lstrip("/")))
+    if match := SCHEME.match(address):
+        raise BadAddress(_instead(match[1].lower(), address[match.end() :].lstrip("/")))
     return False
 
 
@@ -38,8 +38,8 @@ def _instead(scheme: str, rest: str) -> str:
         return f"a store in S3 begins with s3:// in small letters. Write {S3}{rest or 'bucket/prefix'}."
     if scheme == "file":
         return f"a folder is written without file:. Write /{rest or 'path/of/the/folder'}."
-    known = f"a store at {scheme[:32]}:// is not supported"
-    return f"{known}. Name a folder (./{scheme[:32]}:... for one with this name), or s3://bucket/prefix."
+    problem = f"a store at {scheme[:32]}:// is not supported"
+    return f"{problem}. Name a folder (./{scheme[:32]}:... for one with this name), or s3://bucket/prefix."
 
 
 def absolute(address: str) -> str:

@@ -73,11 +73,13 @@ def planned(
         since = _newest(gate_id, record)
         if since is not None and now - since < older_than_days * DAY_S:
             continue
-        why = problem or used.get(gate_id) or ("" if since is not None else "when it was judged is not known")
-        if not why and keep_refused and (record is None or record.answer is not Answer.GO):
-            why = "it refused" if record is not None else "what it answered is not known"
-        if why or since is None:
-            stays.append((gate_id, why))
+        reason = (
+            problem or used.get(gate_id) or ("" if since is not None else "when it was judged is not known")
+        )
+        if not reason and keep_refused and (record is None or record.answer is not Answer.GO):
+            reason = "it refused" if record is not None else "what it answered is not known"
+        if reason or since is None:
+            stays.append((gate_id, reason))
             continue
         answer = record.answer if record else None
         old.append(Old(gate_id, (now - since) / DAY_S, answer, tuple(_in_order(gate_id, keys))))
@@ -86,24 +88,24 @@ def planned(
 
 def remove(store: Store, old: Sequence[Old]) -> None:
     """Delete the gates. A deletion that was interrupted continues in the next run. Raises StoreError."""
-    for one in old:
+    for gate in old:
         # The last files of a gate say that it was there: they go when all others have gone.
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            _ = list(pool.map(store.delete, one.keys[:-LAST]))
-        for key in one.keys[-LAST:]:
+            _ = list(pool.map(store.delete, gate.keys[:-LAST]))
+        for key in gate.keys[-LAST:]:
             store.delete(key)
 
 
 def _in_use(store: Store) -> dict[str, str]:
     """Gate id -> why it must stay."""
     used: dict[str, str] = {}
-    for folder, why in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lock of {}")):
+    for folder, reason in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lock of {}")):
         for key in store.list(folder):
             if key.startswith(f"{LEASES_BY_RUN}/"):
                 continue
             data = store.get(key)
             if data is not None:
-                used[_gate_of(store, key, data)] = why.format(name_of(key))
+                used[_gate_of(store, key, data)] = reason.format(name_of(key))
     return used
 
 
@@ -111,11 +113,11 @@ def _gate_of(store: Store, key: str, data: bytes) -> str:
     try:
         value = parse_json(data, 1 << 20)
     except DecodeError as error:
-        raise StoreError(f"{store.place(key)} cannot be read, so nothing is pruned: {error}") from error
+        raise StoreError(f"{store.location(key)} cannot be read, so nothing is pruned: {error}") from error
     gate_id = value.get("gate_id") if isinstance(value, dict) else None
     if not isinstance(gate_id, str):
         raise StoreError(
-            f"{store.place(key)} names no gate, so nothing is pruned. Remove it if nothing runs."
+            f"{store.location(key)} names no gate, so nothing is pruned. Remove it if nothing runs."
         )
     return gate_id
 
@@ -129,10 +131,10 @@ def _record(store: Store, gate_id: str) -> tuple[Record | None, str]:
 
 def _newest(gate_id: str, record: Record | None) -> float | None:
     """When the gate was judged, in Unix seconds; the later of two times that differ."""
-    known = [stamped_at(gate_id)]
+    stamps = [stamped_at(gate_id)]
     if record is not None:
-        known.append(seconds_of(record.judged_at))
-    return max((when for when in known if when is not None), default=None)
+        stamps.append(seconds_of(record.judged_at))
+    return max((when for when in stamps if when is not None), default=None)
 
 
 def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:

@@ -60,38 +60,40 @@ def matter(finding: Finding) -> str:
 
 def finding_line(finding: Finding, subjects: Sequence[str] = ()) -> str:
     """The finding as a sentence: its level, or CANNOT TELL, and whom it is about; `subjects` as in `finding_sentence`."""
-    word = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
-    return f"{word} {finding_sentence(finding, subjects)}"
+    label = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
+    return f"{label} {finding_sentence(finding, subjects)}"
 
 
 def finding_sentence(finding: Finding, subjects: Sequence[str] = ()) -> str:
     """The finding as a sentence with its subject, without its level; `subjects` are all of which the same was found."""
     if len(subjects) < 2:
         return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
-    said = several(finding.message) if finding.is_predicate else finding.message
-    return f"{who_all(subjects)}{'' if finding.is_predicate else ':'} {said}"
+    message = several(finding.message) if finding.is_predicate else finding.message
+    return f"{who_all(subjects)}{'' if finding.is_predicate else ':'} {message}"
 
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Every subject of which the same was found, in the order of the findings."""
-    said = (finding.level, finding.cause, finding.check, finding.message)
+    identity = (finding.level, finding.cause, finding.check, finding.message)
     return tuple(
         dict.fromkeys(
-            one.subject for one in findings if (one.level, one.cause, one.check, one.message) == said
+            other.subject
+            for other in findings
+            if (other.level, other.cause, other.check, other.message) == identity
         )
     )
 
 
 def findings_line(findings: Sequence[Finding]) -> str:
     """What a gate found of one node in a line: the first finding; where that is missing evidence, how many checks lack it."""
-    found = [one for one in findings if one.level is not Level.PASS] or list(findings)
-    first = found[0]
-    missing = [one for one in found if is_missing(one)]
+    bad = [finding for finding in findings if finding.level is not Level.PASS] or list(findings)
+    first = bad[0]
+    missing = [finding for finding in bad if is_missing(finding)]
     if not is_missing(first) or len(missing) == 1:
-        return finding_line(first, _alike(first, found))
-    checks = len({one.check for one in missing})
-    word = ANSWER_WORDS[Answer.CANNOT_TELL]
-    return f"{word} {missing_count(checks, len(missing))}, first {first.check}: {finding_sentence(first)}"
+        return finding_line(first, _alike(first, bad))
+    checks = len({finding.check for finding in missing})
+    label = ANSWER_WORDS[Answer.CANNOT_TELL]
+    return f"{label} {missing_count(checks, len(missing))}, first {first.check}: {finding_sentence(first)}"
 
 
 def missing_count(checks: int, results: int) -> str:
@@ -166,8 +168,8 @@ def record_of(
 ) -> Record:
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
-    said = "" if first is None else finding_line(first, _alike(first, verdict.findings))
-    of = verdict.digests
+    line = "" if first is None else finding_line(first, _alike(first, verdict.findings))
+    digests = verdict.digests
     return Record(
         SCHEMA_VERSION,
         gate_id,
@@ -181,10 +183,10 @@ def record_of(
         verdict.answer,
         verdict.level,
         key,
-        RecordDigests(of.report, of.policy, of.facts, of.baseline),
-        of.engine,
+        RecordDigests(digests.report, digests.policy, digests.facts, digests.baseline),
+        digests.engine,
         verdict.condemned,
-        one_line(said, FINDING_CHARACTERS),
+        one_line(line, FINDING_CHARACTERS),
         reused,
     )
 
@@ -199,10 +201,10 @@ def read(store: Store, gate_id: str) -> Record | None:
     data = store.get(record_key(gate_id))
     if data is None:
         return None
-    found = decode(Record, parse_json(data, RECORD_BYTES))
-    if found.gate_id != gate_id:
-        raise DecodeError(f"it is the record of gate {found.gate_id}", "gate_id")
-    return found
+    record = decode(Record, parse_json(data, RECORD_BYTES))
+    if record.gate_id != gate_id:
+        raise DecodeError(f"it is the record of gate {record.gate_id}", "gate_id")
+    return record
 
 
 def recorded(store: Store) -> tuple[str, ...]:
@@ -210,15 +212,15 @@ def recorded(store: Store) -> tuple[str, ...]:
     return tuple(gate_id for key in store.list(RECORDS) if (gate_id := name_of(key)))
 
 
-def is_gate_id(word: str) -> bool:
+def is_gate_id(text: str) -> bool:
     """Whether the word of a command line has the form of a gate's id, and is no file."""
-    return "/" not in word and stamped_at(word) is not None and not Path(word).exists()
+    return "/" not in text and stamped_at(text) is not None and not Path(text).exists()
 
 
 def stamped_at(gate_id: str) -> float | None:
     """When a gate began, in Unix seconds, as its id says; None for an id of another form."""
-    found = STAMP.search(gate_id)
+    match = STAMP.search(gate_id)
     try:
-        return datetime.strptime(found[1] + "+0000", "%Y%m%d-%H%M%S%z").timestamp() if found else None
+        return datetime.strptime(match[1] + "+0000", "%Y%m%d-%H%M%S%z").timestamp() if match else None
     except ValueError:
         return None

@@ -40,19 +40,19 @@ class S3Calls(AwsCalls):
 
     def explained(self, refusal: Refused) -> StoreError:
         """The error with its remedy."""
-        said = f"{self.where}: {refusal}"
+        message = f"{self.where}: {refusal}"
         if refusal.code == "NoSuchBucket":
-            return StoreMissing(f"{said}. Create it, or correct [store] path in the gate file.")
+            return StoreMissing(f"{message}. Create it, or correct [store] path in the gate file.")
         if refusal.is_login:
             return StoreUnwritable(f"{self.where}: {login_remedy(refusal)}")
         if refusal.is_denied:
             return StoreUnwritable(
-                f"{said}. Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket there, "
+                f"{message}. Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket there, "
                 "or use credentials that have them."
             )
         if refusal.code in FULL or refusal.status == 507:
-            return StoreFull(f"{said}. Free space there.")
-        return StoreError(f"{said}. Correct the bucket's settings or [store] path in the gate file.")
+            return StoreFull(f"{message}. Free space there.")
+        return StoreError(f"{message}. Correct the bucket's settings or [store] path in the gate file.")
 
 
 class S3Store:
@@ -62,7 +62,7 @@ class S3Store:
         self.bucket, self.prefix = bucket, prefix
         self.calls = S3Calls(f"s3://{bucket}", "", limits or LIMITS)
 
-    def place(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """The object's URL: s3://bucket/prefix/key."""
         return f"s3://{self.bucket}/{self._name(checked(key))}"
 
@@ -76,29 +76,29 @@ class S3Store:
 
     def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
         """Compare the content, then PutObject only over the very object that was compared."""
-        found = self._read(key)
-        return found is not None and found[0] == old and self._put_if(key, new, IfMatch=found[1])
+        current = self._read(key)
+        return current is not None and current[0] == old and self._put_if(key, new, IfMatch=current[1])
 
     def delete_if(self, key: str, old: bytes) -> bool:
         """Compare the content, then DeleteObject only of the very object that was compared."""
-        found = self._read(key)
-        return found is not None and found[0] == old and self._delete_if(key, found[1])
+        current = self._read(key)
+        return current is not None and current[0] == old and self._delete_if(key, current[1])
 
     def get(self, key: str) -> bytes | None:
         """The object's bytes."""
-        found = self._read(key)
-        return None if found is None else found[0]
+        current = self._read(key)
+        return None if current is None else current[0]
 
     def list(self, prefix: str) -> tuple[str, ...]:
         """Every object below, page by page."""
         top = self._name(checked(prefix)) + "/" if prefix else self._name("")
-        found: list[str] = []
+        keys: list[str] = []
         token: dict[str, Any] = {}
         while True:
             page = self._page(top, token)
-            found += [item["Key"][len(self._name("")) :] for item in page.get("Contents", ())]
+            keys += [item["Key"][len(self._name("")) :] for item in page.get("Contents", ())]
             if not page.get("IsTruncated"):
-                return tuple(sorted(key for key in found if KEY.fullmatch(key)))
+                return tuple(sorted(key for key in keys if KEY.fullmatch(key)))
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, key: str) -> None:
@@ -111,7 +111,7 @@ class S3Store:
         try:
             if not self._put_if(key, b"probe\n", IfNoneMatch="*"):
                 raise StoreError(
-                    f"{self.place(key)} could not be created, though nothing is there. Try again."
+                    f"{self.location(key)} could not be created, though nothing is there. Try again."
                 )
             ignored = [
                 name
@@ -131,10 +131,10 @@ class S3Store:
             )
 
     def _page(self, top: str, token: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self.calls.call(
+        page: dict[str, Any] = self.calls.call(
             "s3", "list_objects_v2", Bucket=self.bucket, Prefix=top, MaxKeys=PAGE_KEYS, **token
         )
-        return found
+        return page
 
     def _read(self, key: str) -> tuple[bytes, str] | None:
         return self.calls.answer(
@@ -162,19 +162,19 @@ class S3Store:
     def _writer(self, key: str) -> str:
         """Which attempt wrote the existing object; "" if nobody knows."""
         try:
-            found: str = self._call("head_object", key).get("Metadata", {}).get(WRITER, "")
+            writer: str = self._call("head_object", key).get("Metadata", {}).get(WRITER, "")
         except Refused:
             return ""
-        return found
+        return writer
 
     def _call(self, call: str, key: str, **arguments: Any) -> dict[str, Any]:
         """Raises Refused if the condition did not hold or there is no such object; StoreError for the rest."""
 
         try:
-            made: dict[str, Any] = self.calls.request(
+            response: dict[str, Any] = self.calls.request(
                 "s3", call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments
             )
-            return made
+            return response
         except Refused as error:
             if error.status == CONFLICT or (error.status == NO_OBJECT and error.code != "NoSuchBucket"):
                 raise

@@ -56,7 +56,7 @@ def test_a_go_arrives_with_its_report_and_is_none_once_the_run_ends_otherwise(tm
 
     outcome, before, data, after = asyncio.run(followed())
     said = before.announced
-    assert said is not None and outcome.judged is not None, before.why
+    assert said is not None and outcome.judged is not None, before.problem
     assert (before.final, said.code, outcome.code) == (True, 0, 0)
     assert said.verdict == outcome.judged.verdict
     report, missing = kept_report(said)
@@ -71,7 +71,7 @@ def test_a_go_arrives_with_its_report_and_is_none_once_the_run_ends_otherwise(tm
     _require_strict(json.loads(data.splitlines()[-2]), said)
 
     assert (after.state, after.announced) == ("Rejected", None)
-    assert "a go, but the run did not end so" in after.why
+    assert "a go, but the run did not end so" in after.problem
 
 
 def _require_strict(data: dict[str, Any], good: RunStatus) -> None:

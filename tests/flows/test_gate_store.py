@@ -60,7 +60,7 @@ def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
     store = open_store(in_s3(path))
     state, outcome = gate_it(path)
 
-    assert ("Launched", 0, f"{store.place('gates')}/{outcome.gate_id}/report.html") == (
+    assert ("Launched", 0, f"{store.location('gates')}/{outcome.gate_id}/report.html") == (
         state.name, outcome.code, outcome.html,
     )  # fmt: skip
     kept = {key.rpartition("/")[2] for key in store.list(f"gates/{outcome.gate_id}")}

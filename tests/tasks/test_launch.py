@@ -338,7 +338,7 @@ def test_what_is_known_besides_of_a_training_that_failed(
 ) -> None:
     """How the nodes ended, and where the logs are: not in the first line about it. What the engine says is not said twice."""
     found, one = result(tmp_path, FakeEngine(files={}, log=log), status)
-    logs = one.context.store.place(logs_folder("g-1", TRAIN_JOB))
+    logs = one.context.store.location(logs_folder("g-1", TRAIN_JOB))
 
     assert (cause, f"{besides}logs: {logs}") == (found.training.cause, found.training.detail)
     assert found.training.said == f"{cause}; {besides}logs: {logs}"

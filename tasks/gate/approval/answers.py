@@ -143,8 +143,8 @@ def pause_name(question: Question) -> str:
 
 def paused_for(state: State) -> tuple[str, str] | None:
     """The gate's id and the key of the question for which a run is paused; None if it is not paused for one."""
-    named = (state.state_details.pause_key or "").split() if state.is_paused() else []
-    return (named[0], named[1]) if len(named) == 3 else None
+    key_parts = (state.state_details.pause_key or "").split() if state.is_paused() else []
+    return (key_parts[0], key_parts[1]) if len(key_parts) == 3 else None
 
 
 def form_of(answer: ApprovalAnswer) -> dict[str, object]:
@@ -167,20 +167,20 @@ async def collect_answer(
     client: PrefectClient, store: Store, run: UUID, question: Question
 ) -> ApprovalAnswer | None:
     """The answer that counts; None if nobody answered in time. Raises what the client raises."""
-    found = [await read_proven_answer(store, question), await _filled_in(client, run, question)]
-    return standing_answer(question, [answer for answer in found if answer is not None])
+    answers = [await read_proven_answer(store, question), await _filled_in(client, run, question)]
+    return standing_answer(question, [answer for answer in answers if answer is not None])
 
 
 async def read_proven_answer(store: Store, question: Question) -> ApprovalAnswer | None:
     """The answer that the Slack process wrote, if that user may answer. A store that does not answer is asked again later."""
     try:
-        found = await run_to_end(read_answer, store, question.gate_id, question.key)
+        answer = await run_to_end(read_answer, store, question.gate_id, question.key)
     except (StoreError, DecodeError) as error:
         LOG.warning("an answer in the store cannot be read: %s", error)
         return None
-    if found is None or (found.verified and may_answer(question, found.who, found.action)):
-        return found
-    LOG.warning("the answer of %s is ignored: this user is not allowed to give it", found.who)
+    if answer is None or (answer.verified and may_answer(question, answer.who, answer.action)):
+        return answer
+    LOG.warning("the answer of %s is ignored: this user is not allowed to give it", answer.who)
     return None
 
 

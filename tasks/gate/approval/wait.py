@@ -60,11 +60,11 @@ async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Qu
 
     Raises what the client raises where the server does not answer.
     """
-    found = await client.read_deployments(
+    reapers = await client.read_deployments(
         flow_filter=FlowFilter(name=FlowFilterName(any_=[REAP])),
         deployment_filter=DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG])),
     )
-    if not found:
+    if not reapers:
         LOG.warning(
             "no deployment of the flow %r has the tag %r: nobody ends the question when its time is up, until the next "
             "gate of this cluster. Deploy it: deployments/prefect.yaml.",
@@ -73,7 +73,7 @@ async def schedule_expiry(client: PrefectClient, flow_run_id: UUID, question: Qu
         )
         return
     at = datetime.fromtimestamp(question.deadline + LATER_S, UTC)
-    for reaper in found:  # which of them somebody serves then, nobody knows now; to look twice does no harm
+    for reaper in reapers:  # which of them somebody serves then, nobody knows now; to look twice does no harm
         await client.create_flow_run_from_deployment(
             reaper.id,
             parameters={"flow_run_id": str(flow_run_id), "why": "deadline"},
@@ -111,14 +111,14 @@ class ApprovalWait:
     async def answer(self) -> ApprovalAnswer:
         """The answer that counts: one in time, or NOBODY's. Raises RunCancelled, LeaseLost; Pause if the process has to end."""
         async with get_client() as client:
-            found = await self._given(client)
-            while found is None and not self._overdue():
+            received = await self._received(client)
+            while received is None and not self._overdue():
                 await self._pause(client)
                 await self._until_answered(client)
-                found = await self._given(client)
-        return found or expired_answer(self.question, time.time())
+                received = await self._received(client)
+        return received or expired_answer(self.question, time.time())
 
-    async def _given(self, client: PrefectClient) -> ApprovalAnswer | None:
+    async def _received(self, client: PrefectClient) -> ApprovalAnswer | None:
         store = self.session.context.store
         return await self._patiently(lambda: collect_answer(client, store, self.run, self.question))
 
@@ -137,28 +137,28 @@ class ApprovalWait:
             await save_form(client, self.run, self.question, self.description)
             if self.back:
                 await schedule_expiry(client, self.run, self.question)
-            said: OrchestrationResult[Any] = await client.set_flow_run_state(self.run, state)
-            return said.state
+            response: OrchestrationResult[Any] = await client.set_flow_run_state(self.run, state)
+            return response.state
 
-        found = await self._patiently(paused)
-        if found is not None and not found.is_paused():
-            raise RunCancelled(f"the run cannot be paused: it is {found.name}")
-        if found is not None and self.back:
+        state_now = await self._patiently(paused)
+        if state_now is not None and not state_now.is_paused():
+            raise RunCancelled(f"the run cannot be paused: it is {state_now.name}")
+        if state_now is not None and self.back:
             # Nothing but this process ends; the run comes back for its lock.
             self.session.parked = True
-            raise Pause(state=found)
+            raise Pause(state=state_now)
 
     async def _until_answered(self, client: PrefectClient) -> None:
         """Return once the run continues, or once the time is up and no server answers."""
-        looked = time.monotonic()
+        checked_at = time.monotonic()
         while not self._late():
             self._require_lease()
             try:
                 state = (await client.read_flow_run(self.run)).state
                 if state is not None and _goes_on(state):
                     return
-                stored = time.monotonic() - looked > STORE_S
-                looked = time.monotonic() if stored else looked
+                stored = time.monotonic() - checked_at > STORE_S
+                checked_at = time.monotonic() if stored else checked_at
                 if self._overdue() or (stored and await self._proven()):
                     await client.set_flow_run_state(self.run, Running())
                 self._silent = False
@@ -171,12 +171,12 @@ class ApprovalWait:
     async def _proven(self) -> bool:
         return await read_proven_answer(self.session.context.store, self.question) is not None
 
-    async def _patiently(self, asked: Callable[[], Awaitable[T]]) -> T | None:
+    async def _patiently(self, request: Callable[[], Awaitable[T]]) -> T | None:
         """The server's answer. A server that restarts is asked again until it is too late for any answer."""
         while not self._late():
             self._require_lease()
             try:
-                return await asked()
+                return await request()
             except AWAY as error:
                 self._say_silent(error)
             await asyncio.sleep(POLL_S)

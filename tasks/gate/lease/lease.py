@@ -157,7 +157,7 @@ def acquire(
             continue
         held = _contend(
             store,
-            _load(current, store.place(lease_key(wanted.cluster))),
+            _load(current, store.location(lease_key(wanted.cluster))),
             current,
             wanted,
             running,
@@ -245,7 +245,7 @@ def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
 
 def changed(store: Store, held: HeldLease, **changes: Any) -> HeldLease:
     """The lock with other values. Raises LeaseLost."""
-    return _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, **changes)), held)
+    return _held(store, _swap(store, held.data, dataclasses.replace(held.lease, **changes)), held)
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
@@ -264,23 +264,23 @@ def lease_of_cluster(store: Store, cluster: str) -> Lease | None:
     """Who has the cluster's lock, dead or alive; None if nobody has. Raises LeaseError, StoreError."""
     key = lease_key(cluster)
     data = store.get(key)
-    return _load(data, store.place(key)) if data is not None else None
+    return _load(data, store.location(key)) if data is not None else None
 
 
 def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
     """The lock that a flow run holds; None if it has released or lost it. Raises LeaseError."""
-    found = store.get(lease_of_run_key(flow_run_id))
-    if found is None:
+    run_entry = store.get(lease_of_run_key(flow_run_id))
+    if run_entry is None:
         return None
     try:
-        cluster = parse_json(found, 1 << 16)
+        cluster = parse_json(run_entry, 1 << 16)
     except DecodeError as error:
-        raise LeaseError(f"{store.place(lease_of_run_key(flow_run_id))}: {error}. Remove it.") from error
+        raise LeaseError(f"{store.location(lease_of_run_key(flow_run_id))}: {error}. Remove it.") from error
     name = cluster.get("cluster") if isinstance(cluster, dict) else None
     data = store.get(lease_key(str(name)))
     if data is None:
         return None
-    lease = _load(data, store.place(lease_key(str(name))))
+    lease = _load(data, store.location(lease_key(str(name))))
     return HeldLease(lease, data) if lease.owner.flow_run_id == flow_run_id else None
 
 
@@ -289,19 +289,19 @@ def _swap(store: Store, old: bytes, lease: Lease) -> HeldLease | None:
     return HeldLease(lease, data) if store.replace_if(lease_key(lease.cluster), old, data) else None
 
 
-def _load(data: bytes, place: str) -> Lease:
+def _load(data: bytes, path: str) -> Lease:
     try:
         return decode(Lease, parse_json(data, 1 << 20))
     except DecodeError as error:
-        said = f"{place} cannot be read ({error}). Make sure that no gate runs on this cluster, then remove the file."
-        raise LeaseHeld(said) from error
+        message = f"{path} cannot be read ({error}). Make sure that no gate runs on this cluster, then remove the file."
+        raise LeaseHeld(message) from error
 
 
-def _kept(store: Store, swapped: HeldLease | None, held: HeldLease) -> HeldLease:
+def _held(store: Store, swapped: HeldLease | None, held: HeldLease) -> HeldLease:
     if swapped is None:
         cluster = held.lease.cluster
         if store.get(lease_key(cluster)) is None:
-            place = store.place(lease_key(cluster))
+            place = store.location(lease_key(cluster))
             raise LeaseLost(
                 f"the lock of cluster {cluster} is no longer in the store: somebody removed {place}, or the store."
             )
@@ -317,15 +317,17 @@ def taken_over(store: Store, cluster: str, gate_id: str, flow_run_id: str) -> st
     heir = _text(store, request_key(gate_id), "flow_run")
     if heir in ("", flow_run_id):
         return ""
-    said = f"flow run {heir} has taken over its gate {gate_id}"
+    message = f"flow run {heir} has taken over its gate {gate_id}"
     # Its answer is that of the other run: quoted here, it would read as the answer of the run that died.
     ended = outcome_key(gate_id)
     if how := _text(store, ended, "decision") or _text(store, ended, "ending"):
-        return f"{said} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
+        return (
+            f"{message} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
+        )
     lease = lease_of_cluster(store, cluster)
     if lease is None or lease.gate_id != gate_id or is_dead(lease.owner, lease.expires_at, time.time()):
         return ""
-    return f"{said} and goes on with it"
+    return f"{message} and goes on with it"
 
 
 def _text(store: Store, key: str, name: str) -> str:
@@ -335,5 +337,5 @@ def _text(store: Store, key: str, name: str) -> str:
         table = parse_json(data, FILE_BYTES) if data is not None else None
     except DecodeError:
         return ""
-    found = table.get(name) if isinstance(table, dict) else None
-    return one_line(found, 500) if isinstance(found, str) else ""
+    value = table.get(name) if isinstance(table, dict) else None
+    return one_line(value, 500) if isinstance(value, str) else ""

@@ -97,8 +97,8 @@ async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
     first = await run_to_end(leases.lease_of_run, store, flow_run_id)
     held = first
     while held is not None and first is not None:
-        if known := _known(held, first):
-            return known
+        if liveness := _known_liveness(held, first):
+            return liveness
         if time.monotonic() - begun > patience_s(first.lease.renewed_at, time.time()):
             return RunLiveness.GONE
         await asyncio.sleep(LOOK_S)
@@ -112,7 +112,7 @@ def patience_s(renewed_at: float, now: float) -> float:
     return FRESH_S if fresh else RENEW_S + SLACK_S
 
 
-def _known(held: HeldLease, first: HeldLease) -> RunLiveness | None:
+def _known_liveness(held: HeldLease, first: HeldLease) -> RunLiveness | None:
     """What one look at the lock proves at once; None if only waiting can."""
     lease = held.lease
     if lease.owner.machine == machine_id():

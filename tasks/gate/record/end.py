@@ -94,8 +94,8 @@ def kept_ends(store: Store, gate_ids: Iterable[str]) -> dict[str, KeptEnd]:
     """How each of these gates ended, as far as it is known. Raises StoreError."""
     ids = list(gate_ids)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = zip(ids, pool.map(lambda gate_id: kept_end(store, gate_id), ids), strict=True)
-        return {gate_id: end for gate_id, end in found if end is not None}
+        ends = zip(ids, pool.map(lambda gate_id: kept_end(store, gate_id), ids), strict=True)
+        return {gate_id: end for gate_id, end in ends if end is not None}
 
 
 def end_marks(store: Store, gate_ids: Iterable[str]) -> dict[str, EndMark]:
@@ -103,34 +103,40 @@ def end_marks(store: Store, gate_ids: Iterable[str]) -> dict[str, EndMark]:
     return {gate_id: end.mark for gate_id, end in kept_ends(store, gate_ids).items() if end.mark is not None}
 
 
-def with_kept_end(found: JudgedFile) -> JudgedFile:
+def with_kept_end(file: JudgedFile) -> JudgedFile:
     """The same, whose page begins with how the gate ended, where outcome.json beside the report says that. It is data: one that cannot
     be read, is another gate's, or says more than the verdict allows is not believed, and the page says so.
     """
-    kept, report = found.kept, found.report
-    table = outcome_beside(Path(kept.folder)) if kept is not None and kept.verdict is not None else None
-    if table is None or kept is None or report is None:
-        return found
-    end, folder = _end_in(table) if table else None, Path(kept.folder)
-    problem = _problem(end, found.verdict, (folder.name, report.gate_id), found.is_kept)
+    gate_folder, report = file.kept, file.report
+    table = (
+        outcome_beside(Path(gate_folder.folder))
+        if gate_folder is not None and gate_folder.verdict is not None
+        else None
+    )
+    if table is None or gate_folder is None or report is None:
+        return file
+    end, folder = _end_in(table) if table else None, Path(gate_folder.folder)
+    problem = _problem(end, file.verdict, (folder.name, report.gate_id), file.is_kept)
     if end is None or problem:
-        said = f"How the gate ended is not known: outcome.json beside the report {problem}."
-        return _shown(found, own_decision=_joined(found, said))
-    if not found.is_kept:
-        said = f"The gate itself ended as {end.mark}: {one_line(end.reason, 600)}" if end.mark else ""
-        return _shown(found, own_decision=_joined(found, said))
-    word = ANSWER_WORDS[end.verdict_answer or Answer.CANNOT_TELL]
-    if end.mark is None and "answer" in table and end.verdict_answer is not found.verdict.answer:
+        sentence = f"How the gate ended is not known: outcome.json beside the report {problem}."
+        return _with_context(file, own_decision=_joined(file, sentence))
+    if not file.is_kept:
+        sentence = f"The gate itself ended as {end.mark}: {one_line(end.reason, 600)}" if end.mark else ""
+        return _with_context(file, own_decision=_joined(file, sentence))
+    answer_name = ANSWER_WORDS[end.verdict_answer or Answer.CANNOT_TELL]
+    if end.mark is None and "answer" in table and end.verdict_answer is not file.verdict.answer:
         # Its nodes were checked again, or its verdict could not be kept: it ended with another one.
-        return _shown(
-            found, first_line=f"{word} {one_line(found.name, 80)}: {end.reason}", failed=end.reason or word
+        return _with_context(
+            file,
+            first_line=f"{answer_name} {one_line(file.name, 80)}: {end.reason}",
+            failed=end.reason or answer_name,
         )
     training = None if end.training is None else Training("", end.training)
-    judged = JudgedReport(report, found.verdict, context=found.context)
+    judged = JudgedReport(report, file.verdict, context=file.context)
     launches = requested_launch(folder)
     outcome = Outcome(end.gate_id, end.ending, end.decision, judged, training, end.reason, answer=end.answer)
-    ended = with_ending(without_training(outcome, launches, launches), found.name)
-    return replace(found, context=ended.judged.context if ended.judged else found.context)
+    ended = with_ending(without_training(outcome, launches, launches), file.name)
+    return replace(file, context=ended.judged.context if ended.judged else file.context)
 
 
 def _problem(end: KeptEnd | None, verdict: Verdict, gates: tuple[str, ...], is_kept: bool) -> str:
@@ -147,9 +153,9 @@ def _problem(end: KeptEnd | None, verdict: Verdict, gates: tuple[str, ...], is_k
     return "contradicts the verdict" if is_kept and contradicts else ""
 
 
-def _joined(found: JudgedFile, said: str) -> str:
-    return " ".join(filter(None, (found.context.own_decision, said)))
+def _joined(file: JudgedFile, sentence: str) -> str:
+    return " ".join(filter(None, (file.context.own_decision, sentence)))
 
 
-def _shown(found: JudgedFile, **changes: str) -> JudgedFile:
-    return replace(found, context=replace(found.context, **changes))  # type: ignore[arg-type]
+def _with_context(file: JudgedFile, **changes: str) -> JudgedFile:
+    return replace(file, context=replace(file.context, **changes))  # type: ignore[arg-type]

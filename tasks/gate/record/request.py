@@ -37,7 +37,7 @@ def kept_request(store: Store, gate_id: str) -> GateRequest | None:
         return None
 
 
-def require_names(gate_files: Iterable[str], asked: Advanced | None = None) -> None:
+def require_names(gate_files: Iterable[str], advanced: Advanced | None = None) -> None:
     """A deployment accepts only the names of the folder, also if the form's validation was switched off.
 
     Its store and baseline are the gate file's: a person who chooses the store also chooses answers, passes and locks.
@@ -45,18 +45,20 @@ def require_names(gate_files: Iterable[str], asked: Advanced | None = None) -> N
     Raises GateFileError. Whoever starts a flow in a terminal may name any file that they can read, and so may everybody
     where there is no folder (PRELAUNCH_GATES=).
     """
-    path = next((named for named in gate_files if not is_name(named)), None)
-    place = next((name for name in PLACES if asked is not None and getattr(asked, name)), None)
+    path = next((gate_file for gate_file in gate_files if not is_name(gate_file)), None)
+    field = next((name for name in PLACES if advanced is not None and getattr(advanced, name)), None)
     # Prefect asks the server whether this is a run of a deployment, so it is asked once, and only if it matters.
-    folder = _names_alone() if path is not None or place is not None else None
+    folder = _names_alone() if path is not None or field is not None else None
     if folder is None:
         return
     if path is not None:
-        said = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
-        raise GateFileError("gate_file", "", said)
-    if place is not None:
-        said = "cannot be chosen for a deployment: set it in the gate file ([store] path, [policy] baseline)"
-        raise GateFileError(place, "", said)
+        message = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
+        raise GateFileError("gate_file", "", message)
+    if field is not None:
+        message = (
+            "cannot be chosen for a deployment: set it in the gate file ([store] path, [policy] baseline)"
+        )
+        raise GateFileError(field, "", message)
 
 
 def _names_alone() -> Path | None:

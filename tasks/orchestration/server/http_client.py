@@ -30,8 +30,8 @@ def client_fault(environ: Mapping[str, str] = os.environ, proxied: bool = True) 
         home_folder() is None
     ):  # as in a container with --user 12345; Prefect's import asks for it (settings/constants.py, 3.8.8)
         return f"user {os.getuid()} has no home folder, and Prefect needs one. Set HOME to a folder: HOME=/tmp prelaunch ..."
-    named = {name for name in environ if name.upper() in (*CERTIFICATES, *(PROXIES if proxied else ()))}
-    if not named:
+    variables = {name for name in environ if name.upper() in (*CERTIFICATES, *(PROXIES if proxied else ()))}
+    if not variables:
         return ""
     import httpx  # only where something is set: it takes 0.2 s, and most commands need none
 
@@ -41,11 +41,11 @@ def client_fault(environ: Mapping[str, str] = os.environ, proxied: bool = True) 
         else:
             httpx.create_ssl_context()
     except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:  # OSError is also ssl.SSLError
-        why = f"{type(error).__name__}: {error}".rstrip(".")
-        without = " ".join(f"-u {name}" for name in sorted(named))
+        problem = f"{type(error).__name__}: {error}".rstrip(".")
+        without = " ".join(f"-u {name}" for name in sorted(variables))
         return (
-            f"Prefect's client cannot use what this environment says in {' or '.join(sorted(named))}: {why}. Correct it there, or "
-            f"leave it out for this command: env {without} prelaunch ..."
+            f"Prefect's client cannot use what this environment says in {' or '.join(sorted(variables))}: {problem}. Correct "
+            f"it there, or leave it out for this command: env {without} prelaunch ..."
         )
     return ""
 
@@ -73,6 +73,6 @@ def ask_no_proxy() -> None:
     """From now on Prefect's clients in this process ask no proxy: the embedded server is on the loopback interface."""
     from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 
-    for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
-        if not isinstance(vars(kind)["__init__"], partialmethod):
-            kind.__init__ = partialmethod(kind.__init__, trust_env=False)  # type: ignore[assignment,method-assign]
+    for client in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
+        if not isinstance(vars(client)["__init__"], partialmethod):
+            client.__init__ = partialmethod(client.__init__, trust_env=False)  # type: ignore[assignment,method-assign]

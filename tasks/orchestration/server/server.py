@@ -125,13 +125,13 @@ class EmbeddedServer:
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return once requests are answered. Raises ServerFailed, and then nothing is left running."""
-        said = _read_line(self._ready_fd, timeout_s)
-        if said == "ready":
+        line = _read_line(self._ready_fd, timeout_s)
+        if line == "ready":
             return
-        reason = f"not ready after {timeout_s:g} s" if said is None else said or "it ended without a message"
+        reason = f"not ready after {timeout_s:g} s" if line is None else line or "it ended without a message"
         self.stop()
-        word, _, full = reason.partition(": ")
-        if word == "full":
+        first, _, full = reason.partition(": ")
+        if first == "full":
             raise StateFull(
                 f"{self._files.folder} is full: the embedded Prefect server did not start there ({full}). Free space there."
             )
@@ -145,8 +145,8 @@ class EmbeddedServer:
 
         It has no UI, and no page may link to one.
         """
-        told = client_environment(self.url, self._auth, self._files.home, environ)
-        return {**told, "PREFECT_SERVER_UI_ENABLED": "false"}
+        environment = client_environment(self.url, self._auth, self._files.home, environ)
+        return {**environment, "PREFECT_SERVER_UI_ENABLED": "false"}
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """End the server once this process has told it everything; SIGKILL after `grace_s`. Idempotent."""
@@ -250,16 +250,16 @@ def _child_environment(files: _Files, auth: str) -> dict[str, str]:
 def _read_line(descriptor: int, timeout_s: float) -> str | None:
     """What the process said: "" if it ended without a message, None if it said nothing in time."""
     deadline = time.monotonic() + timeout_s
-    said = b""
-    while not said.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         readable, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
             return None
-        part = os.read(descriptor, 65536)
-        if not part:
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
             return ""
-        said += part
-    return said.decode("utf-8", "replace").strip()
+        line += chunk
+    return line.decode("utf-8", "replace").strip()
 
 
 def main() -> int:

@@ -43,13 +43,13 @@ def configured_api_url(environ: Mapping[str, str], directory: Path) -> str | Non
     project = _read_toml(directory / "prefect.toml")
     tool = _read_toml(directory / "pyproject.toml").get("tool", {})
     tables = (project, tool.get("prefect", {}) if isinstance(tool, dict) else {})
-    found = (
+    urls = (
         names.get("prefect_api_url"),
         dotenv.get("PREFECT_API_URL"),
         *(_text(table, "api", "url") for table in tables),
         _profile(environ, _profiles_path(environ, dotenv, tables, directory)).get("PREFECT_API_URL"),
     )
-    return next((url for url in found if url is not None), None) or None
+    return next((url for url in urls if url is not None), None) or None
 
 
 def client_environment(
@@ -131,13 +131,13 @@ def _profiles_path(
     directory: Path,
 ) -> Path:
     """Where Prefect would look for profiles; mirrors prefect.settings.sources._get_profiles_path (3.8.8)."""
-    named = (
+    configured = (
         environ.get("PREFECT_PROFILES_PATH"),
         dotenv.get("PREFECT_PROFILES_PATH"),
         *(_text(table, "profiles_path") for table in tables),
     )
-    kept = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
-    return directory / next((path for path in named if path), Path(kept) / "profiles.toml")
+    home = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
+    return directory / next((path for path in configured if path), Path(home) / "profiles.toml")
 
 
 def home_folder() -> Path | None:

@@ -52,7 +52,7 @@ def page_link(store: Store, key: str, page: str = "") -> str:
     """The address of the page under `key`, for the page under the key `page`: in the console of a bucket, and in a folder from one to
     the other. Without `page` it is for one that lies anywhere.
     """
-    place = store.place(key)
+    place = store.location(key)
     if "://" in place:
         return browsable(place)
     return posixpath.relpath(key, posixpath.dirname(page)) if page else Path(place).as_uri()

@@ -45,7 +45,7 @@ def test_a_report_is_named_by_its_gate(tmp_path: Path, capsys: Captured) -> None
     """In the store of this folder, or in the one that is named; the same bytes as of the report's own path."""
     store = kept(tmp_path / ".prelaunch")
     for number, code in ((0, 0), (1, 1)):
-        by_path = typed(capsys, "judge", store.place(report_key(gate_id(number))))
+        by_path = typed(capsys, "judge", store.location(report_key(gate_id(number))))
 
         assert (code, by_path[1]) == (by_path[0], typed(capsys, "judge", gate_id(number))[1])
         assert by_path == typed(capsys, "judge", gate_id(number), "--store", store.root)

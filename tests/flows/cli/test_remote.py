@@ -129,7 +129,7 @@ def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
     assert 4 == code and "KeyError: 'x'" in (tmp_path / "logs.txt").read_text()
     assert (1, True) == (out.count(note), note in err)
     if form == "text":
-        place = store.place(logs_folder("g-1", "g-1-train-1"))
+        place = store.location(logs_folder("g-1", "g-1-train-1"))
         assert out.splitlines()[-2:] == [
             f"Training: g-1-train-1 failed (logs: {place})", "Report:   /kept/report.html"
         ]  # fmt: skip

@@ -41,7 +41,7 @@ def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
     other = opened(tmp_path, 'path = "s3://bucket/a"\nwork = "w"')
 
     assert isinstance(context.store, PatientStore) and isinstance(context.store.store, S3Store)
-    assert ("s3://bucket/a", "s3://bucket/a/x") == (context.address, context.store.place("x"))
+    assert ("s3://bucket/a", "s3://bucket/a/x") == (context.address, context.store.location("x"))
     assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [context.work, other.work]
     assert f"{tmp_path}/.prelaunch/clusters/test" == context.engine.root
 

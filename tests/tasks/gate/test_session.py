@@ -264,7 +264,7 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     for name in ("require_names", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 
-    def expire(context: object, lease: Lease, why: str = "") -> None:
+    def expire(context: object, lease: Lease, reason: str = "") -> None:
         expired.append(lease.gate_id)
 
     return lambda: open_session(request, run, resumed, on_expired=expire, run_over=NEVER), expired  # type: ignore[arg-type]
@@ -356,7 +356,7 @@ def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
     assert leases._swap(store, held.data, dead)
     waits.context.launcher.broken |= {TRAIN_JOB} if broken else set()  # type: ignore[attr-defined]
 
-    def expire(context: object, lease: Lease, why: str = "") -> None:
+    def expire(context: object, lease: Lease, reason: str = "") -> None:
         expired.append(lease.gate_id)
 
     if broken:

@@ -44,7 +44,7 @@ def test_a_shipped_file_has_each_example_at_its_line() -> None:
         "training.request.CheckpointConfig.S3Uri",
     } == {one.key for one in examples}
     for one in examples:
-        assert one.line is not None and one.found in lines[one.line - 1], one
+        assert one.line is not None and one.value in lines[one.line - 1], one
         assert one.remedy
 
 
@@ -93,7 +93,7 @@ def test_a_value_of_an_override_has_no_line() -> None:
     """The file does not have it."""
     ((one, _),) = examples_in({"store": {"path": "s3://bucket/a"}}, '[store]\npath = "s3://mine/a"\n')
 
-    assert ("store.path", None) == (one.place, one.line)
+    assert ("store.path", None) == (one.location, one.line)
 
 
 def refused(path: Path, environ: Mapping[str, str] | None = None) -> GateFileError | None:

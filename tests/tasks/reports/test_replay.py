@@ -214,7 +214,7 @@ def test_what_cannot_be_compared_is_named(store: FolderStore, how: str) -> None:
 def test_a_report_that_may_not_be_read_is_named(store: FolderStore) -> None:
     """A folder lies where the file should."""
     keep(store, 0, healthy())
-    (path := Path(store.place(report_key(gate_id(0))))).unlink()
+    (path := Path(store.location(report_key(gate_id(0))))).unlink()
     path.mkdir()
     (path / "file").write_text("x")
     keep(store, 1, healthy())

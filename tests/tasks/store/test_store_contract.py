@@ -52,7 +52,7 @@ def test_what_was_put_is_got(store: Store) -> None:
 
 def test_place_is_for_people(store: Store, address: str) -> None:
     """The store's address and the key."""
-    assert f"{address}/a/b.json" == store.place("a/b.json")
+    assert f"{address}/a/b.json" == store.location("a/b.json")
 
 
 def test_put_if_absent_sets_only_once(store: Store) -> None:
@@ -108,7 +108,7 @@ def test_list_gives_keys_below_a_folder(store: Store) -> None:
 )
 def test_a_key_cannot_leave_the_store(store: Store, key: str) -> None:
     """Names are made of few characters."""
-    for method in (store.get, store.delete, store.place):
+    for method in (store.get, store.delete, store.location):
         with pytest.raises(BadKey):
             method(key)
     with pytest.raises(BadKey):

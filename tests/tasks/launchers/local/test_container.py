@@ -16,7 +16,7 @@ from checks import bundle as bundles
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile
 from checks.process import machine_state
-from tasks.gate.jobs import BEHIND
+from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import JobSpec, JobState, LaunchRejected, PreflightResult, Work
 from tasks.launchers.local import container
 from tasks.launchers.local.container import ContainerEngine, Submitter
@@ -254,7 +254,7 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
         options: Mapping[str, object], gpus: int = 0, work: Work = Work.CHECK
     ) -> tuple[tuple[str, str], ...]:
         files = bundle(gpus, "p5.48xlarge" if gpus else "cpu")
-        words = (*BEHIND["none"], script)
+        words = (*STARTERS["none"], script)
         job = JobSpec(
             "g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, {}, work, words if work.trains else (), script=script
         )  # fmt: skip

@@ -12,7 +12,7 @@ from checks import bundle as bundles
 from checks.catalog import CATALOG
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Scope
-from tasks.gate.jobs import BEHIND
+from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.local import preflight
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
@@ -46,7 +46,7 @@ def look(
     """The result and the text of each line of the preflight."""
     made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin(), skip=skip)
     files = {"bundle.json": bundles.dump(made)}
-    behind = (*BEHIND[distributed], "train.py")
+    behind = (*STARTERS[distributed], "train.py")
     job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, environment, work, behind)
     launcher = LocalLauncher(folder / "jobs", LocalOptions(python=python))
     return tuple((line.result.value, line.text) for line in launcher.preflight((launcher.plan(job),)))

@@ -15,7 +15,7 @@ import pytest
 from checks import bundle as bundles
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile
-from tasks.gate.jobs import BEHIND
+from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm.commands import Reply
@@ -239,7 +239,7 @@ def rank_checks() -> JobSpec:
     [
         (rank_checks(), "PyTorch for the rank checks"),
         (
-            replace(HOUR, training=(*BEHIND["torchrun"], "train.py")),
+            replace(HOUR, training=(*STARTERS["torchrun"], "train.py")),
             "PyTorch for the training, which torchrun starts",
         ),
     ],
