@@ -20,7 +20,7 @@ from tasks.gate_file.request import RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import MachineError, Retest
 from tasks.remediation.drive import Rechecked
-from tasks.remediation.model import Case, Why
+from tasks.remediation.model import Case, Reason
 from tasks.remediation.records import JournalError
 from tasks.remediation.steps import Kind, Step
 from tasks.remedy import (
@@ -94,14 +94,14 @@ async def remedy(request: RemedyRequest) -> State[Any]:
 
 async def _followed(
     work: Work, lost: Callable[[], bool], give_up: Callable[[], object]
-) -> tuple[State[Any], dict[str, Why | None]]:
+) -> tuple[State[Any], dict[str, Reason | None]]:
     """The final state, and why the case of each node was closed."""
-    ends: dict[str, Why | None] = {case.node: None for case in work.cases}
+    ends: dict[str, Reason | None] = {case.node: None for case in work.cases}
 
     def say(case: Case, step: Step) -> None:
         say_step(case, step)
         if step.kind is Kind.CLOSE:
-            ends[case.node] = step.why
+            ends[case.node] = step.reason
 
     done = await follow(work, say, lost, give_up)
     return final_state(ends, () if done else work.open), ends

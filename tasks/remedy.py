@@ -37,7 +37,7 @@ from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.remedy import GatePeople
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Mode, Why
+from tasks.remediation.model import Case, Mode, Reason
 from tasks.remediation.proof import cases_of
 from tasks.remediation.records import JournalError, Records, with_cases
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
@@ -268,7 +268,7 @@ async def _round(work: Work, give_up: Callable[[], object]) -> tuple[tuple[Case,
         raise
 
 
-def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> State[Any]:
+def final_state(ends: Mapping[str, Reason | None], waiting: tuple[Case, ...]) -> State[Any]:
     """The state that Prefect shows: `ends` says of each node why its case was closed."""
     summary = "; ".join(f"{node}: {end.value if end else 'open'}" for node, end in sorted(ends.items()))
     if waiting:
@@ -276,9 +276,9 @@ def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> St
         return Failed(
             name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {summary}"
         )
-    if all(end is Why.PROVEN for end in ends.values()):
+    if all(end is Reason.PROVEN for end in ends.values()):
         return Completed(name="Repaired", message=summary or "there was nothing to do")
-    if all(end in (Why.PROVEN, Why.MODE, Why.OBSERVED, Why.NO_REPAIR) for end in ends.values()):
+    if all(end in (Reason.PROVEN, Reason.MODE, Reason.OBSERVED, Reason.NO_REPAIR) for end in ends.values()):
         return Completed(name="Planned", message=summary)
     return Failed(name="NotRepaired", message=summary)
 
@@ -290,14 +290,14 @@ def say_step(case: Case, step: Step) -> None:
     report_progress(Progress("remedy", line, lasting=True))
 
 
-async def start_again(work: Work, gate: Gate, ends: Mapping[str, Why | None]) -> None:
+async def start_again(work: Work, gate: Gate, ends: Mapping[str, Reason | None]) -> None:
     """Run the refused gate again, and with it the training, once all of its nodes were proven; the gate file has to ask for it.
 
     Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run.
     """
     if not work.context.gate.remediation.resume or not ends:
         return
-    if any(end is not Why.PROVEN for end in ends.values()):
+    if any(end is not Reason.PROVEN for end in ends.values()):
         LOG.info("the gate is not started again: not every node was proven")
         return
     for gate_id in dict.fromkeys(case.gate_id for case in work.cases):

@@ -32,9 +32,9 @@ from tasks.machines.base import Rung
 from tasks.notifiers.base import Audience, Item, Kind, Link, Notification, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
-from tasks.remediation.model import Act, ActState, Allowed, Case, Permission, Why
+from tasks.remediation.model import Act, ActState, Allowed, Case, Permission, Reason
 from tasks.remediation.records import act_id
-from tasks.remediation.step_texts import WHY
+from tasks.remediation.steps import PAGED
 from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
@@ -98,7 +98,7 @@ class GatePeople:
         self._announce(case, question, command)
         return question.deadline
 
-    def answered(self, one: Allowed) -> tuple[Permission, str]:
+    def answer(self, one: Allowed) -> tuple[Permission, str]:
         """The answer of a proven person who may give it. One that came after the deadline is none."""
         if one.rung in self.in_advance.rungs:
             return Permission.ALLOWED, self.in_advance.who
@@ -117,12 +117,12 @@ class GatePeople:
         allowed = answer.action is ApprovalAction.LAUNCH
         return (Permission.ALLOWED if allowed else Permission.DENIED), answer.by
 
-    def page(self, cases: Sequence[Case], why: Why, acts: Sequence[Act]) -> None:
+    def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call the on-call once for all of these nodes, with what was done for each."""
         nodes = ", ".join(case.node for case in cases)
-        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {WHY.get(why, why.value)}"
+        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {PAGED.get(reason, reason.value)}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", WHY.get(why, why.value)), ("gate file", os.path.abspath(self.context.file)))
+        facts = (("why", PAGED.get(reason, reason.value)), ("gate file", os.path.abspath(self.context.file)))
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, title))
 

@@ -36,8 +36,8 @@ from tasks.remediation.model import (
     Journal,
     Permission,
     Proof,
+    Reason,
     Settings,
-    Why,
 )
 from tasks.remediation.proof import needs_partner
 from tasks.remediation.records import (
@@ -72,11 +72,11 @@ class People(Protocol):
         """Ask whether this may be done; returns the deadline in Unix seconds."""
         ...
 
-    def answered(self, question: Allowed) -> tuple[Permission, str]:
+    def answer(self, question: Allowed) -> tuple[Permission, str]:
         """What was answered, and by whom; ASKED while nobody has."""
         ...
 
-    def page(self, cases: Sequence[Case], why: Why, acts: Sequence[Act]) -> None:
+    def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call a person because of these cases of one gate."""
         ...
 
@@ -108,23 +108,23 @@ class Remediation:
         """
         journal = self._heard(self.records.journal())
         steps: list[tuple[Case, Step]] = []
-        pages: dict[tuple[str, Why], list[Case]] = {}
+        pages: dict[tuple[str, Reason], list[Case]] = {}
         for case in journal.cases:
             try:
                 machines = self.machines.look()
             except EngineSilent as error:
                 LOG.warning("the engine does not answer, so nothing is done for %s: %s", case.node, error)
-                steps.append((case, Step(Kind.WAIT, why=Why.NOT_SEEN)))
+                steps.append((case, Step(Kind.WAIT, reason=Reason.NOT_SEEN)))
                 continue
             try:
                 step = self._step(case, machines)
             except _Changed:
-                step = Step(Kind.WAIT, why=Why.IN_FLIGHT)
+                step = Step(Kind.WAIT, reason=Reason.IN_FLIGHT)
             steps.append((case, step))
-            if step.rung is Rung.PAGE and step.why is not None:
-                pages.setdefault((case.gate_id, step.why), []).append(case)
-        for (_, why), cases in pages.items():
-            self._page(cases, why)
+            if step.rung is Rung.PAGE and step.reason is not None:
+                pages.setdefault((case.gate_id, step.reason), []).append(case)
+        for (_, reason), cases in pages.items():
+            self._page(cases, reason)
         self._change_journal(lambda latest: forget(latest, self.clock()))
         return tuple(steps)
 
@@ -133,7 +133,7 @@ class Remediation:
         answers = {}
         for question in journal.questions:
             if question.permission is Permission.ASKED:
-                permission, by = self.people.answered(question)
+                permission, by = self.people.answer(question)
                 if permission is not Permission.ASKED:
                     answers[question] = replace(question, permission=permission, by=by)
         if not answers:
@@ -143,7 +143,9 @@ class Remediation:
         )
 
     def _engine(self, case: Case, journal: Journal, machines: Mapping[str, Machine]) -> Engine:
-        settled = {act.id: self._settled(act, machines) for act in journal.of(case) if not act.state.final}
+        settled = {
+            act.id: self._settled(act, machines) for act in journal.acts_of(case) if not act.state.final
+        }
         return Engine(machines, self.machines.rungs, self.machines.fence_is, settled)
 
     def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
@@ -177,7 +179,7 @@ class Remediation:
             self._keep(replace(step.act, begun=True))
         elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
             self._keep(
-                in_state(replace(step.act, why=step.why, after=_words(case, machines)), step.state, now)
+                in_state(replace(step.act, why=step.reason, after=_words(case, machines)), step.state, now)
             )
         elif step.kind is Kind.ASK and step.rung is not None:
             self._ask(case, step.rung, act_number(case, step.rung, journal))
@@ -205,16 +207,16 @@ class Remediation:
         if rung is Rung.RECHECK and needs_partner(case):
             partners = _partner(case, machines)
             if not partners:
-                return Step(Kind.WAIT, rung, Why.JOBS_RUN)
+                return Step(Kind.WAIT, rung, Reason.JOBS_RUN)
         act = self._intend(case, step, rung, machines)
         if act is None:
-            return Step(Kind.WAIT, rung, Why.IN_FLIGHT)
+            return Step(Kind.WAIT, rung, Reason.IN_FLIGHT)
         try:
             ended = self._requested(case, act, partners)
         except ActRefused as error:
-            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Why.ACT_REFUSED)
+            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Reason.ACT_REFUSED)
         except EngineSilent as error:
-            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Why.NOT_SEEN)
+            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Reason.NOT_SEEN)
         except ActAmbiguous as error:
             ended = in_state(act, ActState.AMBIGUOUS, self.clock(), str(error))
         except BaseException as error:
@@ -280,33 +282,33 @@ class Remediation:
             ActState.INTENDED, now, now, self.writer, case.verdict, case.blames[0].check if case.blames else "",
             tuple(dict.fromkeys(blame.check for blame in case.blames)), case.domain, step.allowed_by,
             self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",
-            machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.why,
+            machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.reason,
             boot_id=machine.boot_id if machine else "",
         )  # fmt: skip
 
-    def _page(self, cases: Sequence[Case], why: Why) -> None:
+    def _page(self, cases: Sequence[Case], reason: Reason) -> None:
         """Call a person once for all nodes of a gate; written before and after, so that it is done again if this process dies."""
         try:
             machines: Mapping[str, Machine] = self.machines.look()
         except EngineSilent:
             machines = {}
-        step = Step(Kind.DO, Rung.PAGE, why)
+        step = Step(Kind.DO, Rung.PAGE, reason)
         acts = []
         for case in cases:
             journal = self.records.journal()
-            open_page = next((act for act in journal.of(case) if act.rung is Rung.PAGE), None)
+            open_page = next((act for act in journal.acts_of(case) if act.rung is Rung.PAGE), None)
             number = act_number(case, Rung.PAGE, journal)
             acts.append(open_page or self._made(case, step, Rung.PAGE, machines, number, self.clock()))
             self._keep(acts[-1])
             self._end_retest(case)
         journal = self.records.journal()
-        self.people.page(cases, why, [act for case in cases for act in journal.of(case)])
+        self.people.page(cases, reason, [act for case in cases for act in journal.acts_of(case)])
         for act in acts:
             self._keep(in_state(act, ActState.DONE, self.clock()))
 
     def _end_retest(self, case: Case) -> None:
         """Nothing more is tried: what kept the machine for a repair or a re-test is removed, and the machine stays fenced."""
-        if not any(act.rung in (Rung.RECHECK, *REPAIRS) for act in self.records.journal().of(case)):
+        if not any(act.rung in (Rung.RECHECK, *REPAIRS) for act in self.records.journal().acts_of(case)):
             return
         try:
             self.machines.close_retest(case.node, _mark(case))

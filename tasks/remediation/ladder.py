@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from checks.model import Action
 from tasks.machines.base import REPAIRS, Machine, Rung, Service
-from tasks.remediation.model import DAY_S, Act, ActState, Case, Identity, Journal, Limits, Settings, Why
+from tasks.remediation.model import DAY_S, Act, ActState, Case, Identity, Journal, Limits, Reason, Settings
 
 # What the verdict's actions ask for. The others are for a person, once the node is fenced and the finding has repeated.
 WANTED: Mapping[Action, Rung] = {
@@ -145,12 +145,12 @@ def trips(journal: Journal, now: float, limits: Limits) -> bool:
 
 def obstacle(
     case: Case, rung: Rung, journal: Journal, machines: Mapping[str, Machine], limits: Limits
-) -> Why | None:
+) -> Reason | None:
     """Why this act, which takes capacity, may not happen now; None if it may. The breaker is not asked here."""
     most = max(1, math.floor(limits.max_out_fraction * len(machines)))
     # All that the case's verdict condemned would be fenced with it.
     condemned = case.condemned if rung is Rung.FENCE else 0
     if max(len(out_of_service(machines) - {case.node}) + 1, condemned) > most:
-        return Why.TOO_MANY_OUT
+        return Reason.TOO_MANY_OUT
     busy = rung is not Rung.FENCE and domain_busy(journal, case.node, case.domain)
-    return Why.DOMAIN_BUSY if busy else None
+    return Reason.DOMAIN_BUSY if busy else None

@@ -61,7 +61,7 @@ class Proof(StrEnum):
     CANNOT_TELL = "cannot_tell"
 
 
-class Why(StrEnum):
+class Reason(StrEnum):
     """Why nothing is done, or why a person is called."""
 
     MODE = "mode"
@@ -168,7 +168,7 @@ class Act:
     instance_id: str = ""
     said: str = ""
     after: str = ""
-    why: Why | None = None
+    why: Reason | None = None
     proof: Proof | None = None
     found: Identity = Identity()
     measured_at: Time = 0.0
@@ -229,7 +229,7 @@ class Journal:
     breaker: Breaker = Breaker()
     written_at: Time = 0.0
 
-    def of(self, case: Case) -> tuple[Act, ...]:
+    def acts_of(self, case: Case) -> tuple[Act, ...]:
         """The acts of a case, oldest first."""
         return tuple(act for act in self.acts if (act.gate_id, act.node) == (case.gate_id, case.node))
 

@@ -1,4 +1,4 @@
-"""Remediation in words: why something is not done, what a step is, and the plan for a case (pure)."""
+"""Remediation in words: what a step is, and the plan for a case (pure)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.machines.base import Machines, Mark, Rung
 from tasks.remediation.ladder import AFTER, required
-from tasks.remediation.model import Case, Why
-from tasks.remediation.steps import Kind, Step
-
-WHY: Mapping[Why, str] = {
-    Why.SUSPECT_POLICY: "the gate condemned so many nodes that the policy or the image is more likely to be wrong",
-    Why.STALE: "the verdict is too old to act on. Run the gate again",
-    Why.BEFORE_BREAKER: "the verdict is older than the moment at which the breaker was closed. Run the gate again",
-    Why.BREAKER_OPEN: "the breaker is open, because too much was repaired in too short a time. Look into the cause, then close it",
-    Why.RETURNED_BY_OTHER: "somebody returned it to service before it was proven",
-    Why.NOT_SEEN: "the engine does not show it",
-    Why.TOO_MANY_OUT: "too few nodes would serve if it were taken out of service",
-    Why.NOT_ALLOWED: "nobody allowed the repair in time",
-    Why.TRIED_ALL: "every repair was tried",
-    Why.ACT_REFUSED: "the engine refused",
-    Why.ACT_FAILED: "it is not known whether the repair was done, or it was not",
-    Why.NOT_PROVEN: "its re-tests did not prove that it is well",
-    Why.REPAIR_NEEDED: "a person has to look at it",
-}
-
+from tasks.remediation.model import Case
+from tasks.remediation.steps import PAGED, Kind, Step
 
 # What a step of a plan does for which there is no command.
 STEPS: Mapping[Rung, str] = {
@@ -36,16 +19,16 @@ STEPS: Mapping[Rung, str] = {
 
 def step_text(case: Case, step: Step) -> str:
     """One line for people about a step of a case."""
-    why = f": {WHY.get(step.why, step.why.value)}" if step.why is not None else ""
+    reason = f": {PAGED.get(step.reason, step.reason.value)}" if step.reason is not None else ""
     if step.kind is Kind.DO and step.rung is not None and step.rung is not Rung.PAGE:
         said = f" (allowed by {step.allowed_by})" if step.allowed_by else ""
         return f"{case.node}: {step.rung.value}{said}"
     if step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
-        return f"{case.node}: {step.act.rung.value} {step.state.value}{why}"
+        return f"{case.node}: {step.act.rung.value} {step.state.value}{reason}"
     if step.kind is Kind.ASK and step.rung is not None:
         return f"{case.node}: waiting for somebody to allow {step.rung.value}"
     words = {Kind.CLOSE: "ends", Kind.WAIT: "waits", Kind.OPEN_BREAKER: "opens the breaker"}
-    return f"{case.node}: {words.get(step.kind, 'calls a person')}{why}"
+    return f"{case.node}: {words.get(step.kind, 'calls a person')}{reason}"
 
 
 def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, tuple[tuple[Rung, str], ...]]]:

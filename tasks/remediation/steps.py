@@ -22,8 +22,8 @@ from tasks.remediation.model import (
     Mode,
     Permission,
     Proof,
+    Reason,
     Settings,
-    Why,
 )
 
 # A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
@@ -47,11 +47,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """The next step. `rung` is set for DO and ASK, `act` and `state` for SETTLE, `why` for what is not done and for pages."""
+    """The next step. `rung` is set for DO and ASK, `act` and `state` for SETTLE, `reason` for what is not done and for pages."""
 
     kind: Kind
     rung: Rung | None = None
-    why: Why | None = None
+    reason: Reason | None = None
     act: Act | None = None
     state: ActState | None = None
     allowed_by: str = ""
@@ -88,52 +88,61 @@ class Situation:
 
 def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, now: float) -> Step:
     """What happens next for the case. Pure."""
-    all_acts = journal.of(case)
+    all_acts = journal.acts_of(case)
     if all_acts and _never_sent(all_acts[-1]) and 0 <= now - all_acts[-1].changed_at < RECHECK_AFTER_S:
-        return Step(Kind.WAIT, why=Why.NOT_SEEN)
+        return Step(Kind.WAIT, reason=Reason.NOT_SEEN)
     acts = tuple(act for act in all_acts if not _never_sent(act))
     last = acts[-1] if acts else None
     if last is not None and last.rung is Rung.PAGE:
-        return Step(Kind.CLOSE, why=last.why) if last.state.final else Step(Kind.DO, Rung.PAGE, last.why)
+        return Step(Kind.CLOSE, reason=last.why) if last.state.final else Step(Kind.DO, Rung.PAGE, last.why)
     if last is not None and last.rung is Rung.RETURN and last.state is ActState.DONE:
-        return Step(Kind.CLOSE, why=Why.PROVEN)
+        return Step(Kind.CLOSE, reason=Reason.PROVEN)
     if last is not None and not last.state.final:
         return _unsettled(last, engine, settings, now)
     if last is not None and last.rung is not Rung.RECHECK and last.state is not ActState.DONE:
-        return _leave(Why.ACT_REFUSED if last.state is ActState.REFUSED else Why.ACT_FAILED)
-    if why := _forbidden(case, settings):
-        return _leave(why)
+        return _leave(Reason.ACT_REFUSED if last.state is ActState.REFUSED else Reason.ACT_FAILED)
+    if reason := _forbidden(case, settings):
+        return _leave(reason)
     machine = engine.machines.get(case.node)
     if machine is None or machine.service in (Service.UNKNOWN, Service.GONE):
         forgotten = last is None or now - last.changed_at > settings.limits.unseen_s
-        return _leave(Why.NOT_SEEN) if forgotten else Step(Kind.WAIT, why=Why.NOT_SEEN)
+        return _leave(Reason.NOT_SEEN) if forgotten else Step(Kind.WAIT, reason=Reason.NOT_SEEN)
     situation = Situation(case, acts, journal, machine, engine, settings, now)
     return _further(situation) if _fenced_before(acts) else _first(situation)
 
 
-def _forbidden(case: Case, settings: Settings) -> Why | None:
+def _forbidden(case: Case, settings: Settings) -> Reason | None:
     """Why no machine may be touched for this case at all."""
     if settings.mode in (Mode.OFF, Mode.PLAN):
-        return Why.MODE
+        return Reason.MODE
     if case.observed:
-        return Why.OBSERVED
+        return Reason.OBSERVED
     if case.suspect_policy:
-        return Why.SUSPECT_POLICY
-    return None if required(case) is not None else Why.NO_REPAIR
+        return Reason.SUSPECT_POLICY
+    return None if required(case) is not None else Reason.NO_REPAIR
 
 
-def _leave(why: Why) -> Step:
+def _leave(reason: Reason) -> Step:
     """A case for which nothing is done: people who have to know are paged, for the others it ends."""
-    return Step(Kind.DO, Rung.PAGE, why) if why in PAGED else Step(Kind.CLOSE, why=why)
+    return Step(Kind.DO, Rung.PAGE, reason) if reason in PAGED else Step(Kind.CLOSE, reason=reason)
 
 
-# What a person has to know of. The rest is as its owner wants it, or is over.
-PAGED = frozenset(
-    (
-        Why.SUSPECT_POLICY, Why.BREAKER_OPEN, Why.BEFORE_BREAKER, Why.RETURNED_BY_OTHER, Why.NOT_SEEN, Why.TOO_MANY_OUT,
-        Why.NOT_ALLOWED, Why.TRIED_ALL, Why.ACT_REFUSED, Why.ACT_FAILED, Why.NOT_PROVEN, Why.REPAIR_NEEDED, Why.STALE,
-    )
-)  # fmt: skip
+# What a person has to know of, in words. The rest is as its owner wants it, or is over.
+PAGED: Mapping[Reason, str] = {
+    Reason.SUSPECT_POLICY: "the gate condemned so many nodes that the policy or the image is more likely to be wrong",
+    Reason.STALE: "the verdict is too old to act on. Run the gate again",
+    Reason.BEFORE_BREAKER: "the verdict is older than the moment at which the breaker was closed. Run the gate again",
+    Reason.BREAKER_OPEN: "the breaker is open, because too much was repaired in too short a time. Look into the cause, then close it",
+    Reason.RETURNED_BY_OTHER: "somebody returned it to service before it was proven",
+    Reason.NOT_SEEN: "the engine does not show it",
+    Reason.TOO_MANY_OUT: "too few nodes would serve if it were taken out of service",
+    Reason.NOT_ALLOWED: "nobody allowed the repair in time",
+    Reason.TRIED_ALL: "every repair was tried",
+    Reason.ACT_REFUSED: "the engine refused",
+    Reason.ACT_FAILED: "it is not known whether the repair was done, or it was not",
+    Reason.NOT_PROVEN: "its re-tests did not prove that it is well",
+    Reason.REPAIR_NEEDED: "a person has to look at it",
+}
 
 
 def _unsettled(act: Act, engine: Engine, settings: Settings, now: float) -> Step:
@@ -145,8 +154,8 @@ def _unsettled(act: Act, engine: Engine, settings: Settings, now: float) -> Step
         now - act.intended_at > settings.limits.act_s.get(act.rung, 300.0) or now < act.intended_at - SKEW_S
     )
     if settled is Settled.FAILED or late:
-        return Step(Kind.SETTLE, act=act, state=ActState.FAILED, why=Why.ACT_FAILED)
-    return Step(Kind.WAIT, why=Why.IN_FLIGHT, act=act)
+        return Step(Kind.SETTLE, act=act, state=ActState.FAILED, reason=Reason.ACT_FAILED)
+    return Step(Kind.WAIT, reason=Reason.IN_FLIGHT, act=act)
 
 
 def _fenced_before(acts: Sequence[Act]) -> bool:
@@ -157,29 +166,29 @@ def _first(now: Situation) -> Step:
     """The step of a case whose node is not fenced yet."""
     machine, gate_id = now.machine, now.case.gate_id
     if machine.holder is Holder.OTHER:
-        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
+        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != gate_id):
-        return Step(Kind.CLOSE, why=Why.OTHER_CASE)
+        return Step(Kind.CLOSE, reason=Reason.OTHER_CASE)
     if machine.service is Service.CHANGING:
-        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
-    if why := _void(now, now.case.judged_at, now.case.identity.boot_id):
-        return _leave(why)
+        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
+    if reason := _void(now, now.case.judged_at, now.case.identity.boot_id):
+        return _leave(reason)
     return _capacity(now, Rung.FENCE)
 
 
 def _never_sent(act: Act) -> bool:
     """Whether the engine was silent before it was asked for the act, so that it may be tried again."""
-    return act.state is ActState.REFUSED and act.why is Why.NOT_SEEN
+    return act.state is ActState.REFUSED and act.why is Reason.NOT_SEEN
 
 
-def _void(now: Situation, evidence_at: float, boot_id: str) -> Why | None:
+def _void(now: Situation, evidence_at: float, boot_id: str) -> Reason | None:
     """Why evidence of that time and boot does not count any more. A clock that was set back makes old evidence look new."""
     if evidence_at <= now.journal.breaker.closed_at:
-        return Why.BEFORE_BREAKER
+        return Reason.BEFORE_BREAKER
     fresh = -SKEW_S <= now.at - evidence_at <= now.settings.limits.max_verdict_s
     if now.at < now.journal.written_at - SKEW_S or not fresh:
-        return Why.STALE
-    return Why.OTHER_BOOT if _booted_since(now.machine, evidence_at, boot_id) else None
+        return Reason.STALE
+    return Reason.OTHER_BOOT if _booted_since(now.machine, evidence_at, boot_id) else None
 
 
 def _booted_since(machine: Machine, measured_at: float, boot_id: str) -> bool:
@@ -191,14 +200,14 @@ def _booted_since(machine: Machine, measured_at: float, boot_id: str) -> bool:
 def _capacity(now: Situation, rung: Rung) -> Step:
     """Do this act, which takes capacity, if every limit allows it; ask before if a person has to allow it."""
     if now.journal.breaker.is_open:
-        return _leave(Why.BREAKER_OPEN)
-    why = obstacle(now.case, rung, now.journal, now.engine.machines, now.settings.limits)
-    if why is Why.DOMAIN_BUSY:
-        return Step(Kind.WAIT, why=why)
-    if why is not None:
-        return _leave(why)
+        return _leave(Reason.BREAKER_OPEN)
+    reason = obstacle(now.case, rung, now.journal, now.engine.machines, now.settings.limits)
+    if reason is Reason.DOMAIN_BUSY:
+        return Step(Kind.WAIT, reason=reason)
+    if reason is not None:
+        return _leave(reason)
     if trips(now.journal, now.at, now.settings.limits):
-        return Step(Kind.OPEN_BREAKER, why=Why.BREAKER_OPEN)
+        return Step(Kind.OPEN_BREAKER, reason=Reason.BREAKER_OPEN)
     means = now.engine.fence_is if rung is Rung.FENCE else rung
     if means is Rung.FENCE:
         return Step(Kind.DO, rung)
@@ -214,13 +223,13 @@ def _asked(now: Situation, rung: Rung) -> Step:
     if question.permission is Permission.ALLOWED:
         return Step(Kind.DO, rung, allowed_by=question.by)
     if question.permission is Permission.DENIED or now.at > question.deadline:
-        return _leave(Why.NOT_ALLOWED)
-    return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
+        return _leave(Reason.NOT_ALLOWED)
+    return Step(Kind.WAIT, rung, Reason.NOT_ALLOWED)
 
 
 def act_number(case: Case, rung: Rung, journal: Journal) -> int:
     """The number that the next act of this kind has in its case, from 1 on."""
-    return 1 + sum(act.rung is rung for act in journal.of(case))
+    return 1 + sum(act.rung is rung for act in journal.acts_of(case))
 
 
 def _question(now: Situation, rung: Rung) -> Allowed | None:
@@ -238,9 +247,9 @@ def _further(now: Situation) -> Step:
     if (step := _taken(now)) is not None:
         return step
     if now.machine.service is Service.CHANGING:
-        return Step(Kind.WAIT, why=Why.IN_FLIGHT)
+        return Step(Kind.WAIT, reason=Reason.IN_FLIGHT)
     if now.machine.jobs:
-        return Step(Kind.WAIT, why=Why.JOBS_RUN)
+        return Step(Kind.WAIT, reason=Reason.JOBS_RUN)
     if now.last.rung is Rung.RECHECK:
         return _after_recheck(now)
     if now.last.rung is Rung.FENCE and not tried(now.acts) and any(blame.hard for blame in now.case.blames):
@@ -252,14 +261,14 @@ def _taken(now: Situation) -> Step | None:
     """What to do if the node is not ours any more; None while it is."""
     machine = now.machine
     if machine.holder is Holder.OTHER:
-        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
+        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
     ours = machine.mark is not None and machine.mark.gate_id == now.case.gate_id
     if machine.holder is Holder.PRELAUNCH:
-        return None if ours else Step(Kind.CLOSE, why=Why.OTHER_CASE)
+        return None if ours else Step(Kind.CLOSE, reason=Reason.OTHER_CASE)
     if now.last.rung in REPAIRS and now.last.state is ActState.DONE:
         # The engine gave the repaired node back by itself, and nobody has proven it yet.
         return Step(Kind.DO, Rung.FENCE)
-    return _leave(Why.RETURNED_BY_OTHER)
+    return _leave(Reason.RETURNED_BY_OTHER)
 
 
 def _after_recheck(now: Situation) -> Step:
@@ -268,17 +277,17 @@ def _after_recheck(now: Situation) -> Step:
         if not _outdated(now, last.measured_at, last.found.boot_id):
             return Step(Kind.DO, Rung.RETURN)
         again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
-        return _leave(Why.STALE) if again else Step(Kind.DO, Rung.RECHECK)
+        return _leave(Reason.STALE) if again else Step(Kind.DO, Rung.RECHECK)
     if last.proof is Proof.PASSED and tried(acts):
-        return _leave(Why.NOT_PROVEN)
+        return _leave(Reason.NOT_PROVEN)
     if last.proof in (Proof.PASSED, Proof.FAILED):
         return _repair(now)
     tries, lost = _unproven(acts)
     if tries >= RECHECKS or lost >= LOST_RECHECKS:
-        return _leave(Why.NOT_PROVEN)
+        return _leave(Reason.NOT_PROVEN)
     interrupted = _lost(last)
     soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
-    return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
+    return Step(Kind.WAIT, reason=Reason.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
 
 
 def _unproven(acts: Sequence[Act]) -> tuple[int, int]:
@@ -307,15 +316,15 @@ def _repair(now: Situation) -> Step:
     """The next repair, on fresh evidence and within the limits; a page if there is none."""
     rung = next_repair(now.case, now.acts, now.journal, now.engine.rungs, now.settings, now.at)
     if rung is Rung.PAGE:
-        return _leave(Why.TRIED_ALL if tried(now.acts) else Why.REPAIR_NEEDED)
+        return _leave(Reason.TRIED_ALL if tried(now.acts) else Reason.REPAIR_NEEDED)
     question = _question(now, rung)
     if question is not None and question.permission is Permission.ASKED and now.at <= question.deadline:
-        return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
+        return Step(Kind.WAIT, rung, Reason.NOT_ALLOWED)
     measured = [(act.measured_at, act.found.boot_id) for act in now.acts if act.proof is Proof.FAILED]
-    why = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))
-    if why is Why.BEFORE_BREAKER:
-        return _leave(why)
-    if why is not None:
+    reason = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))
+    if reason is Reason.BEFORE_BREAKER:
+        return _leave(reason)
+    if reason is not None:
         # The evidence is too old, or of another boot: it is measured again, unless it just was.
-        return Step(Kind.DO, Rung.RECHECK) if now.last.rung is not Rung.RECHECK else _leave(Why.STALE)
+        return Step(Kind.DO, Rung.RECHECK) if now.last.rung is not Rung.RECHECK else _leave(Reason.STALE)
     return _capacity(now, rung)

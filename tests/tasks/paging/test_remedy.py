@@ -20,7 +20,7 @@ from tasks.machines.base import Rung
 from tasks.notifiers.base import PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
 from tasks.paging.remedy import KEY, GatePeople, allow_in_advance, terminal_user
-from tasks.remediation.model import Allowed, Permission, Why
+from tasks.remediation.model import Allowed, Permission, Reason
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.test_steps import an_act
@@ -69,10 +69,10 @@ def test_a_proven_overrider_allows_a_repair(tmp_path: Path) -> None:
     """The record names the person."""
     one = people(tmp_path)
     question = asked(one)
-    assert (Permission.ASKED, "") == one.answered(question)
+    assert (Permission.ASKED, "") == one.answer(question)
     answer(one)
 
-    assert (Permission.ALLOWED, "U0OVERRIDES (Slack)") == one.answered(question)
+    assert (Permission.ALLOWED, "U0OVERRIDES (Slack)") == one.answer(question)
 
 
 @pytest.mark.parametrize("who", ["U0OVERRIDES", "U0APPROVES"])
@@ -82,7 +82,7 @@ def test_either_may_leave_the_machine_as_it_is(tmp_path: Path, who: str) -> None
     question = asked(one)
     answer(one, action=ApprovalAction.BLOCK, who=who)
 
-    assert Permission.DENIED is one.answered(question)[0]
+    assert Permission.DENIED is one.answer(question)[0]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_nobody_else_allows_one(
     question = asked(one)
     answer(one, **more)
 
-    assert Permission.ASKED is one.answered(question)[0]
+    assert Permission.ASKED is one.answer(question)[0]
 
 
 def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path)
         replace(question, number=2),
         replace(question, gate_id="g2"),
     ):
-        assert Permission.ASKED is one.answered(other)[0]
+        assert Permission.ASKED is one.answer(other)[0]
 
 
 def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_who_allows_it_in_the_terminal_is_recorded_and_nobody_is_asked(tmp_path:
         one = people(tmp_path)
     question = asked(one)
 
-    permission, by = one.answered(question)
+    permission, by = one.answer(question)
     assert Permission.ALLOWED is permission
     assert by.endswith("(terminal)")
     assert read_question(one.context.store, NAME, KEY) is None
-    assert Permission.ASKED is one.answered(replace(question, rung=Rung.REPLACE))[0]
-    assert Permission.ASKED is people(tmp_path).answered(question)[0]
+    assert Permission.ASKED is one.answer(replace(question, rung=Rung.REPLACE))[0]
+    assert Permission.ASKED is people(tmp_path).answer(question)[0]
 
 
 def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     cases = World(1).condemn("n1", "n2")
     one.page(
         cases,
-        Why.TRIED_ALL,
+        Reason.TRIED_ALL,
         [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")],
     )
     text = (tmp_path / "pages" / "g1.txt").read_text()

@@ -23,7 +23,7 @@ from tasks.machines.base import (
     Service,
     Settled,
 )
-from tasks.remediation.model import DAY_S, Identity, Journal, Limits, Mode, Permission, Settings, Why
+from tasks.remediation.model import DAY_S, Identity, Journal, Limits, Mode, Permission, Reason, Settings
 
 BEGIN = 1_000_000.0
 CLUSTER = "sim"
@@ -79,7 +79,7 @@ class Ground:
         self.before: dict[tuple[str, str], tuple[Rung, int, int, int]] = {}
         self.booted_when_passed: dict[tuple[str, str], int] = {}
         self.passed: dict[tuple[str, str], float | None] = {}
-        self.pages: list[tuple[str, Why]] = []
+        self.pages: list[tuple[str, Reason]] = []
         self.returned: list[str] = []
         self.gates = 0
         self.answers: dict[tuple[str, str, Rung, int], tuple[float, Permission]] = {}

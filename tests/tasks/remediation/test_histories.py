@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import Action
 from tasks.machines.base import Holder, Rung
-from tasks.remediation.model import Case, Limits, Mode, Settings, Why
+from tasks.remediation.model import Case, Limits, Mode, Reason, Settings
 from tasks.store.base import StoreError
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.simulated_engine import Killed
@@ -138,7 +138,7 @@ def test_half_of_a_cluster_is_never_taken_out_and_one_page_says_so() -> None:
         world.pass_time(60.0)
 
     assert [] == world.calls
-    assert [("g1", Why.TOO_MANY_OUT)] == world.pages
+    assert [("g1", Reason.TOO_MANY_OUT)] == world.pages
 
 
 def test_what_a_person_took_out_of_service_is_left_alone() -> None:

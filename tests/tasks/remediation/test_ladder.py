@@ -9,7 +9,7 @@ import pytest
 from checks.model import Action
 from tasks.machines.base import Rung
 from tasks.remediation.ladder import shows
-from tasks.remediation.model import ActState, Identity, Proof, Why
+from tasks.remediation.model import ActState, Identity, Proof, Reason
 from tasks.remediation.steps import Kind, Step
 from tests.tasks.remediation.test_steps import FENCED, FOUND, NOW, a_case, an_act, machines, step
 
@@ -25,14 +25,14 @@ def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
     assert Rung.REPLACE is step(case, fence, reset, again, reboot, twice).rung
     replaced, thrice = an_act(Rung.REPLACE), an_act(Rung.RECHECK, number=3, **failed)  # type: ignore[arg-type]
     last = step(case, fence, reset, again, reboot, twice, replaced, thrice)
-    assert Step(Kind.DO, Rung.PAGE, Why.TRIED_ALL) == last
+    assert Step(Kind.DO, Rung.PAGE, Reason.TRIED_ALL) == last
 
 
 def test_a_repair_that_the_engine_lacks_is_passed_over() -> None:
     """Slurm replaces nothing by itself."""
     some = frozenset((Rung.REBOOT,))
     assert Rung.REBOOT is step(a_case(Action.RESET_GPU), an_act(Rung.FENCE), rungs=some).rung
-    assert Step(Kind.DO, Rung.PAGE, Why.REPAIR_NEEDED) == step(
+    assert Step(Kind.DO, Rung.PAGE, Reason.REPAIR_NEEDED) == step(
         a_case(Action.REPLACE), an_act(Rung.FENCE), rungs=some
     )
 
@@ -119,7 +119,7 @@ def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
     before = an_act(Rung.RECHECK, ActState.FAILED, proof=Proof.FAILED, found=seen, measured_at=NOW)
     again = an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=seen, measured_at=NOW)
     acts = (an_act(Rung.FENCE), before, an_act(Rung.REBOOT), again)
-    assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts)
+    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_proof_that_does_not_count_any_more_is_made_again_once(
     assert Rung.RETURN is step(a_case(), *acts, seen=same, now=NOW + 60).rung
     assert Rung.RECHECK is step(a_case(), *acts, seen=seen, now=NOW + later_s).rung
     twice = (*acts, an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=FOUND, measured_at=NOW))
-    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
+    assert Step(Kind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
 
 
 def test_a_replacement_without_gpus_shows_by_its_instance() -> None:

@@ -12,7 +12,7 @@ from checks.model import SCHEMA_VERSION, Action, Profile
 from tasks.machines.base import Retest, Rung, Service
 from tasks.machines.slurm import SlurmMachines
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Blame, Case, Identity, Limits, Mode, Proof, Settings, Why
+from tasks.remediation.model import Blame, Case, Identity, Limits, Mode, Proof, Reason, Settings
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
 from tests.tasks.machines.slurm_answers import DAY, FakeNode, SlurmAnswers
@@ -41,12 +41,12 @@ class Site:
     instances: int = 0
     waited: int = 0
     served: list[float] = field(default_factory=list)
-    pages: list[Why] = field(default_factory=list)
+    pages: list[Reason] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.machines = SlurmMachines(None, self.slurm, Path("/nonexistent"), lambda _: None, hyperpod=True)
         self.people = SimulatedPeople(World(1, hostile=False))
-        self.people.page = lambda cases, why, acts: self.pages.append(why)  # type: ignore[method-assign]
+        self.people.page = lambda cases, reason, acts: self.pages.append(reason)  # type: ignore[method-assign]
 
     @property
     def asked(self) -> list[str]:
@@ -133,7 +133,7 @@ def test_a_replacement_that_keeps_the_gpus_is_not_returned(site: Site) -> None:
     site.condemned(Action.REPLACE)
 
     assert "recheck done" == site.follow()[-2]
-    assert [Why.NOT_PROVEN] == site.pages
+    assert [Reason.NOT_PROVEN] == site.pages
     assert Service.OUT is site.service
 
 
@@ -144,5 +144,5 @@ def test_a_reason_that_hyperpod_ignores_is_left_to_a_person(site: Site, obeys_af
     site.condemned(Action.REPLACE)
 
     assert ["fence done", "replace failed", "page done"] == site.follow(100)
-    assert ([REPLACE], [Why.ACT_FAILED]) == (site.asked, site.pages)
+    assert ([REPLACE], [Reason.ACT_FAILED]) == (site.asked, site.pages)
     assert site.service is (Service.TESTING if obeys_after else Service.OUT)

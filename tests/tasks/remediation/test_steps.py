@@ -22,8 +22,8 @@ from tasks.remediation.model import (
     Mode,
     Permission,
     Proof,
+    Reason,
     Settings,
-    Why,
 )
 from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Kind, Step, next_step
 from tests.tasks.remediation.simulated import World
@@ -86,49 +86,49 @@ def test_a_node_is_fenced_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "settings", "seen", "why"),
+    ("case", "settings", "seen", "reason"),
     [
-        pytest.param(a_case(), Settings(Mode.OFF), None, Why.MODE, id="off"),
-        pytest.param(a_case(), Settings(Mode.PLAN), None, Why.MODE, id="plan"),
-        pytest.param(a_case(observed=True), ACT, None, Why.OBSERVED, id="observed"),
-        pytest.param(a_case(Action.NONE), ACT, None, Why.NO_REPAIR, id="no action"),
-        pytest.param(a_case(Action.RESTART_APP), ACT, None, Why.NO_REPAIR, id="application"),
-        pytest.param(a_case(), ACT, machines(service=Service.OUT, holder=Holder.OTHER), Why.HELD_BY_OTHER, id="foreign"),
-        pytest.param(a_case(), ACT, machines(service=Service.CHANGING), Why.HELD_BY_OTHER, id="rebooted by others"),
+        pytest.param(a_case(), Settings(Mode.OFF), None, Reason.MODE, id="off"),
+        pytest.param(a_case(), Settings(Mode.PLAN), None, Reason.MODE, id="plan"),
+        pytest.param(a_case(observed=True), ACT, None, Reason.OBSERVED, id="observed"),
+        pytest.param(a_case(Action.NONE), ACT, None, Reason.NO_REPAIR, id="no action"),
+        pytest.param(a_case(Action.RESTART_APP), ACT, None, Reason.NO_REPAIR, id="application"),
+        pytest.param(a_case(), ACT, machines(service=Service.OUT, holder=Holder.OTHER), Reason.HELD_BY_OTHER, id="foreign"),
+        pytest.param(a_case(), ACT, machines(service=Service.CHANGING), Reason.HELD_BY_OTHER, id="rebooted by others"),
         pytest.param(
-            a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Why.OTHER_CASE, id="another case"
+            a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Reason.OTHER_CASE, id="another case"
         ),
-        pytest.param(a_case(), ACT, machines(booted_at=NOW), Why.OTHER_BOOT, id="another boot"),
-        pytest.param(a_case(), ACT, machines(boot_id="another"), Why.OTHER_BOOT, id="another boot by its id"),
+        pytest.param(a_case(), ACT, machines(booted_at=NOW), Reason.OTHER_BOOT, id="another boot"),
+        pytest.param(a_case(), ACT, machines(boot_id="another"), Reason.OTHER_BOOT, id="another boot by its id"),
     ],
 )  # fmt: skip
 def test_a_node_is_left_alone_without_a_page(
-    case: Case, settings: Settings, seen: dict[str, Machine] | None, why: Why
+    case: Case, settings: Settings, seen: dict[str, Machine] | None, reason: Reason
 ) -> None:
     """The case ends."""
-    assert Step(Kind.CLOSE, why=why) == step(case, settings=settings, seen=seen)
+    assert Step(Kind.CLOSE, reason=reason) == step(case, settings=settings, seen=seen)
 
 
 @pytest.mark.parametrize(
-    ("case", "now", "seen", "journal", "why"),
+    ("case", "now", "seen", "journal", "reason"),
     [
-        pytest.param(a_case(suspect_policy=True), NOW, None, {}, Why.SUSPECT_POLICY, id="suspect policy"),
-        pytest.param(a_case(), NOW + 1801, None, {}, Why.STALE, id="stale"),
-        pytest.param(a_case(), NOW - 121, None, {}, Why.STALE, id="from the future"),
-        pytest.param(a_case(), NOW, None, {"written_at": NOW + 121}, Why.STALE, id="a clock that was set back"),
-        pytest.param(a_case(), NOW, None, {"breaker": Breaker(closed_at=NOW)}, Why.BEFORE_BREAKER, id="before the breaker"),
-        pytest.param(a_case(), NOW, None, {"breaker": Breaker(opened_at=NOW)}, Why.BREAKER_OPEN, id="breaker"),
-        pytest.param(a_case(condemned=4), NOW, None, {}, Why.TOO_MANY_OUT, id="half of the cluster"),
-        pytest.param(a_case(), NOW, machines(service=Service.UNKNOWN), {}, Why.NOT_SEEN, id="unknown"),
-        pytest.param(a_case(), NOW, machines(service=Service.GONE), {}, Why.NOT_SEEN, id="gone"),
-        pytest.param(a_case(node="n9"), NOW, None, {}, Why.NOT_SEEN, id="no such node"),
+        pytest.param(a_case(suspect_policy=True), NOW, None, {}, Reason.SUSPECT_POLICY, id="suspect policy"),
+        pytest.param(a_case(), NOW + 1801, None, {}, Reason.STALE, id="stale"),
+        pytest.param(a_case(), NOW - 121, None, {}, Reason.STALE, id="from the future"),
+        pytest.param(a_case(), NOW, None, {"written_at": NOW + 121}, Reason.STALE, id="a clock that was set back"),
+        pytest.param(a_case(), NOW, None, {"breaker": Breaker(closed_at=NOW)}, Reason.BEFORE_BREAKER, id="before the breaker"),
+        pytest.param(a_case(), NOW, None, {"breaker": Breaker(opened_at=NOW)}, Reason.BREAKER_OPEN, id="breaker"),
+        pytest.param(a_case(condemned=4), NOW, None, {}, Reason.TOO_MANY_OUT, id="half of the cluster"),
+        pytest.param(a_case(), NOW, machines(service=Service.UNKNOWN), {}, Reason.NOT_SEEN, id="unknown"),
+        pytest.param(a_case(), NOW, machines(service=Service.GONE), {}, Reason.NOT_SEEN, id="gone"),
+        pytest.param(a_case(node="n9"), NOW, None, {}, Reason.NOT_SEEN, id="no such node"),
     ],
 )  # fmt: skip
 def test_a_node_is_left_alone_and_a_person_is_called(
-    case: Case, now: float, seen: dict[str, Machine] | None, journal: dict[str, object], why: Why
+    case: Case, now: float, seen: dict[str, Machine] | None, journal: dict[str, object], reason: Reason
 ) -> None:
     """Something does not fit that a person has to know of."""
-    assert Step(Kind.DO, Rung.PAGE, why) == step(case, now=now, seen=seen, journal=journal)
+    assert Step(Kind.DO, Rung.PAGE, reason) == step(case, now=now, seen=seen, journal=journal)
 
 
 def test_evidence_counts_until_the_limits() -> None:
@@ -147,13 +147,13 @@ def test_nodes_that_others_took_out_count() -> None:
             seen[other] = Machine(other, service)
         assert Rung.FENCE is step(a_case(), seen=seen).rung
         seen["n5"] = Machine("n5", service)
-        assert Why.TOO_MANY_OUT is step(a_case(), seen=seen).why
+        assert Reason.TOO_MANY_OUT is step(a_case(), seen=seen).reason
 
 
 def test_at_least_one_node_may_be_out() -> None:
     """A tenth of six nodes is none."""
     assert Rung.FENCE is step(a_case(), settings=Settings(Mode.ACT)).rung
-    assert Why.TOO_MANY_OUT is step(a_case(condemned=2), settings=Settings(Mode.ACT)).why
+    assert Reason.TOO_MANY_OUT is step(a_case(condemned=2), settings=Settings(Mode.ACT)).reason
 
 
 def test_a_repair_needs_the_same_room() -> None:
@@ -163,13 +163,13 @@ def test_a_repair_needs_the_same_room() -> None:
         seen[other] = Machine(other, Service.OUT)
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), seen=seen).rung
     seen["n5"] = Machine("n5", Service.OUT)
-    assert Step(Kind.DO, Rung.PAGE, Why.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    assert Step(Kind.DO, Rung.PAGE, Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 def test_a_node_that_its_engine_is_changing_is_waited_for() -> None:
     """After a repair it may still be on its way."""
     seen = machines(**{**FENCED, "service": Service.CHANGING})
-    assert Step(Kind.WAIT, why=Why.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    assert Step(Kind.WAIT, reason=Reason.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
@@ -179,7 +179,7 @@ def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
         Rung.RECHECK, at=later, proof=Proof.PASSED, found=Identity("boot-n1-0"), measured_at=later
     )
     found = step(a_case(), an_act(Rung.FENCE), passed, now=later)
-    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == found
+    assert Step(Kind.DO, Rung.PAGE, Reason.STALE) == found
 
 
 def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_not() -> None:
@@ -192,7 +192,7 @@ def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_no
 def test_nothing_is_done_while_a_job_runs_on_the_node() -> None:
     """It is waited for."""
     seen = machines(**{**FENCED, "jobs": ("7",)})
-    assert Step(Kind.WAIT, why=Why.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    assert Step(Kind.WAIT, reason=Reason.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_what_the_gate_file_does_not_free_is_asked(mode: Mode) -> None:
         return step(a_case(), fence, settings=settings, now=now, questions=(one,))
 
     assert Kind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
-    assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
-    assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.DENIED)
+    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
+    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.DENIED)
     assert Step(Kind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
     other = replace(asked, permission=Permission.ALLOWED, node="n2")
     assert Kind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
@@ -251,7 +251,7 @@ def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again()
 def test_what_may_have_been_requested_is_never_requested_again(state: ActState) -> None:
     """The engine is asked, until it says what became of it or the time is up."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
-    assert Step(Kind.WAIT, why=Why.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
+    assert Step(Kind.WAIT, reason=Reason.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
     assert Kind.WAIT is step(a_case(), *acts, now=NOW - 120).kind
     assert (Kind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
     assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
@@ -267,24 +267,24 @@ def of(found: Step) -> tuple[Kind, ActState | None]:
 def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
     """Two acts that are over."""
     fence = an_act(Rung.FENCE)
-    assert Step(Kind.DO, Rung.PAGE, Why.ACT_FAILED) == step(
+    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED)
     )
-    assert Step(Kind.DO, Rung.PAGE, Why.ACT_REFUSED) == step(
+    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_REFUSED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
     )
 
 
 def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
     """Each try is a record. Until then it waits (test_never_sent.py)."""
-    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
+    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Reason.NOT_SEEN)
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 60).rung
 
 
 def test_one_repair_at_a_time_in_a_domain() -> None:
     """Of another node of the same rack; another rack does not matter."""
     other = an_act(Rung.REBOOT, ActState.ACCEPTED, node="n2", gate_id="g0", id="g0-n2-reboot-1")
-    assert Step(Kind.WAIT, why=Why.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))
+    assert Step(Kind.WAIT, reason=Reason.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))
     far = replace(other, domain="rack1")
     assert Rung.REBOOT is step(a_case(), far, an_act(Rung.FENCE)).rung
     over = replace(other, state=ActState.DONE)
@@ -319,7 +319,7 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
     later = NOW + RECHECK_AFTER_S
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
-    assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
 
 
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
@@ -330,7 +330,8 @@ def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_r
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
     assert (
-        Kind.WAIT is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Why.ACT_REFUSED)).kind
+        Kind.WAIT
+        is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Reason.ACT_REFUSED)).kind
     )
 
 
@@ -348,10 +349,10 @@ def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned()
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (machines(service=Service.OUT, holder=Holder.OTHER), Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)),
-        (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(Kind.CLOSE, why=Why.OTHER_CASE)),
-        (machines(), Step(Kind.DO, Rung.PAGE, Why.RETURNED_BY_OTHER)),
-        (machines(service=Service.UNKNOWN), Step(Kind.WAIT, why=Why.NOT_SEEN)),
+        (machines(service=Service.OUT, holder=Holder.OTHER), Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)),
+        (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(Kind.CLOSE, reason=Reason.OTHER_CASE)),
+        (machines(), Step(Kind.DO, Rung.PAGE, Reason.RETURNED_BY_OTHER)),
+        (machines(service=Service.UNKNOWN), Step(Kind.WAIT, reason=Reason.NOT_SEEN)),
     ],
 )
 def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
@@ -364,14 +365,14 @@ def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
 def test_a_node_that_is_not_seen_for_an_hour_is_left_to_a_person() -> None:
     """A replacement takes half of that."""
     gone, fence = machines(service=Service.GONE), an_act(Rung.FENCE)
-    assert Step(Kind.WAIT, why=Why.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
-    assert Step(Kind.DO, Rung.PAGE, Why.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
+    assert Step(Kind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
+    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
 
 
 def test_a_repair_that_failed_is_told_also_of_a_node_that_is_not_seen() -> None:
     """HyperPod shows it as failed."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE, ActState.FAILED))
-    assert Step(Kind.DO, Rung.PAGE, Why.ACT_FAILED) == step(
+    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
         a_case(), *acts, seen=machines(service=Service.UNKNOWN)
     )
 
@@ -385,7 +386,7 @@ def test_a_repaired_node_that_its_engine_gave_back_is_fenced_again_and_tested() 
 
 def test_a_page_that_was_not_finished_is_sent_again_and_then_the_case_ends() -> None:
     """Its process may have died in between."""
-    page: Callable[[ActState], Act] = lambda state: an_act(Rung.PAGE, state, why=Why.STALE)  # noqa: E731
-    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), page(ActState.INTENDED))
-    assert Step(Kind.CLOSE, why=Why.STALE) == step(a_case(), page(ActState.DONE))
-    assert Step(Kind.CLOSE, why=Why.PROVEN) == step(a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN))
+    page: Callable[[ActState], Act] = lambda state: an_act(Rung.PAGE, state, why=Reason.STALE)  # noqa: E731
+    assert Step(Kind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), page(ActState.INTENDED))
+    assert Step(Kind.CLOSE, reason=Reason.STALE) == step(a_case(), page(ActState.DONE))
+    assert Step(Kind.CLOSE, reason=Reason.PROVEN) == step(a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN))
