@@ -59,9 +59,7 @@ def merge(
 def _offered(bundle: Bundle, reports: Iterable[NodeReport]) -> str:
     """The certificates that the gate offered to the machines that reported; "" if there are none."""
     machines = {machine_digest(report.node.identity) for report in reports}
-    offered = tuple(
-        certificate for certificate in bundle.certificates.certificates if certificate.machine in machines
-    )
+    offered = tuple(each for each in bundle.certificates.certificates if each.machine in machines)
     return dump(replace(bundle.certificates, certificates=offered)) if offered else ""
 
 
@@ -85,18 +83,11 @@ def _stranger(bundle: Bundle, report: NodeReport) -> str:
     if report.declared != bundle.declared or report.profile != bundle.profile:
         return "its report was made for another declaration"
     foreign = next(
-        (
-            observation
-            for observation in report.observations
-            if observation.subject.partition("/")[0] != report.node.name
-        ),
-        None,
+        (entry for entry in report.observations if entry.subject.partition("/")[0] != report.node.name), None
     )
     if foreign is not None:
         return f"its report contains observations of {foreign.subject:.80}"
-    left_out = {
-        observation.check for observation in report.observations if observation.skip is Skip.GATE_FILE
-    } - {*bundle.skip}
+    left_out = {entry.check for entry in report.observations if entry.skip is Skip.GATE_FILE} - {*bundle.skip}
     if left_out:
         return f"it skipped {min(left_out):.80}, which the gate file does not skip"
     try:

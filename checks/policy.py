@@ -339,7 +339,7 @@ def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
     bounded = (*below, *above) != (None,) * 4
     over, equals = rule.over, rule.equals is not None
     kinds = sum((equals, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != ""))
-    per_subject = rule.uniform or rule.fact or rule.min_version
+    single = rule.uniform or rule.fact or rule.min_version
     no_version = rule.min_version != "" and version_of(rule.min_version) is None
     yield kinds == 0, "", "the rule has no threshold and no other condition"
     ignored = '"equals", "same", "uniform", "fact", "min_version" and bounds'
@@ -347,11 +347,7 @@ def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
     yield rule.fact not in ("", *FACTS), "fact", f"the instance table has no column {rule.fact!r}"
     yield no_version, "min_version", "it is not a driver version such as 570 or 550.163.01"
     if over is not Over.SUBJECT:
-        yield (
-            bool(per_subject),
-            "",
-            '"uniform", "fact" and "min_version" look at each subject: leave over out',
-        )
+        yield (bool(single), "", '"uniform", "fact" and "min_version" look at each subject: leave over out')
         yield equals, "", '"equals" looks at each subject: leave over out'
     yield rule.same and over is not Over.CLUSTER, "", '"same" compares subjects: set over = "cluster"'
     yield (

@@ -99,14 +99,11 @@ def require_version(text: str) -> Version:
 _SHAPES: dict[Any, tuple[dict[str, Any], tuple[Any, ...]]] = {}
 
 
-def shape(dataclass_type: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def shape(model: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The keys with their types, and the fields in their order."""
-    if dataclass_type not in _SHAPES:
-        _SHAPES[dataclass_type] = (
-            get_type_hints(dataclass_type, include_extras=True),
-            dataclasses.fields(dataclass_type),
-        )
-    return _SHAPES[dataclass_type]
+    if model not in _SHAPES:
+        _SHAPES[model] = (get_type_hints(model, include_extras=True), dataclasses.fields(model))
+    return _SHAPES[model]
 
 
 def required(field: Any) -> bool:

@@ -73,20 +73,16 @@ class CheckTable(Sequence[Observation]):
         return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.column(metric))))
 
     @staticmethod
-    def collect(check: str, observations: Sequence[Observation]) -> CheckTable:
+    def collect(check: str, entries: Sequence[Observation]) -> CheckTable:
         """The same rows in columns, in their order."""
-        if isinstance(observations, CheckTable):
-            return observations
-        names = dict.fromkeys(name for observation in observations for name in observation.metrics)
+        if isinstance(entries, CheckTable):
+            return entries
+        names = dict.fromkeys(name for entry in entries for name in entry.metrics)
         plain: Any = {
-            name: tuple(getattr(observation, own) for observation in observations)
-            for name, own in OWN_NAMES.items()
+            name: tuple(getattr(entry, own) for entry in entries) for name, own in OWN_NAMES.items()
         }
         columns = Columns(
-            **plain,
-            metrics={
-                name: tuple(observation.metrics.get(name) for observation in observations) for name in names
-            },
+            **plain, metrics={name: tuple(entry.metrics.get(name) for entry in entries) for name in names}
         )
         return CheckTable(check, columns)
 

@@ -69,9 +69,7 @@ def _read_of(target: Any) -> Read:
     if origin is Annotated:
         return partial(_decode_annotated, args)
     if origin in (Union, types.UnionType):
-        scalars = [
-            (alternative, _scalar_of(alternative)) for alternative in args if alternative is not type(None)
-        ]
+        scalars = [(option, _scalar_of(option)) for option in args if option is not type(None)]
         return partial(_decode_union, scalars, type(None) in args)
     if origin is tuple:
         return partial(_decode_tuple, args)
@@ -119,14 +117,14 @@ def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: objec
         return None
     own = type(value)
     fitting = [
-        target
-        for target, scalar in kinds
+        option
+        for option, scalar in kinds
         if scalar is None or scalar is own or (scalar is float and own is int)
     ]
     errors = []
-    for target in fitting or [target for target, _ in kinds]:
+    for option in fitting or [option for option, _ in kinds]:
         try:
-            return _decode(target, value, path)
+            return _decode(option, value, path)
         except DecodeError as error:
             errors.append(error)
     raise max(errors, key=lambda error: len(error.path))

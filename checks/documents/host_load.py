@@ -77,14 +77,11 @@ class Contention:
 
     def metrics(self) -> dict[str, Value]:
         """The metrics that an observation keeps: load, share and frequency always, the others if there is something to explain."""
-        kept_metrics: dict[str, Value] = {
-            "host_load": round(self.load, 1),
-            "host_taken": round(self.taken, 2),
-        }
+        kept_values: dict[str, Value] = {"host_load": round(self.load, 1), "host_taken": round(self.taken, 2)}
         if self.mhz is not None:
-            kept_metrics["host_mhz"] = round(self.mhz)
+            kept_values["host_mhz"] = round(self.mhz)
         if max(self.taken, self.throttled) >= NOTABLE:
-            kept_metrics["host_cpus"] = self.cpus
+            kept_values["host_cpus"] = self.cpus
             for name in ("idle", "stolen", "throttled", "pressure"):
-                kept_metrics[f"host_{name}"] = round(getattr(self, name), 2)
-        return kept_metrics
+                kept_values[f"host_{name}"] = round(getattr(self, name), 2)
+        return kept_values

@@ -81,10 +81,7 @@ def dump(report: Report) -> bytes:
     """The report as canonical JSON (sorted keys, UTF-8): equal reports give equal bytes."""
     file = ReportFile(
         schema_version=SCHEMA_VERSION,
-        checks={
-            check: observations.by_subject().columns
-            for check, observations in by_check(report.observations).items()
-        },
+        checks={check: table.by_subject().columns for check, table in by_check(report.observations).items()},
         **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
     )
     return dump_plain(file)

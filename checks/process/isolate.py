@@ -127,20 +127,16 @@ def _read(check: str, subject: str, result: Path, code: int, output: Output) -> 
     except OSError:
         return errored(check, subject, f"{how} and left no result", 0.0, output.text())
     try:
-        observation = decode(Observation, parse_json(data, RESULT_BYTES))
+        entry = decode(Observation, parse_json(data, RESULT_BYTES))
     except DecodeError as error:
         return errored(check, subject, f"the check's result cannot be read: {error}", 0.0, output.text())
     if code:
         return errored(check, subject, f"{how} after the measurement", 0.0, output.text())
-    if (observation.check, observation.subject) != (check, subject):
+    if (entry.check, entry.subject) != (check, subject):
         return errored(
-            check,
-            subject,
-            f"the result belongs to {observation.check} on {observation.subject}",
-            0.0,
-            output.text(),
+            check, subject, f"the result belongs to {entry.check} on {entry.subject}", 0.0, output.text()
         )
-    return observation
+    return entry
 
 
 def _flag(observation: Observation, output: Output) -> Observation:

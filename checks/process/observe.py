@@ -41,7 +41,7 @@ def errored(
     error_kind: ErrorKind = ErrorKind.OTHER,
 ) -> Observation:
     """The observation of a check that could not measure."""
-    clipped = clip(reason)[0][:1000] or "no reason given"
+    text = clip(reason)[0][:1000] or "no reason given"
     return Observation(
         check,
         subject,
@@ -49,7 +49,7 @@ def errored(
         max(seconds, 0.0),
         {},
         None,
-        clipped,
+        text,
         bounded(evidence),
         error_kind=error_kind,
     )

@@ -95,14 +95,12 @@ class Journal:
 
     def _fit(self) -> bytes:
         """The report's JSON. If it is too large, it loses the longest evidence until it is within the limit."""
-        observations = list(self.report.observations)
+        entries = list(self.report.observations)
         data = dump_plain(self.report)
-        while len(data) > NODE_REPORT_BYTES and any(observation.evidence for observation in observations):
-            longest = max(range(len(observations)), key=lambda i: len(observations[i].evidence))
-            observations[longest] = dataclasses.replace(
-                observations[longest], evidence="", evidence_truncated=True
-            )
-            self.report = dataclasses.replace(self.report, observations=tuple(observations))
+        while len(data) > NODE_REPORT_BYTES and any(entry.evidence for entry in entries):
+            longest = max(range(len(entries)), key=lambda i: len(entries[i].evidence))
+            entries[longest] = dataclasses.replace(entries[longest], evidence="", evidence_truncated=True)
+            self.report = dataclasses.replace(self.report, observations=tuple(entries))
             data = dump_plain(self.report)
         return data
 
@@ -123,28 +121,22 @@ class JournalWriter:
     def __call__(self, observations: Iterable[Observation]) -> None:
         """Adds the observations that are new."""
         new = [
-            self._explained(observation)
-            for observation in observations
-            if (observation.check, observation.subject) not in self.rows
+            self._explained(entry) for entry in observations if (entry.check, entry.subject) not in self.rows
         ]
-        self.rows.update({(observation.check, observation.subject): observation for observation in new})
+        self.rows.update({(entry.check, entry.subject): entry for entry in new})
         try:
             self.journal.add(new)
         except JournalError as error:
             log(str(error))
-        for observation in new if self._tick else ():
-            self._tick(observation)  # type: ignore[misc]
+        for entry in new if self._tick else ():
+            self._tick(entry)  # type: ignore[misc]
 
-    def _explained(self, observation: Observation) -> Observation:
+    def _explained(self, entry: Observation) -> Observation:
         """Adds to the reason that other work used the CPUs, if so. It is for people; no rule reads it."""
-        explains = observation.outcome is Outcome.ERRORED and observation.error_kind not in UNEXPLAINED
+        explains = entry.outcome is Outcome.ERRORED and entry.error_kind not in UNEXPLAINED
         contention = self._watch.contention() if explains else None
-        explanation = contention.describe(node_of(observation.subject)) if contention is not None else ""
-        return (
-            dataclasses.replace(observation, reason=f"{observation.reason} ({explanation})"[:1000])
-            if explanation
-            else observation
-        )
+        load = contention.describe(node_of(entry.subject)) if contention is not None else ""
+        return dataclasses.replace(entry, reason=f"{entry.reason} ({load})"[:1000]) if load else entry
 
 
 def keep_whole(observation: Observation, folder: Path) -> Observation:

@@ -150,22 +150,22 @@ def _run_stages(
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
     barrier, until = barrier_of(node_context, responder), node_context.deadline.stage_ends_at
-    reason = barrier.agree(
+    fault = barrier.agree(
         "reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until
     )
     for check in serial:
         side_by_side([check] if check.name not in certified else [], run)
-    reason = barrier.agree(
-        "probed", reason or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
+    fault = barrier.agree(
+        "probed", fault or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
     )
     responder.close(node_context.roster.rendezvous_port)
     if any(check.scope is Scope.RANK for check in node_context.planned()):
-        keep(_skip_ranks(node_context, reason) if reason else [])
-        if not reason and node_context.deadline.left_s() < LEAST_S:
+        keep(_skip_ranks(node_context, fault) if fault else [])
+        if not fault and node_context.deadline.left_s() < LEAST_S:
             keep(rank_stage.given_up(node_context, {}))
-            reason = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
+            fault = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
-            ended = reason or rank_stage.run_stage(node_context, keep, barrier)
+            ended = fault or rank_stage.run_stage(node_context, keep, barrier)
         except (
             OSError,
             RuntimeError,
@@ -337,15 +337,10 @@ def _subjects(node_context: NodeContext, check: Check) -> list[str]:
 def _not_reached(node_context: NodeContext, keep: JournalWriter, reason: str) -> list[Observation]:
     """What no rank came to, where the reason is known and lies with none of them."""
     missing = (
-        observation
-        for observation in _skip_ranks(node_context, reason)
-        if (observation.check, observation.subject) not in keep.rows
+        entry for entry in _skip_ranks(node_context, reason) if (entry.check, entry.subject) not in keep.rows
     )
     message, error_kind = f"not reached: {reason}", ErrorKind.NOT_REACHED
-    return [
-        errored(observation.check, observation.subject, message, 0.0, error_kind=error_kind)
-        for observation in missing
-    ]
+    return [errored(entry.check, entry.subject, message, 0.0, error_kind=error_kind) for entry in missing]
 
 
 def first_report(node_context: NodeContext, attempt: str) -> NodeReport:

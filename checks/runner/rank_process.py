@@ -123,11 +123,11 @@ class Session:
     def _observe(self, check: Check) -> None:
         timeout_s, limit = self._timeout_s(check), self.node_context.limit_of(check)
         if check.group and self.lost:
-            observation = errored(check.name, self.subject, self.lost, 0.0, error_kind=ErrorKind.NOT_RUN)
+            record = errored(check.name, self.subject, self.lost, 0.0, error_kind=ErrorKind.NOT_RUN)
         elif not limit.starts and self.left_s() >= LEAST_S:
-            observation = errored(check.name, self.subject, limit.reason, 0.0, error_kind=limit.error_kind)
+            record = errored(check.name, self.subject, limit.reason, 0.0, error_kind=limit.error_kind)
         elif timeout_s < LEAST_S:
-            observation = errored(
+            record = errored(
                 check.name, self.subject, self.node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
             )
         else:
@@ -136,14 +136,12 @@ class Session:
             context = self.node_context.check_context(check, self.rank)
             context = replace(context, lose_group=self._lose, timeout_s=timeout_s, store=self.store)
             agree = partial(self._agree, check, timeout_s)
-            observation = repeated_measurement.observed(
-                check, context, self.subject, self._line(check), agree
-            )
+            record = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
             self.watchdog.disarm()
             # A CheckError is raised by the check itself, on every rank; any other exception may have broken the group.
-            if check.group and observation.error_kind is ErrorKind.RAISED:
+            if check.group and record.error_kind is ErrorKind.RAISED:
                 self.lost = f"not run: the process group was lost in {check.name}"
-        self.file.add(observation)
+        self.file.add(record)
         self.left.pop(0)
 
     def left_s(self) -> float:

@@ -230,12 +230,10 @@ def interface_problem(declared: str) -> str:
 
     NCCL takes the beginning of a name. About the other forms that it reads nothing is said.
     """
-    interfaces = sorted(name for _, name in socket.if_nameindex())
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", declared) or any(
-        name.startswith(declared) for name in interfaces
-    ):
+    names = sorted(name for _, name in socket.if_nameindex())
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", declared) or any(name.startswith(declared) for name in names):
         return ""
-    has = ", ".join(interfaces)
+    has = ", ".join(names)
     return f"this node has no network interface {declared}, but {has}. Correct the gate file's `interface`, or leave it out"
 
 

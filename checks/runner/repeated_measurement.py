@@ -59,11 +59,7 @@ def together(note_store: NoteStore, ranks: int, wait_s: float) -> Agree:
 
 
 def observed(
-    check: Check,
-    context: Context,
-    subject: str,
-    line: CheckPolicy,
-    agree: Agree = decide_alone,
+    check: Check, context: Context, subject: str, line: CheckPolicy, agree: Agree = decide_alone
 ) -> Observation:
     """The check's observation, with the CPU load during it; if it was slow, with both measurements."""
     begun, speed = time.monotonic(), [rule for rule in line.rules if rule.needs_cpu]
@@ -90,16 +86,10 @@ def both(
     first: Mapping[str, Value], second: Mapping[str, Value], rules: Sequence[Rule], faulty: Sequence[Rule]
 ) -> dict[str, Value]:
     """The metrics of two measurements: the second's, with the first's speeds beside them and the first's faults. Pure."""
-    faulty_metrics = {
-        name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first
-    }
+    faults = {name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first}
     wanted = {name for rule in rules if rule.needs_cpu for name in (rule.metric, rule.each, rule.at) if name}
     wanted |= {name for name in first if name.startswith("host_")}
-    return {
-        **second,
-        **faulty_metrics,
-        **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first},
-    }
+    return {**second, **faults, **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first}}
 
 
 def _watched(check: Check, context: Context, subject: str, with_load: bool) -> Observation:

@@ -67,10 +67,8 @@ def own_bundle(
     declared = replace(implied, ranks_per_node=ranks_per_node or implied.ranks_per_node)
     rules, profile = read_policy(arguments.policy, declared, announced=announced), Profile(arguments.profile)
     if not builtin().are_for(rules.instance_types, declared):
-        problem = not_for(rules.instance_types, declared.instance_type)
-        raise PlaceError(
-            f"{arguments.policy}: the policy {problem}. Name another one, or leave --policy out."
-        )
+        fault = not_for(rules.instance_types, declared.instance_type)
+        raise PlaceError(f"{arguments.policy}: the policy {fault}. Name another one, or leave --policy out.")
     try:
         rules = person_options.with_options(rules, profile, arguments.option, declared.gpus_per_node)
     except DecodeError as error:

@@ -70,10 +70,8 @@ class Watchers:
             while not _has_record(path) and child.poll() is None and time.monotonic() < deadline:
                 time.sleep(LOOK_S)
             if not _has_record(path):
-                last_line = output.text(0.1).strip().splitlines()[-1:]
-                self.failed[name] = (
-                    last_line[0][:500] if last_line else "the check's watch process did not start"
-                )
+                last = output.text(0.1).strip().splitlines()[-1:]
+                self.failed[name] = last[0][:500] if last else "the check's watch process did not start"
 
     def stop(self, name: str) -> None:
         """Ends the check's watch, if it has one: first it is asked to end, and after a few seconds it is killed."""
@@ -92,11 +90,9 @@ class Watchers:
                 child.wait(LEAST_S)
         else:
             if child.returncode and name not in self.failed:
-                last_line = output.text(0.5).strip().splitlines()[-1:]
+                last = output.text(0.5).strip().splitlines()[-1:]
                 self.failed[name] = (
-                    last_line[0][:500]
-                    if last_line
-                    else f"the check's watch process ended with code {child.returncode}"
+                    last[0][:500] if last else f"the check's watch process ended with code {child.returncode}"
                 )
 
     def stop_all(self) -> None:

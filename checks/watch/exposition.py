@@ -108,19 +108,9 @@ def read(sources: Sequence[Source], observations: Sequence[Observation]) -> Iter
                     yield family, (str(name), *more), float(number)
 
 
-def _measured(observations: Sequence[Observation]) -> dict[str, Mapping[str, Value]]:
-    return {
-        observation.check: observation.metrics
-        for observation in observations
-        if observation.outcome is Outcome.MEASURED
-    }
+def _measured(entries: Sequence[Observation]) -> dict[str, Mapping[str, Value]]:
+    return {entry.check: entry.metrics for entry in entries if entry.outcome is Outcome.MEASURED}
 
 
-def _labels(finding: OpenFinding) -> tuple[str, ...]:
-    return (
-        finding.key.check,
-        finding.key.part,
-        finding.key.metric,
-        finding.level.value,
-        finding.key.cause.value,
-    )
+def _labels(opened: OpenFinding) -> tuple[str, ...]:
+    return (opened.key.check, opened.key.part, opened.key.metric, opened.level.value, opened.key.cause.value)

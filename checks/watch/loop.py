@@ -58,9 +58,7 @@ class RecordFile:
 
     def end(self, result: RoundResult, findings: OpenFindings) -> None:
         """Call it after each round whose findings are on disk; `findings` are those that are open now. Raises OSError."""
-        whole = result.in_time and all(
-            observation.outcome is Outcome.MEASURED for observation in result.observations
-        )
+        whole = result.in_time and all(entry.outcome is Outcome.MEASURED for entry in result.observations)
         watch_round = WatchRound(
             self._number, self._boot_id, self._instance_type, self._policy, self._facts, ENGINE, self._interval_s,
             time.time(), self._began_boot_s, machine_state.boot_s(),
@@ -90,10 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{file} cannot be read: {error}. Mend it, or move it away and run a gate."
         ) from error
     except OSError as error:
-        problem = f"{error.filename or state}: {error.strerror}"
-        raise PlaceError(
-            f"{problem}. Set {machine_state.VARIABLE} to a folder that can be written."
-        ) from error
+        fault = f"{error.filename or state}: {error.strerror}"
+        raise PlaceError(f"{fault}. Set {machine_state.VARIABLE} to a folder that can be written.") from error
     if not rounds.required:
         raise PlaceError(
             f"the policy {policy.name} has no check that is safe beside a job: nothing would be watched."

@@ -100,15 +100,13 @@ def _measured(check: Check, context: Context, node_context: NodeContext) -> Obse
     last = read_before(path)
     try:
         values = check.before(replace(context, before=last))
-        plain_values: Mapping[str, object] = json.loads(json.dumps(dict(values), allow_nan=False))
+        numbers: Mapping[str, object] = json.loads(json.dumps(dict(values), allow_nan=False))
     except Exception as error:  # noqa: BLE001 - one check's crash costs one observation
         reason = f"its counters could not be read: {error}"
         return errored(check.name, node_context.node, reason, 0.0, error_kind=ErrorKind.RAISED)
-    observation = probe(
-        check, replace(context, before=last or plain_values, look=plain_values), node_context.node
-    )
+    observation = probe(check, replace(context, before=last or numbers, look=numbers), node_context.node)
     with contextlib.suppress(OSError):
-        write_whole(path, json.dumps(plain_values).encode())
+        write_whole(path, json.dumps(numbers).encode())
     return observation
 
 

@@ -88,13 +88,11 @@ class Rounds:
         path = self.scratch / f"{attempt}.jsonl"
         try:
             output, in_time = self._run(path)
-            observations = self._completed(dict(_read(path)), output, in_time)
+            records = self._completed(dict(_read(path)), output, in_time)
         finally:
             path.unlink(missing_ok=True)
         ended_at = time.time()
-        return RoundResult(
-            began_at, ended_at, in_time, observations, self._judged(observations, attempt, ended_at)
-        )
+        return RoundResult(began_at, ended_at, in_time, records, self._judged(records, attempt, ended_at))
 
     def _prepare(self, state: Path) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)

@@ -152,11 +152,9 @@ def _start_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     listed = environment.get("SLURM_STEP_NODELIST", "")
     if not listed:
         return _Start((socket.gethostname(),), socket.gethostname(), uuid.uuid4().hex, _port(os.getpid()))
-    numbers = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
-    job = int(numbers[0]) if numbers[0].isdecimal() else os.getpid()
-    return _Start(
-        tuple(expand(listed)), environment.get("SLURMD_NODENAME", ""), "-".join(numbers), _port(job)
-    )
+    ids = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
+    job = int(ids[0]) if ids[0].isdecimal() else os.getpid()
+    return _Start(tuple(expand(listed)), environment.get("SLURMD_NODENAME", ""), "-".join(ids), _port(job))
 
 
 def _port(number: int) -> int:

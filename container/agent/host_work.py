@@ -114,12 +114,10 @@ def _after_gate(code: int, folder: Path, node: str, verb: Verb) -> Ended:
     if verb is Verb.CHECK and code == Exit.GO and (folder / "verdicts" / f"{node}.json").exists():
         return Ended(Exit.GO, "")
     try:
-        reason = (folder / "failure" / node).read_text(errors="replace").strip()
+        text = (folder / "failure" / node).read_text(errors="replace").strip()
     except OSError:
-        reason = f"cannot_tell: the checks ended with exit code {code} and left no reason"
+        text = f"cannot_tell: the checks ended with exit code {code} and left no reason"
         if verb is Verb.CHECK and code != Exit.REJECTED:
             code = Exit.CANNOT_TELL
     code = code or Exit.CANNOT_TELL
-    return (
-        Ended(code, reason) if verb is Verb.CHECK else Ended(code, f"the command was not started: {reason}")
-    )
+    return Ended(code, text) if verb is Verb.CHECK else Ended(code, f"the command was not started: {text}")

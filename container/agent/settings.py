@@ -133,11 +133,7 @@ def parse_command(source: str, text: str) -> tuple[str, ...]:
         command = json.loads(text)
     except ValueError:
         command = None
-    if (
-        not isinstance(command, list)
-        or not command
-        or not all(isinstance(argument, str) for argument in command)
-    ):
+    if not isinstance(command, list) or not command or not all(isinstance(entry, str) for entry in command):
         raise SettingsError(
             f'{source} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
         )

@@ -117,10 +117,7 @@ def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict
 
 
 def _covers(
-    check: str,
-    rows: Mapping[str, CheckTable],
-    policy: Policy,
-    bands: Mapping[str, dict[Key, Band]],
+    check: str, rows: Mapping[str, CheckTable], policy: Policy, bands: Mapping[str, dict[Key, Band]]
 ) -> bool:
     line = policy.checks.get(check)
     rules = line.rules if line is not None else ()

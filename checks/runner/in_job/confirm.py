@@ -67,10 +67,7 @@ def twice(claims: Mapping[str, str | None]) -> str:
 
 
 def differences(
-    then: Mapping[str, str],
-    identity: Mapping[str, str],
-    gpus_per_node: int = 0,
-    keys: tuple[str, ...] = SAME,
+    then: Mapping[str, str], identity: Mapping[str, str], gpus_per_node: int = 0, keys: tuple[str, ...] = SAME
 ) -> list[str]:
     """The differences, one line each."""
     lines = [

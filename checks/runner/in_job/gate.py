@@ -138,14 +138,14 @@ def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, p
         name, differences = node_context.node, confirm_here(confirm, node_context.node, gpus)
     for line in differences:
         say(f"{node_context.node}: {line}")
-    objection = barrier.agree(
+    doubt = barrier.agree(
         "confirmed", f"{node_context.node}: {'; '.join(differences)}" if differences else ""
     )
-    if pooled and not objection:
-        objection = _each_its_own(node_context, barrier, name)
-    if not objection:
+    if pooled and not doubt:
+        doubt = _each_its_own(node_context, barrier, name)
+    if not doubt:
         return confirm
-    say(f"these are not the machines that passed ({objection}), so the checks run again here")
+    say(f"these are not the machines that passed ({doubt}), so the checks run again here")
     return None
 
 
@@ -281,10 +281,8 @@ def _leave_together(node_context: NodeContext, responder: Responder, pass_path: 
         # A token that differs ends the wait for those that are not there yet.
         name = next((name for name in others if tokens[name] is not None), others[0])
         late = tokens[name] is None
-        problem_of_token = (
-            "it published no pass token in time" if late else "its pass token differs from this node's"
-        )
-        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {problem_of_token}")
+        flaw = "it published no pass token in time" if late else "its pass token differs from this node's"
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {flaw}")
     deadline = _by(node_context, network_s, LEAVE_S)
     problem = barrier.put(f"seen/{node_context.node}", OK, deadline)
     if problem:

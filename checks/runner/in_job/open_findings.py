@@ -38,9 +38,7 @@ def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
     node = next((node for node in report.nodes if node.name == name), None)
     if node is None:
         return
-    measured = by_check(
-        [observation for observation in report.observations if observation.outcome is Outcome.MEASURED]
-    )
+    measured = by_check([entry for entry in report.observations if entry.outcome is Outcome.MEASURED])
     state_of_machine = seen_by(node, report, measured, findings)
     _change(lambda known: after_gate(known, state_of_machine))
 

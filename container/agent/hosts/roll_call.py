@@ -145,10 +145,10 @@ def read_start(text: str) -> ContainerStart | None:
         return None
 
 
-def _require_member(attempt: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
-    if attempt.members.get(name) == start:
-        return attempt
+def _require_member(joined: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
+    if joined.members.get(name) == start:
+        return joined
     other = (
-        "began with an earlier start of this host" if name in attempt.members else "began without this host"
+        "began with an earlier start of this host" if name in joined.members else "began without this host"
     )
-    raise NotInAttempt(f"attempt {attempt.token} {other}. Start all hosts of the job again, together.")
+    raise NotInAttempt(f"attempt {joined.token} {other}. Start all hosts of the job again, together.")
