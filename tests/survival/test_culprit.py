@@ -1,7 +1,6 @@
 """Eight hosts in network namespaces, and the tournament of their ranks: who is named when the network is really bad.
 
-One job carries the faults that can be healed, one after the other; a cut cable, a frozen and a killed rank have jobs of
-their own.
+One job carries the faults, one after the other.
 """
 
 from __future__ import annotations
@@ -41,15 +40,12 @@ class Job:
     folder: Path
     process: subprocess.Popen[bytes]
     turn: int = 0
-    nodes: int = NODES
 
-    def tournament(self, silent: frozenset[int] = frozenset(), timeout_s: float = 60.0) -> Report:
-        """Run one, wait for the rows of all but the silent, and give the report."""
-        deadline = time.monotonic() + timeout_s
+    def tournament(self) -> Report:
+        """Run one, wait for the observations of all ranks, and give the report."""
+        deadline = time.monotonic() + 60.0
         (self.folder / f"go-{self.turn}").touch()
-        wanted = [
-            self.folder / f"row-{self.turn}-{rank}.json" for rank in range(self.nodes) if rank not in silent
-        ]
+        wanted = [self.folder / f"row-{self.turn}-{rank}.json" for rank in range(NODES)]
         while not all(path.exists() for path in wanted):
             assert time.monotonic() < deadline, [path.name for path in wanted if not path.exists()]
             time.sleep(0.05)
@@ -57,46 +53,34 @@ class Job:
         rows = tuple(decode(Observation, json.loads(path.read_text())) for path in wanted)
         for row in rows:
             assert row.outcome is Outcome.MEASURED, (row.subject, row.reason)
-        return _report(rows, self.nodes)
-
-    def pid(self, rank: int) -> int:
-        """The rank's own process."""
-        return int(json.loads((self.folder / "pids").read_text())[rank])
+        return _report(rows)
 
 
-def _report(rows: tuple[Observation, ...], count: int) -> Report:
-    report = healthy(count, 1)
-    names = [f"node-{rank}" for rank in range(count)]
+def _report(rows: tuple[Observation, ...]) -> Report:
+    report = healthy(NODES, 1)
+    names = [f"node-{rank}" for rank in range(NODES)]
     nodes = tuple(Node(name, rank, "a", "c", True, {}) for rank, name in enumerate(names))
     plan = (Planned(PAIRS, Scope.RANK, tuple(rows[0].metrics)),)
     return replace(report, nodes=nodes, observations=rows, plan=plan)
 
 
 @contextmanager
-def job(folder: Path, nodes: int = NODES, spare: int = 0) -> Iterator[Job]:
-    """A job of so many hosts in a network of its own, whose ranks have met; `spare` hosts of the network have no rank."""
-    with network(nodes + spare) as name:
-        address = local_network.find(name, nodes).addresses[0]
+def job(folder: Path) -> Iterator[Job]:
+    """A job whose hosts are in a network of their own."""
+    with network(NODES) as name:
+        address = local_network.find(name, NODES).addresses[0]
         environment = {
             **os.environ,
             "GLOO_SOCKET_IFNAME": "eth0",
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
         }
-        argv = [
-            sys.executable,
-            "-m",
-            tournament_host.__name__,
-            str(folder),
-            name,
-            str(nodes),
-            address,
-            "29511",
-        ]
+        words = (str(folder), name, str(NODES), address, "29511")
+        argv = (sys.executable, "-m", tournament_host.__name__, *words)
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
         try:
-            yield Job(name, folder, process, nodes=nodes)
+            yield Job(name, folder, process)
             (folder / "stop").touch()
         finally:
             process.kill()  # and the kernel its ranks
@@ -115,13 +99,6 @@ def findings_of(report: Report) -> list[Finding]:
 def _blamed(report: Report) -> set[str]:
     """Whom a FAIL with the cause HARDWARE names."""
     return {f.subject for f in findings_of(report) if (f.level, f.cause) == (Level.FAIL, Cause.HARDWARE)}
-
-
-def _between(row: Observation, silent: int) -> list[str]:
-    """What the row says of its tests with others than this rank."""
-    peers, failures = row.metrics["peers"], row.metrics["failures"]
-    assert isinstance(peers, tuple) and isinstance(failures, tuple)
-    return [str(said) for peer, said in zip(peers, failures, strict=True) if peer != silent]
 
 
 def _slow_everywhere(name: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +11,10 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
-from checks.documents.answer import ASKING, AnswerWord, dump_answer
+from checks.documents.answer import ASKING
 from checks.model import SCHEMA_VERSION, Cause
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
-from checks.probes.host.system import POOL_TOKEN, identity_of_node
+from checks.probes.host.system import identity_of_node
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.launchers.base import JobState, Launcher
 from tests.survival.world import Ended, World, run
@@ -54,26 +52,6 @@ class Wrong(World):
         made = super().policy
         line = CheckPolicy(rules=(Rule("total", "the test", equals=4951),))
         return dataclasses.replace(made, checks={**made.checks, "site.adds": line})
-
-
-def answering(word: AnswerWord) -> Callable[[Launcher, str], None]:
-    """Answer as soon as every host holds."""
-
-    def answer(launcher: Launcher, name: str) -> None:
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline and not (status := launcher.state(name)).state.final:
-            with tempfile.TemporaryDirectory() as folder:
-                launcher.fetch(name, Path(folder))
-                holding = {path.name for path in Path(folder).rglob(f"{ASKING}/*")}
-            if set(NAMES) == holding:
-                gate_id = name.removesuffix("-check-1")
-                data = dump_answer(gate_id, status.attempt, word, "ada", "it is known", "now")
-                launcher.answer(name, status.attempt, data)
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"not all hosts held: {launcher.state(name)}")
-
-    return answer
 
 
 def trained(folder: Path) -> set[str]:
@@ -123,27 +101,6 @@ def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("word", "started", "code"),
-    [
-        (AnswerWord.LAUNCH, set(NAMES), 0),
-        pytest.param(AnswerWord.REFUSE, set[str](), 1, marks=pytest.mark.long),
-    ],
-)
-def test_hosts_hold_until_a_person_answered(
-    tmp_path: Path, word: AnswerWord, started: set[str], code: int
-) -> None:
-    """All go on, and their pass says on whose word; or none, and the reason says who and why."""
-    command = (*GATE, "--ask-s", "60", "--", *TRAIN)
-    ended = run(Unsure(2, 1, few=True), tmp_path, answering(word), command=command)
-    passes = {bundles.load_pass(path.read_bytes()).on_word for path in ended.fetched.rglob("passes/*")}
-
-    assert (started, dict.fromkeys(NAMES, code)) == (trained(tmp_path), dict(ended.status.exit_codes))
-    assert passes == ({"ada at now: it is known"} if started else set())
-    assert all("refused by ada: it is known" in said for said in failures(ended))
-
-
 def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
     """SIGTERM while a person thinks: no host starts, and the reason outlives it."""
 
@@ -157,45 +114,6 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
 
     assert (set(), JobState.CANCELLED) == (trained(tmp_path), ended.status.state)
     assert all("SIGTERM" in said for said in failures(ended)) and failures(ended)
-
-
-def pooled(tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]) -> Ended:
-    """A pass whose machines hold tokens, and hosts that show some, each by a wrapper as an agent of its own."""
-    nodes = tuple(
-        PassedNode(name, rank, {**identity_of_node(), "pool_token": token, **changed})
-        for rank, (name, token) in enumerate((("algo-1", "first"), ("algo-2", "second")))
-    )
-    proven = bundles.dump(Pass(SCHEMA_VERSION, "earlier", "digest", "2026-01-01T00:00:00Z", nodes))
-    shown = " ".join(f"{node}) export {POOL_TOKEN}={token};;" for node, token in tokens.items())
-    wrapper = ("sh", "-c", f'case $PRELAUNCH_NODE in {shown} esac; exec "$@"', "sh")
-    command = (*wrapper, *GATE, "--confirm", "{job}/pass.json", "--pooled", "--", *TRAIN)
-    return run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": proven})
-
-
-@pytest.mark.long
-def test_machines_of_a_pool_start_in_any_order(tmp_path: Path) -> None:
-    """Other names, the other way round, without a second check."""
-    ended = pooled(tmp_path, {"node-0": "second", "node-1": "first"}, {})
-
-    assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("tokens", "changed"),
-    [
-        ({"node-0": "first"}, {}),
-        pytest.param({"node-0": "first", "node-1": "first"}, {}, marks=pytest.mark.long),
-    ],
-    ids=["a machine without", "one token twice"],
-)
-def test_a_pool_of_other_machines_is_checked_again_in_place(
-    tmp_path: Path, tokens: dict[str, str], changed: dict[str, str]
-) -> None:
-    """A machine was replaced in the pool, or shows what only another one can."""
-    ended = pooled(tmp_path, tokens, changed)
-
-    assert (set(NAMES), 0, 2) == (trained(tmp_path), ended.exit_code, len(ended.report.nodes))
 
 
 def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:

@@ -41,33 +41,6 @@ def test_a_host_that_is_cut_off_and_a_slow_link_are_named(tmp_path: Path) -> Non
     assert "node-0<->node-1" in ended.slow()
 
 
-# With ranks, whatever else they measure over a slow network costs a minute.
-@needs_root
-@pytest.mark.root
-@pytest.mark.long
-def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path) -> None:
-    """Nobody can say which end is slow, so neither host is condemned."""
-    with network(2) as name:
-        shape(name, 1)
-        ended = run(World(2, 1, options=on(name)), tmp_path)
-
-    assert ({"node-0<->node-1"}, ()) == (ended.slow(), ended.verdict.condemned)
-    assert ended.exit_code == 1 or (ended.busy and ended.exit_code == 3)
-
-
-@needs_root
-@pytest.mark.root
-@pytest.mark.long
-def test_of_several_hosts_the_one_cut_off_is_named(tmp_path: Path) -> None:
-    """It runs and says so; nobody reaches it and it reaches nobody, while the others reach each other."""
-    with network(4) as name:
-        cut(name, 3)
-        ended = run(World(4, 1, options=on(name)), tmp_path)
-    first = ended.verdict.findings[0]
-
-    assert (1, "node-3", ("node-3",)) == (ended.exit_code, first.subject, ended.verdict.condemned)
-
-
 @needs_root
 @pytest.mark.root
 @pytest.mark.long

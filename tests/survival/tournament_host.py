@@ -1,7 +1,7 @@
 """The ranks of a small job, each in its namespace: they run the tournament each time they are asked to. Run by tests.
 
 argv: FOLDER NETWORK NODES ADDRESS PORT (of rank 0). One process imports torch and forks the ranks, so that a job of eight is there
-in seconds; their process ids are in FOLDER/pids. They wait for FOLDER/go-0, go-1, ...; row k of rank r goes to
+in seconds. They wait for FOLDER/go-0, go-1, ...; row k of rank r goes to
 FOLDER/row-k-r.json; FOLDER/stop ends them, and so does the end of the first process.
 """
 
@@ -44,9 +44,6 @@ def main(folder: Path, network: str, nodes: int, address: str, port: str) -> Non
             _rank(folder, rank, nodes, address, port)
             os._exit(0)
         pids.append(pid)
-    written = folder / "pids.tmp"
-    written.write_text(json.dumps(pids))
-    written.rename(folder / "pids")
     for pid in pids:
         os.waitpid(pid, 0)
 
