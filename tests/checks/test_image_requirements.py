@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -18,19 +19,25 @@ from checks.probes.gpu import inventory as found
 from checks.probes.gpu import state, under_load
 
 CHECKS = Path(image_requirements.__file__).parent
+LOADERS = ("import_module", "image_requirements.load")
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The file's code."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
 def imported(path: Path) -> set[str]:
     """What the file imports at any depth, neither ours nor of the standard library."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("import_module", "image_requirements.load")
-        ):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(LOADERS):
             found |= {
                 arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
             }
@@ -63,28 +70,26 @@ RUNNERS = ("tool.find", "tool.run", "find", "run")
 def started(path: Path) -> set[str]:
     """The programs that the file starts or looks for by a name that stands in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in RUNNERS and node.args:
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in RUNNERS:
             first = node.args[0].elts[0] if isinstance(node.args[0], ast.Tuple) else node.args[0]
             if isinstance(first, ast.Constant) and re.fullmatch("[a-z][a-z0-9_-]+", str(first.value)):
                 found.add(str(first.value))
     return found
 
 
+@cache
 def named(path: Path) -> set[str]:
     """The programs of the catalogue that the file has as whole words of its code."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     declared = {
         id(keyword.value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         for keyword in node.keywords
         if keyword.arg == "needs"
     }
     words = {
-        str(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and id(node) not in declared
+        str(node.value) for node in nodes(path) if isinstance(node, ast.Constant) and id(node) not in declared
     }
     return words & set(PROGRAMS.values())
 

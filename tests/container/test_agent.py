@@ -118,15 +118,6 @@ def test_checks_that_ignore_sigterm_are_killed_in_time(tmp_path: Path) -> None:
     assert 130 == ended.code
 
 
-def test_a_report_that_cannot_be_copied_is_no_go(tmp_path: Path) -> None:
-    """Whoever waits for it would wait in vain, so the exit code does not say go."""
-    (tmp_path / "file").touch()
-    root = make_root(tmp_path, make_bundle())
-    ended = run(root, "check", "--upload", str(tmp_path / "file" / "below"), python=fake_python(tmp_path))
-
-    assert (3, True) == (ended.code, "could not be copied" in ended.failure)
-
-
 @pytest.mark.root
 @pytest.mark.needs("unshare")
 def test_as_process_1_it_needs_no_init(tmp_path: Path) -> None:

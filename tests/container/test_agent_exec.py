@@ -30,11 +30,8 @@ def both(
     roots = [make_root(tmp_path, bundle, HOSTS, host) for host in HOSTS]
     for root in roots:
         (root / "output" / "data").mkdir(parents=True)
-    with (
-        Agent(roots[1], *arguments, environment=given) as second,
-        Agent(roots[0], *arguments, environment=given) as first,
-    ):
-        return first.wait(), second.wait()
+    with Agent(roots[1], *arguments, environment=given) as second:
+        return run(roots[0], *arguments, **given), second.wait()
 
 
 def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:

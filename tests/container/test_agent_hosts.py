@@ -190,11 +190,8 @@ def test_hosts_share_one_token_one_roster_and_one_verdict(tmp_path: Path, bad: s
         )
         shared = {**given, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "FAKE_N_1": bad}
         places = [{**shared, "PRELAUNCH_NODE": name} for name in names]
-    with (
-        Agent(roots[1], "check", python=python, environment=places[1]) as other,
-        Agent(roots[0], "check", python=python, environment=places[0]) as one,
-    ):
-        first, second = one.wait(), other.wait()
+    with Agent(roots[1], "check", python=python, environment=places[1]) as other:
+        first, second = run(roots[0], "check", python=python, **places[0]), other.wait()
     rosters = [
         json.loads((ended.out / "rosters" / f"{name}.json").read_bytes())
         for ended, name in zip((first, second), names, strict=True)
