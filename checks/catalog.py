@@ -133,13 +133,13 @@ def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
 
 def _extra(path: str) -> Check:
     """A site's own check. The path of one of Prelaunch's own checks is refused."""
-    check = imported(path)
-    if any(check is check for check in CATALOG):
+    extra = imported(path)
+    if any(extra is check for check in CATALOG):
         raise CatalogError(
-            f"{path!r} is Prelaunch's own check {check.name}. "
+            f"{path!r} is Prelaunch's own check {extra.name}. "
             "The catalogue contains it already: remove it from [checks] extra."
         )
-    return check
+    return extra
 
 
 def plan(

@@ -31,7 +31,7 @@ def both(
     for root in roots:
         (root / "output" / "data").mkdir(parents=True)
     with Agent(roots[1], *arguments, environment=given) as second:
-        return run(roots[0], *arguments, **given), second.wait()
+        return run(roots[0], *arguments, python=None, **given), second.wait()
 
 
 def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
