@@ -168,7 +168,8 @@ def test_a_proxy_that_cannot_be_used_is_an_error(
     server: MlflowServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of `ssh -D` in all_proxy, where nothing listens."""
-    monkeypatch.setenv("no_proxy", "")
+    for name in ("no_proxy", "NO_PROXY"):  # a Prefect server of this process sets them
+        monkeypatch.setenv(name, "")
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(ExportError, match="proxy variables"):
         export(run(), server.uri, "checks")
