@@ -36,11 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(arguments.format)
     instance = _instance(arguments.type)
     policy = _policy(arguments.type, arguments.policy)
-    known = instance_facts(arguments.type, builtin())
+    facts = instance_facts(arguments.type, builtin())
     if arguments.format == "json":
-        write_stdout(json_text(_document(arguments.type, instance, known, policy)))
+        write_stdout(json_text(_document(arguments.type, instance, facts, policy)))
     else:
-        write_stdout("\n".join(_lines(arguments.type, instance, known, policy)) + "\n")
+        write_stdout("\n".join(_lines(arguments.type, instance, facts, policy)) + "\n")
     return int(Exit.GO)
 
 
@@ -61,11 +61,11 @@ def _gpus(instance: Instance) -> str:
 
 
 def _instance(name: str) -> Instance:
-    known = builtin().instances
-    if name not in known:
-        said, near = unknown_type(name, tuple(known))
+    instances = builtin().instances
+    if name not in instances:
+        said, near = unknown_type(name, tuple(instances))
         raise InputError("facts", f"{said}.", "", near)
-    return known[name]
+    return instances[name]
 
 
 def _policy(name: str, path: Path | None) -> Policy | None:
@@ -80,9 +80,9 @@ def _policy(name: str, path: Path | None) -> Policy | None:
 
 
 def _document(
-    name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None
+    name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None
 ) -> dict[str, object]:
-    rows = [{**_flat(fact), **_flat(fact.provenance)} for fact in known]
+    rows = [{**_flat(fact), **_flat(fact.provenance)} for fact in facts]
     return {"type": name, "instance": plain(instance), "facts": rows, "policy": plain(policy)}
 
 
@@ -91,20 +91,20 @@ def _flat(value: object) -> dict[str, object]:
     return {key: item for key, item in made.items() if key != "provenance"} if isinstance(made, dict) else {}
 
 
-def _lines(name: str, instance: Instance, known: Sequence[InstanceFact], policy: Policy | None) -> list[str]:
+def _lines(name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None) -> list[str]:
     lines, codes = [name], "codes and their meanings"
-    lines += _facts([fact for fact in known if fact.section != codes])
+    lines += _facts([fact for fact in facts if fact.section != codes])
     absent = [column for column in FACTS if getattr(instance, column) is None]
     if absent:
         lines += ["", f"not stated: {', '.join(absent)}"]
     lines += _policy_lines(instance, policy)
-    table = [fact for fact in known if fact.section == codes]
+    table = [fact for fact in facts if fact.section == codes]
     return [*lines, "", f"{codes}: {len(table)} rows, which --format json prints"] if table else lines
 
 
-def _facts(known: Sequence[InstanceFact]) -> list[str]:
+def _facts(facts: Sequence[InstanceFact]) -> list[str]:
     lines = []
-    for section, rows in groupby(known, key=lambda fact: fact.section):
+    for section, rows in groupby(facts, key=lambda fact: fact.section):
         lines += ["", section]
         for origin, group in groupby(rows, key=lambda fact: fact.provenance):
             for fact in group:

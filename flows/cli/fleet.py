@@ -71,44 +71,44 @@ def run(arguments: argparse.Namespace) -> int:
     require_node_name(arguments.node)
     if arguments.html is not None:
         write_file(arguments.html, None)
-    named = open_named_store(arguments.store)
-    gate = named.gate if arguments.notify else None
+    source = open_named_store(arguments.store)
+    gate = source.gate if arguments.notify else None
     if arguments.notify and gate is None:
         message = "it needs a gate file as STORE, whose notifiers are used."
         raise InputError("command line", message, "--notify")
-    cluster = chosen_cluster(named, None if gate else arguments.cluster)
-    found = read(arguments, named, cluster)
+    cluster = chosen_cluster(source, None if gate else arguments.cluster)
+    fleet = read(arguments, source, cluster)
     if arguments.node:
-        found = _with_failures(named, found)
-        _require_node(arguments, named, found)
+        fleet = _with_failures(source, fleet)
+        _require_node(arguments, source, fleet)
     if arguments.html is not None:
-        _write_page(arguments.html, named, found, cluster, arguments.node)
+        _write_page(arguments.html, source, fleet, cluster, arguments.node)
     if arguments.format == "json":
-        write_stdout(json_text({**fleet_document(found, whole=bool(arguments.node)), "error": None}))
+        write_stdout(json_text({**fleet_document(fleet, whole=bool(arguments.node)), "error": None}))
     elif arguments.node:
-        write_stdout("\n".join(node_text(node, found) for node in (*found.nodes, *found.replaced)))
+        write_stdout("\n".join(node_text(node, fleet) for node in (*fleet.nodes, *fleet.replaced)))
     else:
-        write_stdout(fleet_text(found))
-    for problem in found.problems:
+        write_stdout(fleet_text(fleet))
+    for problem in fleet.problems:
         write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
-    if gate is not None and not _told(gate, named, found):
+    if gate is not None and not _told(gate, source, fleet):
         return int(Exit.NO_CAPACITY)
-    return fleet_code(found)
+    return fleet_code(fleet)
 
 
-def _require_node(arguments: argparse.Namespace, named: NamedStore, found: Fleet) -> None:
+def _require_node(arguments: argparse.Namespace, source: NamedStore, fleet: Fleet) -> None:
     """Raise InputError if no gate of the cluster knows the node."""
-    if not found.nodes and not found.replaced:
-        require_known_node(named, arguments.node, arguments.store)
+    if not fleet.nodes and not fleet.replaced:
+        require_known_node(source, arguments.node, arguments.store)
         message = f"no gate of this cluster knows a node {arguments.node!r:.80}, and another cluster has it. Name the store."
-        raise InputError(named.address, message)
+        raise InputError(source.address, message)
 
 
-def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
+def _with_failures(source: NamedStore, fleet: Fleet) -> Fleet:
     """The same, in which the gates whose training failed on a node say so. Raises StoreError."""
-    gates = {mark.gate_id for node in (*found.nodes, *found.replaced) for mark in node.gates}
-    ends = kept_ends(named.store, sorted(gates))
+    gates = {mark.gate_id for node in (*fleet.nodes, *fleet.replaced) for mark in node.gates}
+    ends = kept_ends(source.store, sorted(gates))
 
     def marked(mark: GateMark) -> GateMark:
         end = ends.get(mark.gate_id)
@@ -116,37 +116,37 @@ def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
 
     nodes, replaced = (
         tuple(replace(node, gates=tuple(map(marked, node.gates))) for node in some)
-        for some in (found.nodes, found.replaced)
+        for some in (fleet.nodes, fleet.replaced)
     )
-    return replace(found, nodes=nodes, replaced=replaced)
+    return replace(fleet, nodes=nodes, replaced=replaced)
 
 
-def _write_page(path: Path, named: NamedStore, found: Fleet, cluster: str | None, node: str) -> None:
+def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | None, node: str) -> None:
     """The HTML page, with a link to the page of each gate that has one; or that of a node. Raises OutputError."""
     from tasks.reports.fleet.page import fleet_page, node_page
 
     if node:
-        write_file(path, node_page(node, found))
+        write_file(path, node_page(node, fleet))
         return
-    keys = {key for some in kept_gates(named.store).values() for key in some}
+    keys = {key for some in kept_gates(source.store).values() for key in some}
 
     def link(gate_id: str) -> str:
         key = html_key(gate_id)
-        return page_link(named.store, key) if key in keys else ""
+        return page_link(source.store, key) if key in keys else ""
 
-    write_file(path, fleet_page(found, link, f"Fleet {cluster}" if cluster else "Fleet"))
+    write_file(path, fleet_page(fleet, link, f"Fleet {cluster}" if cluster else "Fleet"))
 
 
-def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
+def _told(gate: Gate, source: NamedStore, fleet: Fleet) -> bool:
     """Whether the digest reached anybody. One without a node would use up the digest of the week, and is not sent."""
-    if not found.nodes and not found.problems:
+    if not fleet.nodes and not fleet.problems:
         write_stderr(
             "prelaunch: nothing was sent: no gate of this cluster has named a node yet, so there is no digest"
         )
         return True
     from tasks.paging.digest import send_digest
 
-    done = send_digest(gate, named.store, found)
+    done = send_digest(gate, source.store, fleet)
     for line in done.told:
         write_stderr(f"prelaunch: told: {line}")
     for line in done.failed:
@@ -154,16 +154,16 @@ def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
     return bool(done.where) or not done.failed
 
 
-def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None) -> Fleet:
+def read(arguments: argparse.Namespace, source: NamedStore, cluster: str | None) -> Fleet:
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
-    require_gates(named)
-    engine = engine_of(named)
-    return read_fleet(named.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
+    require_gates(source)
+    engine = engine_of(source)
+    return read_fleet(source.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 
-def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
+def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
     """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
-    gate = named.gate
+    gate = source.gate
     if gate is None or gate.remediation.machines == LOG:
         return None
     from tasks.machines.registry import UnknownMachines
@@ -172,10 +172,10 @@ def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
     try:
         return cluster_of(gate), machines_of(gate)
     except UnknownMachines as error:
-        raise InputError(named.argument, str(error), "remediation") from error
+        raise InputError(source.argument, str(error), "remediation") from error
 
 
-def say_cluster(stores: Sequence[str], asked: str | None) -> None:
+def say_cluster(stores: Sequence[str], cluster: str | None) -> None:
     """That a gate file shows its cluster alone, on stderr."""
-    for note in cluster_notes(stores, asked):
+    for note in cluster_notes(stores, cluster):
         write_stderr(f"prelaunch: {note}")

@@ -145,26 +145,26 @@ def _reject(arguments: argparse.Namespace, error: Exception) -> int:
 def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, request: GateRequest) -> int:
     server, number, failure = None, None, None
     with ExitStack() as stack:
-        shown = stack.enter_context(live_progress())
+        progress = stack.enter_context(live_progress())
         try:
             server = start_server(context.local, stack)
-            number = 0 if Foreground(lambda: _flow(request, context, server, shown)).run() else None
+            number = 0 if Foreground(lambda: _flow(request, context, server, progress)).run() else None
         except (Interrupted, KeyboardInterrupt) as error:
             ignore_signals()
             number = _signal_of(error)
         except Exception as error:  # noqa: BLE001 - reported below, once everything that was started is ended
             failure = error
     if number is not None:
-        return interrupted(arguments, gate_id, number, context, shown)
+        return interrupted(arguments, gate_id, number, context, progress)
     if (
         failure is not None
-        and (code := _failed(arguments, context, gate_id, failure, server, shown)) is not None
+        and (code := _failed(arguments, context, gate_id, failure, server, progress)) is not None
     ):
         return code
-    if shown.outcome is None:
+    if progress.outcome is None:
         reason = "the flow ended without a result"
         return nothing_judged(arguments, context.gate.name, gate_id, reason, Exit.CANNOT_TELL)
-    code, trained = _show(arguments, context, shown.outcome), shown.outcome.training
+    code, trained = _show(arguments, context, progress.outcome), progress.outcome.training
     write_logs(arguments, context.address, gate_id, trained.job_id if trained else "", code)
     return code
 
@@ -181,7 +181,7 @@ def _failed(
     gate_id: str,
     error: Exception,
     server: EmbeddedServer | None,
-    shown: LiveProgress,
+    progress: LiveProgress,
 ) -> int | None:
     """Report what failed before the gate had ended; None where it had. Raises an error of ours."""
     if isinstance(error, StateUnusable):
@@ -189,9 +189,9 @@ def _failed(
     if isinstance(error, EnvironmentUnusable):
         return _reject(arguments, error)
     fault = str(error) if isinstance(error, ServerError) else fault_text(error, server)
-    if shown.outcome is None and not fault:
+    if progress.outcome is None and not fault:
         raise error
-    if shown.outcome is None or isinstance(error, ServerError):
+    if progress.outcome is None or isinstance(error, ServerError):
         return nothing_judged(arguments, context.gate.name, gate_id, fault)
     text = f"{type(error).__name__}: {one_line(str(error), 200)}"
     write_stderr(f"prelaunch: Prefect failed after the gate had ended: {text}")
@@ -213,7 +213,7 @@ def _show(arguments: argparse.Namespace, context: GateContext, outcome: Outcome)
 
 
 async def _flow(
-    request: GateRequest, context: GateContext, server: EmbeddedServer | None, shown: LiveProgress
+    request: GateRequest, context: GateContext, server: EmbeddedServer | None, progress: LiveProgress
 ) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
     with without_collection():
@@ -225,7 +225,7 @@ async def _flow(
     wait_for_server(server)
     with tags(TAG):
         state: State[Any] = await opened_gate(context)(request, return_state=True)
-    if shown.outcome is None and not state.is_cancelled():
+    if progress.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)
     return state.is_cancelled()
 

@@ -85,19 +85,19 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
 
 
 def interrupted(
-    arguments: argparse.Namespace, gate_id: str, number: int, context: GateContext, shown: LiveProgress
+    arguments: argparse.Namespace, gate_id: str, number: int, context: GateContext, progress: LiveProgress
 ) -> int:
     """Print, and keep in the store, the end by a signal or by a cancelled run (number 0): what was started has been ended, or what was
     not, and what was judged. A gate that had ended before the signal came is shown as it ended.
 
-    `shown` has the outcome, the last progress of its checks, and what could not be ended.
+    `progress` has the outcome, the last progress of its checks, and what could not be ended.
     """
-    outcome = shown.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
+    outcome = progress.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
     code, cancelled = _signal_exit(number), False
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
     elif number or not outcome.reason:
-        left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
+        left = "; ".join(one_line(said, 500).rstrip(".") for said in progress.unended)
         why = _why(number, getattr(arguments, "timeout_minutes", None))
         outcome, cancelled = _kept(context, cancelled_by(outcome, why, left), code), True
     try:
@@ -105,7 +105,7 @@ def interrupted(
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     if outcome.judged is None and outcome.ending is Ending.CANCELLED:
-        measured = measured_text(shown.measured)
+        measured = measured_text(progress.measured)
         write_cancelled(arguments, context.gate.name, f"{outcome.reason}. {measured}")
         if arguments.format == "json":
             write_stderr(f"prelaunch: {measured}")

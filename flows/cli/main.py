@@ -45,18 +45,18 @@ FILES = ("junit", "summary", "html")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. Never a traceback, unless PRELAUNCH_DEBUG=1 asks for one."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    typed = list(sys.argv[1:] if argv is None else argv)
     inheritance.restore_defaults()
     _heed_sigterm()
     begin_output()
     try:
-        return _run(words)
+        return _run(typed)
     except UsageError as error:
-        return _refuse(words, error)
+        return _refuse(typed, error)
     except Terminated:
-        return _end(words, signal.SIGTERM, Exit.TERMINATED)
+        return _end(typed, signal.SIGTERM, Exit.TERMINATED)
     except KeyboardInterrupt:
-        return _end(words, signal.SIGINT, Exit.INTERRUPTED)
+        return _end(typed, signal.SIGINT, Exit.INTERRUPTED)
     except BrokenPipeError:
         quiet_stdout()
         return Exit.CANNOT_TELL
@@ -64,19 +64,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_stderr(f"prelaunch: {error}")
         return Exit.CANNOT_TELL
     except Exception as error:  # noqa: BLE001 - an error of ours must never read as a go
-        return _failed(words, error)
+        return _failed(typed, error)
 
 
-def _run(words: list[str]) -> int:
+def _run(argv: list[str]) -> int:
     parser, verbs = empty_parser()
-    typed = words[0] if words and not words[0].startswith("-") else ""
+    typed = argv[0] if argv and not argv[0].startswith("-") else ""
     # Of a verb that is misspelt, the usage of the nearest one is printed.
     chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
     if chosen:
         with without_collection():
             add_verb(chosen, verbs[chosen])
     try:
-        arguments = parser.parse_args(words)
+        arguments = parser.parse_args(argv)
     except SystemExit:  # --help and --version have said what was asked
         return 0
     if not hasattr(arguments, "run"):
@@ -87,19 +87,19 @@ def _run(words: list[str]) -> int:
         raise RuntimeError(f"a library asked to exit with {exit_.code!r}") from exit_
 
 
-def _refuse(words: list[str], error: UsageError) -> int:
-    _error_document(words, error.message, error.nearest)
-    _write_rejection(words, error)
+def _refuse(argv: list[str], error: UsageError) -> int:
+    _error_document(argv, error.message, error.nearest)
+    _write_rejection(argv, error)
     write_stderr(error.usage)
     return Exit.REJECTED
 
 
-def _failed(words: list[str], error: Exception) -> int:
+def _failed(argv: list[str], error: Exception) -> int:
     """Report an error that ended a verb: one of its input or its store, of the Prefect server, or one of ours."""
     from flows.cli.rejection import report_error
 
-    form = "json" if _asks_for_json(words) and not stdout_has_something() else "text"
-    code = report_error(form, error) if not GATES.keys() & set(words[:1]) else None
+    form = "json" if _asks_for_json(argv) and not stdout_has_something() else "text"
+    code = report_error(form, error) if not GATES.keys() & set(argv[:1]) else None
     if code is not None:
         return code
     if os.environ.get("PRELAUNCH_DEBUG") == "1":
@@ -107,73 +107,73 @@ def _failed(words: list[str], error: Exception) -> int:
     from flows.cli.prefect_server import fault_text  # few commands have a server
 
     if fault := fault_text(error):
-        _error_document(words, fault)
+        _error_document(argv, fault)
         write_stderr(f"prelaunch: {fault}")
         return Exit.NO_CAPACITY
     first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
-    said = f"this is an error in prelaunch itself, so there is no verdict: {first}"
-    _error_document(words, said)
-    write_stderr(f"prelaunch: {said}. Set PRELAUNCH_DEBUG=1 to see the traceback.")
+    message = f"this is an error in prelaunch itself, so there is no verdict: {first}"
+    _error_document(argv, message)
+    write_stderr(f"prelaunch: {message}. Set PRELAUNCH_DEBUG=1 to see the traceback.")
     return Exit.CANNOT_TELL
 
 
-def _error_document(words: list[str], message: str, near: str | None = None) -> None:
-    if _asks_for_json(words) and not stdout_has_something():
+def _error_document(argv: list[str], message: str, near: str | None = None) -> None:
+    if _asks_for_json(argv) and not stdout_has_something():
         write_stdout(json_text(rejection(None, None, message, near)))
 
 
-def _end(words: list[str], number: signal.Signals, code: int) -> int:
+def _end(argv: list[str], number: signal.Signals, code: int) -> int:
     for heeded in (signal.SIGINT, signal.SIGTERM):
         signal.signal(heeded, signal.SIG_IGN)  # a second one would interrupt what is said of the first
-    said = f"cancelled by {number.name}"
-    if not _write_cancellation(words, said):
-        _error_document(words, said)
+    message = f"cancelled by {number.name}"
+    if not _write_cancellation(argv, message):
+        _error_document(argv, message)
     quiet_stdout()
-    write_stderr(f"prelaunch: {said}")
+    write_stderr(f"prelaunch: {message}")
     return code
 
 
-def _asks_for_json(words: Sequence[str]) -> bool:
+def _asks_for_json(argv: Sequence[str]) -> bool:
     """Whether one JSON document is to be printed."""
-    return "json" in _typed_values(words, "--format")
+    return "json" in _typed_values(argv, "--format")
 
 
-def _write_rejection(words: Sequence[str], error: Exception) -> None:
+def _write_rejection(argv: Sequence[str], error: Exception) -> None:
     """Say the rejection, and write the files that the words ask for."""
     say_rejected(error)
-    write_rejected(_page_files(words), _gate_name(words), error)
+    write_rejected(_page_files(argv), _gate_name(argv), error)
 
 
-def _write_cancellation(words: Sequence[str], said: str) -> bool:
+def _write_cancellation(argv: Sequence[str], message: str) -> bool:
     """Write how a gate ended before it began, to stdout if JSON was asked for, and to the files; False for other commands."""
-    if not words or words[0] not in GATES or stdout_has_something():
+    if not argv or argv[0] not in GATES or stdout_has_something():
         return False
     from tasks.gate.outcome import CANCELLED, unjudged_json
 
-    reason = f"{said} {GATES[words[0]]}"
-    line = f"{CANCELLED} {_gate_name(words)}: {reason}"
-    if _asks_for_json(words):
+    reason = f"{message} {GATES[argv[0]]}"
+    line = f"{CANCELLED} {_gate_name(argv)}: {reason}"
+    if _asks_for_json(argv):
         write_stdout(json_text(unjudged_json(reason, line), by_name=False))
-    write_cancelled(_page_files(words), _gate_name(words), reason)
+    write_cancelled(_page_files(argv), _gate_name(argv), reason)
     annotate_end(line, 1)
     return True
 
 
-def _page_files(words: Sequence[str]) -> argparse.Namespace:
-    found = {name: _typed_values(words, f"--{name}") for name in FILES}
+def _page_files(argv: Sequence[str]) -> argparse.Namespace:
+    found = {name: _typed_values(argv, f"--{name}") for name in FILES}
     return argparse.Namespace(**{name: Path(paths[-1]) if paths else None for name, paths in found.items()})
 
 
-def _typed_values(words: Sequence[str], option: str) -> list[str]:
-    behind = [value for name, value in itertools.pairwise(words) if name == option]
-    return behind + [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+def _typed_values(argv: Sequence[str], option: str) -> list[str]:
+    behind = [value for name, value in itertools.pairwise(argv) if name == option]
+    return behind + [word.partition("=")[2] for word in argv if word.startswith(f"{option}=")]
 
 
-def _gate_name(words: Sequence[str]) -> str:
+def _gate_name(argv: Sequence[str]) -> str:
     """The gate's name, as far as it is known: its file's."""
-    if len(words) > 1 and words[0] == "gate" and not words[1].startswith("-"):
-        return Path(words[1]).stem
-    return words[0] if words else "prelaunch"
+    if len(argv) > 1 and argv[0] == "gate" and not argv[1].startswith("-"):
+        return Path(argv[1]).stem
+    return argv[0] if argv else "prelaunch"
 
 
 def _heed_sigterm() -> None:

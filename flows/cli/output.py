@@ -38,8 +38,8 @@ def rejection(
 ) -> dict[str, object]:
     """An input that was refused before anything started: {"error": {kind, file, path, line, message, nearest}}."""
     where = None if file is None else str(file)
-    said = {"file": where, "path": path or None, "line": line, "message": message, "nearest": nearest}
-    return {"error": {"kind": kind.value, **said}}
+    error = {"file": where, "path": path or None, "line": line, "message": message, "nearest": nearest}
+    return {"error": {"kind": kind.value, **error}}
 
 
 def json_text(document: Mapping[str, object], by_name: bool = True) -> str:
@@ -84,8 +84,8 @@ def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, traini
 
 def logs_note(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Where the log of a training that failed will be read, if a file of it was asked for: a machine's paths may soon be gone."""
-    asked = getattr(arguments, "logs", None)
-    return () if asked is None else (f"The ends of its logs are in {asked.name}, beside the summary.",)
+    path = getattr(arguments, "logs", None)
+    return () if path is None else (f"The ends of its logs are in {path.name}, beside the summary.",)
 
 
 def require_writable(arguments: argparse.Namespace) -> None:
@@ -162,14 +162,14 @@ def write_rejected(
     _write_notices(arguments, name, rejected.of(error, kind))
 
 
-def write_cancelled(arguments: argparse.Namespace, name: str, said: str, elsewhere: bool = False) -> None:
+def write_cancelled(arguments: argparse.Namespace, name: str, reason: str, elsewhere: bool = False) -> None:
     """The same for a gate that was cancelled before there was a verdict, or `elsewhere`, so that nobody here knows one."""
     from tasks.render import rejected
 
-    _write_notices(arguments, name, rejected.cancelled(said, elsewhere))
+    _write_notices(arguments, name, rejected.cancelled(reason, elsewhere))
 
 
-def _write_notices(arguments: argparse.Namespace, name: str, one: Rejection) -> None:
+def _write_notices(arguments: argparse.Namespace, name: str, notice: Rejection) -> None:
     from tasks.render import rejected
 
     try:
@@ -179,7 +179,7 @@ def _write_notices(arguments: argparse.Namespace, name: str, one: Rejection) -> 
             (arguments.html, rejected.html),
         ):
             if path is not None:
-                write_file(path, form(one, name))
+                write_file(path, form(notice, name))
     except OutputError as problem:
         write_stderr(f"prelaunch: {problem}")
 

@@ -136,13 +136,13 @@ def _request(arguments: argparse.Namespace, context: GateContext) -> RemedyReque
 
 def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
     begun = time.time()
-    seen: list[State[Any]] = []
+    states: list[State[Any]] = []
     with ExitStack() as stack:
         try:
             hold_signals()
             server = start_server(context.local, stack)
             allowed = [Rung(name) for name in arguments.allow]
-            Foreground(lambda: _flow(arguments, context, server, allowed, seen)).run()
+            Foreground(lambda: _flow(arguments, context, server, allowed, states)).run()
         except Interrupted as error:
             ignore_signals()
             stack.close()
@@ -153,10 +153,10 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
         except ServerError as error:
             stack.close()
             raise InputError("Prefect", str(error)) from error
-    if not seen:
+    if not states:
         write_stderr("prelaunch: the flow ended without a result")
         return int(Exit.CANNOT_TELL)
-    state = seen[0]
+    state = states[0]
     code = CODES.get(state.name or "", Exit.CANNOT_TELL)
     if code is Exit.REJECTED:
         raise InputError(arguments.file, state.message or "")
@@ -171,7 +171,7 @@ async def _flow(
     context: GateContext,
     server: EmbeddedServer | None,
     allowed: list[Rung],
-    seen: list[State[Any]],
+    states: list[State[Any]],
 ) -> bool:
     with without_collection():
         from prefect import tags
@@ -182,8 +182,8 @@ async def _flow(
     wait_for_server(server)
     LISTENER.set(LiveProgress(None))
     with tags(TAG), allow_in_advance(allowed):
-        seen.append(await remedy(_request(arguments, context), return_state=True))
-    return seen[0].is_cancelled()
+        states.append(await remedy(_request(arguments, context), return_state=True))
+    return states[0].is_cancelled()
 
 
 def _show(arguments: argparse.Namespace, state: State[Any], acts: list[Act]) -> None:

@@ -78,21 +78,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, index or prune."""
-    kept = open_named_store(arguments.store)
-    require_gates(kept)
-    return int(arguments.run_action(arguments, kept))
+    source = open_named_store(arguments.store)
+    require_gates(source)
+    return int(arguments.run_action(arguments, source))
 
 
-def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
+def _list(arguments: argparse.Namespace, source: NamedStore) -> int:
     since = _instant(arguments.since) if arguments.since else ""
-    found = listed(kept.store)
-    cluster = chosen_cluster(kept, arguments.cluster)
+    found = listed(source.store)
+    cluster = chosen_cluster(source, arguments.cluster)
     chosen = [one for one in found.records if one.judged_at >= since and cluster in (None, one.cluster)]
     problems = list(found.problems)
-    decided = kept_ends(kept.store, [record.gate_id for record in chosen])
+    decided = kept_ends(source.store, [record.gate_id for record in chosen])
     of_node = {gate_id: end.failure for gate_id, end in decided.items() if end.failure}
     late = [one for one in found.unjudged if _began(one) >= since]
-    ends = kept_ends(kept.store, late)
+    ends = kept_ends(source.store, late)
     unjudged = {one: end for one, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
         rows = [{**_table(one), **_decision_json(decided.get(one.gate_id))} for one in chosen]
@@ -161,26 +161,26 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
     }
 
 
-def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
-    done = rebuild(kept.store)
+def _index(arguments: argparse.Namespace, source: NamedStore) -> int:
+    done = rebuild(source.store)
     if arguments.format == "json":
-        write_stdout(json_text({"index": kept.store.location(HISTORY), **_table(done), "error": None}))
+        write_stdout(json_text({"index": source.store.location(HISTORY), **_table(done), "error": None}))
     else:
         write_stdout(
-            f"{kept.store.location(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
+            f"{source.store.location(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
         )
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if done.problems else Exit.GO)
 
 
-def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
+def _prune(arguments: argparse.Namespace, source: NamedStore) -> int:
     now = time.time()
-    needed = needed_gates(kept.store, now)
-    cluster = chosen_cluster(kept, arguments.cluster)
-    plan = planned(kept.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
+    needed = needed_gates(source.store, now)
+    cluster = chosen_cluster(source, arguments.cluster)
+    plan = planned(source.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
     if arguments.delete:
-        remove(kept.store, plan.old)
+        remove(source.store, plan.old)
     if arguments.format == "json":
         write_stdout(json_text(_pruned(plan, arguments.delete)))
     else:

@@ -153,28 +153,28 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
 
     Without a verdict that can be read the code is 3, whatever Prefect calls the state.
     """
-    said = followed.announced
+    status = followed.announced
     if not followed.final:
         return no_verdict(
             arguments, f"run {followed.run} has not ended; its state is {followed.state}. {followed.message}"
         )
-    if said is None or said.code is None or said.document is None:
+    if status is None or status.code is None or status.document is None:
         why = followed.problem or "the run ended without a result"
         why += f". Prefect says: {followed.message}" if followed.message else ""
         ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
         return no_verdict(arguments, ended, cancelled=followed.cancelled)
-    trained, state = _training(said.document)
-    written = write_logs(arguments, said.store, said.gate_id, trained, said.code)
+    trained, state = _training(status.document)
+    written = write_logs(arguments, status.store, status.gate_id, trained, status.code)
     notes = logs_note(arguments) if written and state == JobState.FAILED.value else ()
     try:
-        _print(arguments, said, said.document, notes)
+        _print(arguments, status, status.document, notes)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
-    if said.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
-        write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
-    first = str(said.document.get("first_line") or said.document.get("reason"))
-    annotate_end(first, said.code, notes, said.verdict is None or said.verdict.level is Level.PASS)
-    return said.code
+    if status.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
+        write_stderr(f"prelaunch: {one_line(str(status.document.get('reason')), 1000)}")
+    first = str(status.document.get("first_line") or status.document.get("reason"))
+    annotate_end(first, status.code, notes, status.verdict is None or status.verdict.level is Level.PASS)
+    return status.code
 
 
 def _training(document: Mapping[str, object]) -> tuple[str, str]:
@@ -186,14 +186,14 @@ def _training(document: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _print(
-    arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object], notes: tuple[str, ...]
+    arguments: argparse.Namespace, status: RunStatus, document: Mapping[str, object], notes: tuple[str, ...]
 ) -> None:
     if arguments.format == "json":
         write_stdout(json_text(document, by_name=False))
-    if said.verdict is None:
+    if status.verdict is None:
         # A request that was rejected early has no gate yet.
-        gate, reason = said.gate or "gate", str(document.get("reason"))
-        rejected = said.code == Exit.REJECTED
+        gate, reason = status.gate or "gate", str(document.get("reason"))
+        rejected = status.code == Exit.REJECTED
         if rejected:
             busy = document.get("rejected") == RejectionKind.BUSY.value
             write_rejected(arguments, gate, reason, RejectionKind.BUSY if busy else None)
@@ -205,23 +205,23 @@ def _print(
     from tasks.orchestration.follow import kept_report
     from tasks.render.context import VerdictContext
 
-    report, missing = kept_report(said)
-    failed = one_line(str(document.get("reason")), 900) if said.code in NOT_TRAINED else ""
-    lines = (*notes, *said.lines)
+    report, missing = kept_report(status)
+    failed = one_line(str(document.get("reason")), 900) if status.code in NOT_TRAINED else ""
+    lines = (*notes, *status.lines)
     context = VerdictContext(said=lines, first_line=str(document.get("first_line") or ""), failed=failed)
     if missing:
         write_stderr(f"prelaunch: {missing}")
-    if said.left_out:
-        write_stderr(f"prelaunch: {said.left_out} more findings are only in the store")
+    if status.left_out:
+        write_stderr(f"prelaunch: {status.left_out} more findings are only in the store")
     if arguments.format != "json":
-        write_stdout(text_of(report, said.verdict, said.gate, arguments.format, context))
+        write_stdout(text_of(report, status.verdict, status.gate, arguments.format, context))
     if arguments.format == "text":
-        write_stdout("".join(f"{line}\n" for line in _after(said, document)))
-    _write_files(arguments, said, report, context)
+        write_stdout("".join(f"{line}\n" for line in _after(status, document)))
+    _write_files(arguments, status, report, context)
 
 
 def _write_files(
-    arguments: argparse.Namespace, said: RunStatus, report: Report | None, context: object
+    arguments: argparse.Namespace, status: RunStatus, report: Report | None, context: object
 ) -> None:
     """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
     from flows.cli.output import write_files
@@ -229,19 +229,19 @@ def _write_files(
     from tasks.render.context import NO_CONTEXT, VerdictContext
     from tasks.store.layout import html_key, summary_key
 
-    assert said.verdict is not None  # noqa: S101 - the caller has looked
+    assert status.verdict is not None  # noqa: S101 - the caller has looked
     left = argparse.Namespace(**vars(arguments))
-    for name, key in (("summary", summary_key(said.gate_id)), ("html", html_key(said.gate_id))):
+    for name, key in (("summary", summary_key(status.gate_id)), ("html", html_key(status.gate_id))):
         path = getattr(arguments, name)
-        text = kept_text(said, key) if path is not None else None
+        text = kept_text(status, key) if path is not None else None
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)
     shown = context if isinstance(context, VerdictContext) else NO_CONTEXT
-    write_files(left, report, said.verdict, said.gate, shown)
+    write_files(left, report, status.verdict, status.gate, shown)
 
 
-def _after(said: RunStatus, document: Mapping[str, object]) -> list[str]:
+def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:
     """What comes below the verdict: decision, training with the place of the logs of one that failed, report."""
     from tasks.store.layout import logs_folder
     from tasks.store.open import open_store
@@ -251,7 +251,7 @@ def _after(said: RunStatus, document: Mapping[str, object]) -> list[str]:
     lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
     if job:
         with suppress(StoreError):
-            place = open_store(said.store).location(logs_folder(said.gate_id, job))
+            place = open_store(status.store).place(logs_folder(status.gate_id, job))
             state += f" (logs: {place})" if state == JobState.FAILED.value else ""
         lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
     if document.get("html"):

@@ -49,5 +49,5 @@ class FleetPages:
         return fleet_page(found, lambda gate_id: page_link(self._store, html_key(gate_id)))
 
 
-def _failed(why: str) -> str:
-    return f"<!doctype html><title>Cannot tell</title><p>CANNOT TELL: the store cannot be read: {escape(one_line(why, 500))}</p>\n"
+def _failed(reason: str) -> str:
+    return f"<!doctype html><title>Cannot tell</title><p>CANNOT TELL: the store cannot be read: {escape(one_line(reason, 500))}</p>\n"

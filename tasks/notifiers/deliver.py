@@ -59,14 +59,14 @@ def means_of(store: Store) -> NotifierAccess:
     return NotifierAccess(store, functools.cache(secret))
 
 
-def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[str, ...]) -> str:
+def still_paid(gate: Gate, file: str, store: Store, gate_id: str, failures: tuple[str, ...]) -> str:
     """Notify the owner that machines may still run, or be kept, and be billed. This is separate from the gate's own notification.
 
     `file` is where the gate was read from.
     """
-    first = said[0] if said else "it is not known which"
+    first = failures[0] if failures else "it is not known which"
     remedy = "Check in the engine's console whether they still run, and end them there."
-    lines = (*(f"- {line}" for line in said), "", remedy)
+    lines = (*(f"- {line}" for line in failures), "", remedy)
     return page_owner(gate, file, store, gate_id, f"{PAID} {gate.name}: {first}", lines)
 
 

@@ -24,7 +24,7 @@ def body_text(page: Notification) -> str:
     return "\n".join([page.text.rstrip("\n"), *failed])
 
 
-def keep_text(page: Notification, store: Store, shown: bool) -> str:
+def keep_text(page: Notification, store: Store, is_status: bool) -> str:
     """Store the text, and write one line about it to stderr if it is to be shown; returns where the text is.
 
     Raises StoreError if it cannot be stored; then the whole text is written to stderr. It is no failure if nobody reads that.
@@ -35,7 +35,7 @@ def keep_text(page: Notification, store: Store, shown: bool) -> str:
     except StoreError:
         _write(text)
         raise
-    if shown:
+    if is_status:
         _write(f"{page.title} (the text is in {store.location(key)})")
     return store.location(key)
 

@@ -131,8 +131,8 @@ def _item(item: Item) -> dict[str, object]:
     return said | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
 
 
-def _word(kind: Kind) -> str:
-    return kind.value.replace(" ", "-")
+def _word(ending: Kind) -> str:
+    return ending.value.replace(" ", "-")
 
 
 @dataclass(frozen=True)

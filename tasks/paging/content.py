@@ -85,7 +85,7 @@ def _address(page: str, judged: JudgedReport | None) -> str:
 
 
 def question_of(
-    session: Session, judged: JudgedReport, asked: PendingQuestion, said: str, links: tuple[Link, ...]
+    session: Session, judged: JudgedReport, question: PendingQuestion, said: str, links: tuple[Link, ...]
 ) -> Notification:
     """The notification that asks for an answer; `said` is the line that says by when and where."""
     gate = session.context.gate
@@ -98,9 +98,9 @@ def question_of(
         gate=gate.name,
         kind=Kind.QUESTION,
         audience=Audience.OWNER,
-        severity=Severity.ERROR if asked.override else Severity.WARNING,
+        severity=Severity.ERROR if question.override else Severity.WARNING,
         links=links,
-        question=asked,
+        question=question,
     )
     return finish_page(_judged(base, judged), said)
 

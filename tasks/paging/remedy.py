@@ -98,18 +98,18 @@ class GatePeople:
         self._announce(case, question, command)
         return question.deadline
 
-    def answer(self, one: Allowed) -> tuple[Permission, str]:
+    def answer(self, act: Allowed) -> tuple[Permission, str]:
         """The answer of a proven person who may give it. One that came after the deadline is none."""
-        if one.rung in self.in_advance.rungs:
+        if act.rung in self.in_advance.rungs:
             return Permission.ALLOWED, self.in_advance.who
-        name = act_id(one.gate_id, one.node, one.rung, one.number)
+        name = act_id(act.gate_id, act.node, act.rung, act.number)
         try:
             answer = read_answer(self.context.store, name, KEY)
         except (StoreError, DecodeError) as error:
             LOG.warning("the answer about %s cannot be read: %s", name, error)
             return Permission.ASKED, ""
         question = self._kept(name)
-        if answer is None or question is None or answer.at > one.deadline:
+        if answer is None or question is None or answer.at > act.deadline:
             return Permission.ASKED, ""
         if not answer.verified or not may_answer(question, answer.who, answer.action):
             LOG.warning("the answer of %s about %s is ignored: this user may not give it", answer.who, name)

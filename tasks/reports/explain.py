@@ -63,17 +63,17 @@ class Explanation:
     told: tuple[DecodedTable, ...] = ()
 
 
-def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions) -> Explanation:
+def explain_input(file: str, kind: Kind | None, policy: Policy | None, options: ReadOptions) -> Explanation:
     """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
     name, data = read_input(file)
     text = _text(data if data.lstrip()[:1] == b"{" else data[: INPUT_BYTES + 1])
     if (kind is Kind.REPORT and not seed_report.detect(text)) or (kind is None and is_report(text)):
         raise InputError(file, f"a report of Prelaunch is judged by another command: prelaunch judge {file}")
-    return explain_text(file, name, data, kind, policy, asked)
+    return explain_text(file, name, data, kind, policy, options)
 
 
 def explain_text(
-    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: ReadOptions
+    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, options: ReadOptions
 ) -> Explanation:
     """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
     text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[Part, ...](), tuple[DecodedTable, ...]()
@@ -82,20 +82,20 @@ def explain_text(
     try:
         _require_text(data, text, kind)
         if is_seed:
-            reading = seed_report.read(text, asked)
+            reading = seed_report.read(text, options)
         else:
             module = module_of(kind) if kind else claimed_by(text)
             found = kind or only_kind(module)
-            reading = read(module, text, asked, kind)
+            reading = read(module, text, options, kind)
     except ExplainError as error:
-        rules, chosen = _policy(policy, found, asked)
-        judged = unread(_why(error, found), rules, builtin(), data, error.remedy)
+        rules, chosen = _policy(policy, found, options)
+        judged = unread(_reason(error, found), rules, builtin(), data, error.remedy)
         title = f"{found.value} that cannot be read" if found else "unreadable input"
     else:
         neuron = any(part.check.startswith("neuron.") for part in reading.parts)
-        rules, chosen = _policy(policy, Kind.NEURON_LS if neuron else reading.kind, asked)
+        rules, chosen = _policy(policy, Kind.NEURON_LS if neuron else reading.kind, options)
         parts = reading.parts
-        judged = judge(reading, rules, builtin(), asked, data)
+        judged = judge(reading, rules, builtin(), options, data)
         found, title, told = reading.kind, one_line(reading.title), judged.told
     return Explanation(
         file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts, told=told
@@ -113,9 +113,9 @@ def _text(data: bytes) -> str:
 
 
 def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
-    for begins, said in PACKED.items():
+    for begins, reason in PACKED.items():
         if data.startswith(begins):
-            raise Broken(f"it is {said}, and explain what comes out", "")
+            raise Broken(f"it is {reason}, and explain what comes out", "")
     if len(data) > INPUT_BYTES:
         raise Broken(
             f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Give the part in question, or the last day of a log.",
@@ -129,18 +129,18 @@ def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
         )
 
 
-def _why(error: ExplainError, kind: Kind | None) -> str:
-    said = one_line(str(error), 500)
+def _reason(error: ExplainError, kind: Kind | None) -> str:
+    reason = one_line(str(error), 500)
     if isinstance(error, NotRecognised) and kind:
-        return f"it is not output of {kind.value}: {said}"
-    return said
+        return f"it is not output of {kind.value}: {reason}"
+    return reason
 
 
-def _policy(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tuple[Policy, str]:
+def _policy(policy: Policy | None, kind: Kind | None, options: ReadOptions) -> tuple[Policy, str]:
     if policy is not None:
         return policy, ""
-    if asked.declared is not None:
-        return default_policy_of(asked.declared.instance_type, asked.declared)
+    if options.declared is not None:
+        return default_policy_of(options.declared.instance_type, options.declared)
     path = SHIPPED / (OF_KIND.get(kind, OTHERWISE) if kind else OTHERWISE)
     found = read_policy(path)
     return found, f"{found.name} ({path})"

@@ -51,7 +51,7 @@ def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
     """All of an instance type that is in the table. Codes and their meanings come last."""
     instance = facts.instances[name]
     sections = {file: said for file, said in SECTIONS.items() if instance.gpus or said != CODES_SECTION}
-    rows = (fact for file, said in sections.items() for fact in _rows(file, said, name, instance))
+    rows = (fact for file, said in sections.items() for fact in _facts(file, said, name, instance))
     return (*_instance(instance, facts), *rows)
 
 
@@ -71,7 +71,7 @@ def _document(file: str) -> tuple[Any, tuple[tuple[str, Provenance], ...]]:
     return document, tuple(every_row(document))
 
 
-def _rows(file: str, section: str, name: str, instance: Instance) -> Iterator[InstanceFact]:
+def _facts(file: str, section: str, name: str, instance: Instance) -> Iterator[InstanceFact]:
     """The rows of a file that apply to the type."""
     document, origins = _document(file)
     devices = devices_of(instance, instance.gpus).value
@@ -82,9 +82,9 @@ def _rows(file: str, section: str, name: str, instance: Instance) -> Iterator[In
         row = rows[int(key)] if is_list else rows[key]
         models = [other["model"] for other in rows if "model" in other] if is_list and "model" in row else []
         if _applies(row, name, instance, devices, models):
-            shown = {column: value for column, value in row.items() if column not in (*KEYS, TABLE)}
+            values = {column: value for column, value in row.items() if column not in (*KEYS, TABLE)}
             label = f"{file}.{table}" if is_list else f"{file}.{table}.{key}"
-            text = ", ".join(f"{column} {_short(value)}" for column, value in shown.items())
+            text = ", ".join(f"{column} {_short(value)}" for column, value in values.items())
             yield InstanceFact(section, label, text, "", provenance)
 
 

@@ -26,7 +26,7 @@ COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first 
 
 def baseline_text(baseline: Baseline) -> str:
     """What the baseline was made from, each band, and what was not used, by name."""
-    return "".join(f"{_shown(line)}\n" for line in _lines(baseline))
+    return "".join(f"{_inert(line)}\n" for line in _lines(baseline))
 
 
 def _lines(baseline: Baseline) -> Iterator[str]:
@@ -81,21 +81,21 @@ def _listed(title: str, lines: list[str], where: str = FILE) -> Iterator[str]:
     yield from (f"{indent}{line}" for line in few(lines, where=where))
 
 
-def _shown(line: str) -> str:
+def _inert(line: str) -> str:
     """The text made inert, with its indentation."""
     return " " * (len(line) - len(line.lstrip(" "))) + one_line(line, 400)
 
 
 def listed_text(
-    records: Sequence[Record], decided: Mapping[str, str], found: Mapping[str, str] | None = None
+    records: Sequence[Record], decided: Mapping[str, str], findings: Mapping[str, str] | None = None
 ) -> str:
-    """One line per verdict, and their number. `decided` says by the id of a gate what was decided, and by whom; `found` what is shown
+    """One line per verdict, and their number. `decided` says by the id of a gate what was decided, by whom; `findings` what to show
     as its first finding, where that is another one than the verdict's.
     """
-    own = found or {}
+    own = findings or {}
     rows = [
         COLUMNS,
-        *(_row(one, decided.get(one.gate_id, ""), own.get(one.gate_id, one.finding)) for one in records),
+        *(_cells(one, decided.get(one.gate_id, ""), own.get(one.gate_id, one.finding)) for one in records),
     ]
     return "\n".join([*(aligned(rows) if records else ()), counted(len(records), "verdict")]) + "\n"
 
@@ -116,7 +116,7 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
     return "\n".join([*lines, number + tail]) + "\n"
 
 
-def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
+def _cells(record: Record, decided: str, finding: str) -> tuple[str, ...]:
     # The level of what could not be told would read as if a machine had failed.
     level = "" if record.answer is Answer.CANNOT_TELL else f" ({record.level.value})"
     answer = f"{ANSWER_WORDS[record.answer]}{level}"
@@ -138,33 +138,33 @@ def _older(record: Record) -> str:
     return f" (measured {before} before, at {one_line(record.measured_at, 40)})" if before else ""
 
 
-def gate_text(one: ReplayedGate) -> str:
+def gate_text(gate: ReplayedGate) -> str:
     """The lines about one gate, "" for one that is only counted."""
-    if one.fate not in SHOWN:
+    if gate.fate not in SHOWN:
         return ""
-    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one))
+    return f"{_replay_headline(gate)}\n" + "".join(f"    {line}\n" for line in _replay_lines(gate))
 
 
-def _replay_headline(one: ReplayedGate) -> str:
-    where = f" on {one_line(one.cluster, 63)}" if one.cluster else ""
-    when = f", {one.judged_at}" if one.judged_at else ""
-    what = answer_change(one) if one.fate is ReplayResult.CHANGED else one.why
-    if one.fate is ReplayResult.NO_VERDICT and one.after is not None:
-        what += f"; it would be {ANSWER_WORDS[one.after.answer]}"
-    return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
+def _replay_headline(gate: ReplayedGate) -> str:
+    where = f" on {one_line(gate.cluster, 63)}" if gate.cluster else ""
+    when = f", {gate.judged_at}" if gate.judged_at else ""
+    what = answer_change(gate) if gate.fate is ReplayResult.CHANGED else gate.why
+    if gate.fate is ReplayResult.NO_VERDICT and gate.after is not None:
+        what += f"; it would be {ANSWER_WORDS[gate.after.answer]}"
+    return f"{one_line(gate.gate_id, 100)}{where}{when}: {what}"
 
 
-def _replay_lines(one: ReplayedGate) -> Iterator[str]:
-    alike = _alike(one.changes)
+def _replay_lines(gate: ReplayedGate) -> Iterator[str]:
+    alike = _alike(gate.changes)
     yield from (_change_line(some) for some in alike[:LINES])
     if hidden := sum(map(len, alike[LINES:])):
         yield f"and {hidden} more findings (--format json lists them)"
-    if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
-        yield f"condemned: {_condemned(one.before)} -> {_condemned(one.after)}"
-    elif one.fate is ReplayResult.CHANGED and not one.changes:
+    if gate.before is not None and gate.after is not None and gate.before.condemned != gate.after.condemned:
+        yield f"condemned: {_condemned(gate.before)} -> {_condemned(gate.after)}"
+    elif gate.fate is ReplayResult.CHANGED and not gate.changes:
         yield "the findings are the same, and the policies differ in what a warning does (on_warn)"
-    if one.notes:
-        yield f"note: {'; '.join(one.notes)}"
+    if gate.notes:
+        yield f"note: {'; '.join(gate.notes)}"
 
 
 def _alike(changes: Sequence[Change]) -> list[list[Change]]:

@@ -61,12 +61,12 @@ class CheckProgress:
         self._declared, self._policy, self._facts = declared, policy, facts
         self._say, self._colour = say, colour
 
-    def __call__(self, row: Observation) -> None:
+    def __call__(self, observation: Observation) -> None:
         """Take one observation."""
-        rows = self._rows.setdefault(row.check, [])
-        rows.append(row)
-        if len(rows) == self._left.get(row.check, 1):
-            self._tick(row.check, rows)
+        rows = self._rows.setdefault(observation.check, [])
+        rows.append(observation)
+        if len(rows) == self._left.get(observation.check, 1):
+            self._tick(observation.check, rows)
 
     def finish(self) -> None:
         """Print the checks of which not every rank reported."""
@@ -76,30 +76,30 @@ class CheckProgress:
                 self._line(State.UNKNOWN, check, rows, f"{len(rows)} of {wanted} reported")
 
     def _tick(self, check: str, rows: list[Observation]) -> None:
-        said = [finding for row in rows for finding in self._of(row)]
+        said = [finding for row in rows for finding in self._findings(row)]
         worst = max(said, key=finding_state, default=None)
         state = max([State.PASS, *map(finding_state, said)])
         self._line(state, check, rows, worst.message if worst else "")
 
-    def _of(self, row: Observation) -> list[Finding]:
+    def _findings(self, result: Observation) -> list[Finding]:
         """The findings about the row by itself; comparisons of ranks or nodes wait for the verdict."""
-        line = self._policy.checks.get(row.check, CheckPolicy())
+        line = self._policy.checks.get(result.check, CheckPolicy())
         kind = self._declared.instance_type
-        if row.outcome is Outcome.MEASURED:
-            instance, absent = self._facts.instances.get(kind), self._facts.absent(kind, row.check)
+        if result.outcome is Outcome.MEASURED:
+            instance, absent = self._facts.instances.get(kind), self._facts.absent(kind, result.check)
             known = RuleContext(instance, absent, self._declared, self._facts)
-            return list(apply.apply(row.check, line, (row,), 1, known))
-        level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
-        why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-        return [not_measured(row.check, row.subject, Unmeasured("", why), level)]
+            return list(apply.apply(result.check, line, (result,), 1, known))
+        level = Level.WARN if line.accepts(result.skip) or not line.required else Level.FAIL
+        reason = f"{result.skip.value}: {result.reason}" if result.skip else result.reason
+        return [not_measured(result.check, result.subject, Unmeasured("", reason), level)]
 
-    def _line(self, state: State, check: str, rows: list[Observation], why: str) -> None:
+    def _line(self, state: State, check: str, rows: list[Observation], reason: str) -> None:
         self._done += 1
         mark = f"\x1b[{COLOURS[state]}m{state.sign}\x1b[0m" if self._colour else state.sign
         seconds = max((row.seconds for row in rows), default=0.0)
         on = f" ({len(rows)} ranks)" if len(rows) > 1 else ""
         head = f"{mark} {self._done:>2}/{self._total} {check:<24} {seconds:6.1f} s{on}"
-        self._say(f"{head}  {one_line(why, 160)}".rstrip())
+        self._say(f"{head}  {one_line(reason, 160)}".rstrip())
 
 
 def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:

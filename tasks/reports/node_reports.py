@@ -135,21 +135,21 @@ def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> No
     return NodeProgress(report.node.name, len(rows) - failed, sum(wanted.values()), doing, failed)
 
 
-def waited_for(declared: Declared, seen: ReportCounts) -> str:
+def waited_for(declared: Declared, counts: ReportCounts) -> str:
     """Which nodes the others wait for: "no report yet from n-2, n-7", "waiting for n-2 (4 of 9, now compute.gemm)", and before it
     those that are done and could not measure all; "" while that is nobody, or where no name is known.
     """
-    reporting = {node.name for node in seen.by_node}
+    reporting = {node.name for node in counts.by_node}
     silent = [name for name in declared.node_names if name not in reporting]
     if silent and reporting:
         return f"no report yet from {_some(silent)}"
-    busy = [node for node in seen.by_node if node.doing]
-    if silent or not seen.complete or not busy:
+    busy = [node for node in counts.by_node if node.doing]
+    if silent or not counts.complete or not busy:
         return ""
     about = {node.name: f" ({node.done} of {node.total}, now {one_line(node.doing, 80)})" for node in busy}
     failed = {
         n.name: f" could not measure {n.failed} of {n.total}"
-        for n in seen.by_node
+        for n in counts.by_node
         if n.failed and not n.doing
     }
     return "; ".join(
@@ -171,9 +171,9 @@ class WaitLog:
         self._since: float | None = None
         self._next_s = LOG_AFTER_S
 
-    def due(self, said: str, now: float) -> str:
-        """The line for the log, "" if none is due. `said` is "" while nobody is waited for; `now` is of a clock in seconds."""
-        if not said:
+    def due(self, text: str, now: float) -> str:
+        """The line for the log, "" if none is due. `text` is "" while nobody is waited for; `now` is of a clock in seconds."""
+        if not text:
             self._since, self._next_s = None, LOG_AFTER_S
             return ""
         self._since = now if self._since is None else self._since
@@ -181,15 +181,15 @@ class WaitLog:
         if waited_s < self._next_s:
             return ""
         self._next_s = 2 * waited_s
-        return f"after {waited_s:.0f} s: {said}"
+        return f"after {waited_s:.0f} s: {text}"
 
 
 def unfinished_nodes(
-    bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports, known: Iterable[str] = ()
+    bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports, engine_names: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Nodes that are known by name and have no complete report. `known` are names of the engine, for a gate that declared none."""
+    """Nodes that are known by name and have no complete report. `engine_names` are the engine's, for a gate that declared none."""
     done = {report.node.name for report in decoded.readable(files) if report.node.complete}
-    names = bundle.declared.node_names or tuple(dict.fromkeys((*files, *known)))
+    names = bundle.declared.node_names or tuple(dict.fromkeys((*files, *engine_names)))
     return tuple(name for name in names if name not in done)
 
 
@@ -210,12 +210,12 @@ def _load(data: bytes) -> NodeReport | DecodeError:
 def _without_secrets(report: NodeReport) -> NodeReport:
     text, word = redactor(os.environ), redactor(os.environ, no_words=True)
 
-    def value(found: Value) -> Value:
-        if isinstance(found, str):
-            return word(found)
-        if isinstance(found, tuple) and any(isinstance(item, str) for item in found):
-            return tuple(word(str(item)) for item in found)
-        return found
+    def value(raw: Value) -> Value:
+        if isinstance(raw, str):
+            return word(raw)
+        if isinstance(raw, tuple) and any(isinstance(item, str) for item in raw):
+            return tuple(word(str(item)) for item in raw)
+        return raw
 
     def row(one: Observation) -> Observation:
         metrics = {name: value(found) for name, found in one.metrics.items()}

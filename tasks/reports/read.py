@@ -124,33 +124,33 @@ def judge_data(
     return made if as_kept is None else as_kept(made)
 
 
-def _with_doubts(made: JudgedFile) -> JudgedFile:
+def _with_doubts(judged: JudgedFile) -> JudgedFile:
     """The same, with what the preflight of its gate warned of, as the gate's own pages have it: unless the answer is a go."""
-    if made.kept is None or made.verdict.answer is Answer.GO:
-        return made
-    said = (*made.kept.doubts, *made.context.said)
-    return replace(made, context=replace(made.context, doubts=made.kept.doubts, said=said))
+    if judged.kept is None or judged.verdict.answer is Answer.GO:
+        return judged
+    lines = (*judged.kept.doubts, *judged.context.said)
+    return replace(judged, context=replace(judged.context, doubts=judged.kept.doubts, said=lines))
 
 
-def _as_kept(file: str, path: str, report: Report, kept: KeptBeside, verdict: Verdict) -> JudgedFile:
+def _as_kept(file: str, path: str, report: Report, record: KeptBeside, verdict: Verdict) -> JudgedFile:
     """The gate's own verdict; thresholds and expectations only where its policy is known."""
     cost = cost_of(report, verdict)
-    if kept.policy is not None:
-        shown = verdict_context(report, kept.policy, verdict, cost=cost, facts=builtin())
+    if record.policy is not None:
+        own = verdict_context(report, record.policy, verdict, cost=cost, facts=builtin())
     else:
-        shown = replace(verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=())
-    measured = measured_before(kept.judged_s, seconds_of(report.measured_at))
-    shown = replace(shown, own_decision=AS_KEPT, measured=measured)
-    name = kept.name or report.gate_id or path
-    return JudgedFile(file, name, report, verdict, policy_name(kept), shown, kept.policy, kept)
+        own = replace(verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=())
+    measured = measured_before(record.judged_s, seconds_of(report.measured_at))
+    own = replace(own, own_decision=AS_KEPT, measured=measured)
+    name = record.name or report.gate_id or path
+    return JudgedFile(file, name, report, verdict, policy_name(record), own, record.policy, record)
 
 
-def _rules_for(report: Report, policy: Policy | None, kept: KeptBeside | None) -> tuple[Policy, str]:
+def _rules_for(report: Report, policy: Policy | None, record: KeptBeside | None) -> tuple[Policy, str]:
     """The policy that was given; else the gate's own, which lies beside the report; else the shipped one for the type."""
     if policy is not None:
         return policy, ""
-    if kept is not None and kept.policy is not None:
-        return kept.policy, policy_name(kept)
+    if record is not None and record.policy is not None:
+        return record.policy, policy_name(record)
     return default_policy_of(report.declared.instance_type, report.declared)
 
 

@@ -64,9 +64,11 @@ def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change
     return tuple(sorted(found, key=_turn))
 
 
-def _change(one: Finding, before: Level | None, after: Level | None) -> Change:
-    message = one_line(one.message, MESSAGE_CHARACTERS)
-    return Change(before, after, one.cause, one_line(one.check, 100), one_line(one.subject, 300), message)
+def _change(finding: Finding, before: Level | None, after: Level | None) -> Change:
+    message = one_line(finding.message, MESSAGE_CHARACTERS)
+    return Change(
+        before, after, finding.cause, one_line(finding.check, 100), one_line(finding.subject, 300), message
+    )
 
 
 def _by_key(findings: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
@@ -213,11 +215,11 @@ class ReplayTotals:
     fates: Counter[ReplayResult] = field(default_factory=Counter)
     moves: Counter[str] = field(default_factory=Counter)
 
-    def add(self, one: ReplayedGate) -> None:
+    def add(self, gate: ReplayedGate) -> None:
         """Count one gate."""
-        self.fates[one.fate] += 1
-        if one.fate is ReplayResult.CHANGED:
-            self.moves[answer_change(one)] += 1
+        self.fates[gate.fate] += 1
+        if gate.fate is ReplayResult.CHANGED:
+            self.moves[answer_change(gate)] += 1
 
     @property
     def compared(self) -> int:
@@ -244,9 +246,9 @@ class ReplayTotals:
         return "; ".join([": ".join(said), *more])
 
 
-def answer_change(one: ReplayedGate) -> str:
+def answer_change(gate: ReplayedGate) -> str:
     """ "GO -> NO-GO"; where the answer stays, what else does not."""
-    before, after = one.before, one.after
+    before, after = gate.before, gate.after
     if before is None or after is None:
         return ""
     if before.answer is not after.answer:

@@ -36,7 +36,7 @@ NUMBERS = "numbers without a raw output: the report has only the tool's own (gpu
 
 
 @dataclass
-class _Found:
+class _Outputs:
     """What the walk through the report finds."""
 
     outputs: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def detect(text: str) -> bool:
     return begins and all(f'"{key}"' in text for key in TABLES)
 
 
-def read(text: str, asked: ReadOptions) -> Reading:
+def read(text: str, options: ReadOptions) -> Reading:
     """All raw outputs together. Raises Broken."""
     try:
         report = parse_json(text.encode(), SIZE_BYTES)
@@ -58,14 +58,14 @@ def read(text: str, asked: ReadOptions) -> Reading:
     nodes = report.get("nodes") if isinstance(report, Mapping) else None
     if not isinstance(report, Mapping) or not isinstance(nodes, Mapping) or not nodes:
         raise Broken("it has no table of nodes")
-    found = _Found()
-    _walk(report, "", found)
-    readings = [_reading(path, output, asked, found) for path, output in found.outputs.items()]
+    outputs = _Outputs()
+    _walk(report, "", outputs)
+    readings = [_reading(path, output, options, outputs) for path, output in outputs.outputs.items()]
     parts = tuple(part for reading in readings for part in reading.parts)
-    unread = [*_about_nodes(report, nodes, asked, found), *found.unread]
+    unread = [*_about_nodes(report, nodes, options, outputs), *outputs.unread]
     more = [f"{len(unread) - MOST_UNREAD} more are not shown"] if len(unread) > MOST_UNREAD else []
     left_out = [line for reading in readings for line in reading.left_out]
-    title = f"a report of {TOOL}, {len(found.outputs)} raw outputs of {len(nodes)} nodes"
+    title = f"a report of {TOOL}, {len(outputs.outputs)} raw outputs of {len(nodes)} nodes"
     return Reading(
         Kind.REPORT,
         title,
@@ -78,20 +78,20 @@ def read(text: str, asked: ReadOptions) -> Reading:
     )
 
 
-def _walk(value: object, path: str, found: _Found) -> None:
+def _walk(value: object, path: str, collected: _Outputs) -> None:
     """Collects the raw outputs below the path, what the tool itself calls failed, and tests without a raw output."""
     if isinstance(value, list):
         for place, item in enumerate(value):
-            _walk(item, f"{path}[{place}]", found)
+            _walk(item, f"{path}[{place}]", collected)
     if not isinstance(value, Mapping):
         return
-    found.unread += [f"{path}: {why}" for why in _failures(value)]
+    collected.unread += [f"{path}: {reason}" for reason in _failures(value)]
     outputs = {str(value[key]): key for key in RAW if isinstance(value.get(key), str) and value[key].strip()}
-    found.outputs |= {f"{path}.{key}": output for output, key in outputs.items()}
+    collected.outputs |= {f"{path}.{key}": output for output, key in outputs.items()}
     if not outputs and ("parsed_output" in value or any(key in value for key in RAW)):
-        found.unread.append(f"{path}: its raw output is missing")
+        collected.unread.append(f"{path}: its raw output is missing")
     for key, item in value.items():
-        _walk(item, f"{path}.{key}".lstrip("."), found)
+        _walk(item, f"{path}.{key}".lstrip("."), collected)
 
 
 def _failures(table: Mapping[str, object]) -> Iterator[str]:
@@ -109,17 +109,17 @@ def _failures(table: Mapping[str, object]) -> Iterator[str]:
         yield f"its data is {str(table['data_completeness'])[:40]}"
 
 
-def _reading(path: str, output: str, asked: ReadOptions, found: _Found) -> Reading:
+def _reading(path: str, output: str, options: ReadOptions, outputs: _Outputs) -> Reading:
     """The raw output at the path, each line of it with the path. One that cannot be read is added to `unread`."""
     try:
         if len(output) > OUTPUT_CHARACTERS:
             raise Broken(f"it has {len(output)} characters, more than the {OUTPUT_CHARACTERS} that are read")
         is_pingpong = any(map(HEADER.match, output.splitlines()))
-        reading = _pingpong(output) if is_pingpong else read_output(claimed_by(output), output, asked)
+        reading = _pingpong(output) if is_pingpong else read_output(claimed_by(output), output, options)
     except ExplainError as error:
-        found.unread.append(f"{path}: {error}")
+        outputs.unread.append(f"{path}: {error}")
         return Reading(Kind.REPORT, path, ())
-    found.unread += [f"{path}: {why}" for why in reading.unread]
+    outputs.unread += [f"{path}: {reason}" for reason in reading.unread]
     return replace(reading, parts=tuple(_placed(part, path) for part in reading.parts))
 
 
@@ -148,22 +148,22 @@ def _with_path(text: str, path: str) -> str:
 
 
 def _about_nodes(
-    report: Mapping[str, object], nodes: Mapping[str, object], asked: ReadOptions, found: _Found
+    report: Mapping[str, object], nodes: Mapping[str, object], options: ReadOptions, outputs: _Outputs
 ) -> Iterator[str]:
     """Nodes that are missing or twice, and those without a raw output that others have."""
     info = report.get("cluster_info")
     topology = info.get("cluster_topology") if isinstance(info, Mapping) else None
     total = topology.get("total_nodes") if isinstance(topology, Mapping) else None
-    wanted = asked.declared.nodes if asked.declared else total
+    wanted = options.declared.nodes if options.declared else total
     if wanted != len(nodes):
         yield f"it has tables of {len(nodes)} nodes, and {str(wanted)[:20]} are declared"
     hosts = [_host(table) for table in nodes.values()]
     if len(set(hosts)) < len(hosts):
         yield "two of its tables are of one machine, or do not say of which"
-    kinds = dict.fromkeys(NODE.sub(r"\1*", path) for path in found.outputs)
+    kinds = dict.fromkeys(NODE.sub(r"\1*", path) for path in outputs.outputs)
     for name in nodes:
         own = {kind.replace("nodes.node_*", f"nodes.{name}", 1) for kind in kinds}
-        for path in sorted(own - found.outputs.keys()):
+        for path in sorted(own - outputs.outputs.keys()):
             yield f"{path} is missing, which another node has"
     if not kinds:
         yield "it holds no raw output of a tool"

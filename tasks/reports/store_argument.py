@@ -70,9 +70,9 @@ class ReportInput:
     policy: Path | None = None
 
 
-def typed_store(word: str) -> str:
+def typed_store(text: str) -> str:
     """A store as it was typed; the name of a gate file becomes its path, unless a folder or a file of that name lies here."""
-    return typed_path(word) if is_name(word) and not Path(word).exists() else word
+    return typed_path(text) if is_name(text) and not Path(text).exists() else text
 
 
 def open_named_store(argument: str) -> NamedStore:
@@ -92,16 +92,16 @@ def named_gate(file: str) -> Gate:
     return read_gate_file(Path(file))
 
 
-def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:
+def chosen_cluster(named: NamedStore, cluster: str | None) -> str | None:
     """The cluster that a command is about: the one that was asked for, else that of the gate file; None for all."""
-    return asked or named.cluster or None
+    return cluster or named.cluster or None
 
 
-def cluster_notes(arguments: Sequence[str], asked: str | None) -> tuple[str, ...]:
+def cluster_notes(arguments: Sequence[str], cluster: str | None) -> tuple[str, ...]:
     """That a gate file shows its cluster alone, of each gate file among the arguments; nothing where a cluster was asked for. Raises
     InputError.
     """
-    stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not asked]
+    stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not cluster]
     return tuple(
         f"cluster {one.cluster} alone; name its store for all clusters: {one.address}" for one in stores
     )
@@ -115,19 +115,19 @@ def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
 
 
-def report_named(word: str, store: str | None) -> str:
-    """The path of the report that `word` names: a path, or the id of a gate in `store` (as it was typed; None for the default one).
+def report_named(text: str, store: str | None) -> str:
+    """The path of the report that `text` names: a path, or the id of a gate in `store` (as it was typed; None for the default one).
     What exists here goes before an id. Raises InputError for an id that the store does not have, or has far away; StoreError.
     """
-    is_id = ID_FORM.fullmatch(word) and not Path(word).exists()
-    if not is_id or (store is None and not is_gate_id(word)):
-        return word
+    is_id = ID_FORM.fullmatch(text) and not Path(text).exists()
+    if not is_id or (store is None and not is_gate_id(text)):
+        return text
     named = open_named_store(DEFAULT if store is None else store)
-    place = named.store.location(_report_of(named, word))
+    place = named.store.location(_report_of(named, text))
     if is_remote(named.address):
         folder = place.rpartition("/")[0]
-        said = f"its report is in S3. Copy its folder, and name the copy: aws s3 cp --recursive {shlex.quote(folder)} {word}"
-        raise InputError(word, said)
+        message = f"its report is in S3. Copy its folder, and name the copy: aws s3 cp --recursive {shlex.quote(folder)} {text}"
+        raise InputError(text, message)
     return place
 
 
@@ -142,15 +142,15 @@ def _report_of(named: NamedStore, gate_id: str) -> str:
         return key
     gates = kept_gates(named.store, records.recorded(named.store))
     if gate_id in gates:
-        said = (
+        message = (
             "this gate kept no report: it ended before it judged. `prelaunch store list` says how it ended."
         )
-        raise InputError(gate_id, said)
+        raise InputError(gate_id, message)
     newest = ", ".join(list(gates)[: -NEWEST - 1 : -1])
-    said = f"no gate of {named.address} has this id; it has none. {NAME_STORE}"
+    message = f"no gate of {named.address} has this id; it has none. {NAME_STORE}"
     if newest:
-        said = f"no gate of {named.address} has this id. Its newest are {newest}. {NAME_STORE}"
-    raise InputError(gate_id, said, "", nearest(gate_id, tuple(gates)))
+        message = f"no gate of {named.address} has this id. Its newest are {newest}. {NAME_STORE}"
+    raise InputError(gate_id, message, "", nearest(gate_id, tuple(gates)))
 
 
 def is_store(argument: str) -> bool:
@@ -219,7 +219,7 @@ def require_known_node(named: NamedStore, node: str, argument: str) -> None:
     if node in names:
         return
     typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
-    said = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
+    message = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
     if known.problems:
-        said = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
-    raise InputError(named.address, said, "", nearest(node, names))
+        message = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
+    raise InputError(named.address, message, "", nearest(node, names))

@@ -84,75 +84,75 @@ class ApprovalHandler:
         clicks = [one for one in payload.get("actions", []) if one.get("action_id") in BUTTONS]
         if not clicks:
             return  # a link's button needs no answer
-        who, action = str(payload["user"]["id"]), BUTTONS[clicks[0]["action_id"]]
+        person, action = str(payload["user"]["id"]), BUTTONS[clicks[0]["action_id"]]
         try:
             value = str(clicks[0].get("value", ""))
             if action is ApprovalAction.LAUNCH:
-                self._ask_why(value, who, str(payload.get("trigger_id", "")))
+                self._ask_why(value, person, str(payload.get("trigger_id", "")))
                 return
-            said = f"Recorded: {answered(self._give(value, who, action, ''))}."
+            said = f"Recorded: {answered(self._give(value, person, action, ''))}."
         except NotAnswerable as error:
             said = str(error)
         respond(str(payload.get("response_url") or ""), said)
 
     def submitted(self, payload: Mapping[str, Any]) -> str:
         """Handle a modal with a reason; returns why it is not accepted, "" if it is."""
-        who, view = str(payload["user"]["id"]), payload["view"]
+        person, view = str(payload["user"]["id"]), payload["view"]
         reason = reason_of(view)
         if len(reason) < LEAST_REASON:
             return f"Give a reason of at least {LEAST_REASON} characters: it is recorded."
         try:
-            self._give(str(view.get("private_metadata", "")), who, ApprovalAction.LAUNCH, reason)
+            self._give(str(view.get("private_metadata", "")), person, ApprovalAction.LAUNCH, reason)
         except NotAnswerable as error:
             return str(error)
         return ""
 
-    def _give(self, value: str, who: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
+    def _give(self, value: str, person: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
         """Record the answer and begin to hand it over. Raises NotAnswerable: then nothing was changed."""
-        found = self._find(value, who, action)
-        gate_id, key = found.question.gate_id, found.question.key
+        pending = self._find(value, person, action)
+        gate_id, key = pending.question.gate_id, pending.question.key
         answer = ApprovalAnswer(
-            SCHEMA_VERSION, gate_id, key, action, who, AnswerChannel.SLACK, True, reason, time.time()
+            SCHEMA_VERSION, gate_id, key, action, person, AnswerChannel.SLACK, True, reason, time.time()
         )
         try:
-            is_first = keep_answer(found.store, answer)
+            is_first = keep_answer(pending.store, answer)
         except StoreError as error:
             LOG.error("gate %s: the answer cannot be stored: %s", gate_id, error)
             raise NotAnswerable(
                 "The answer could not be recorded, so it does not count. Click again, or answer in Prefect."
             ) from error
         if not is_first:
-            _require_open(found)
+            _require_open(pending)
             raise NotAnswerable(UNREAD)
-        LOG.info("gate %s: %s answered %s", gate_id, who, action.value)
+        LOG.info("gate %s: %s answered %s", gate_id, person, action.value)
         # Slack waits 3 s for the acknowledgement of a modal, and may itself take longer; the run need not wait for it.
         self._handing.wake()
-        threading.Thread(target=self._show, args=(found, answer), name="slack-show", daemon=True).start()
+        threading.Thread(target=self._show, args=(pending, answer), name="slack-show", daemon=True).start()
         return answer
 
-    def _ask_why(self, value: str, who: str, trigger: str) -> None:
-        found = self._find(value, who, ApprovalAction.LAUNCH)
+    def _ask_why(self, value: str, person: str, trigger: str) -> None:
+        pending = self._find(value, person, ApprovalAction.LAUNCH)
         try:
-            self._web.call("views.open", trigger_id=trigger, view=modal(found.question, value))
+            self._web.call("views.open", trigger_id=trigger, view=modal(pending.question, value))
         except NotifyError as error:
             LOG.warning("no modal could be opened: %s", error)
             raise NotAnswerable(f"The reason could not be asked for. Click again. {error}") from error
 
-    def _find(self, value: str, who: str, action: ApprovalAction) -> OpenAnswer:
+    def _find(self, value: str, person: str, action: ApprovalAction) -> OpenAnswer:
         """The question, which this user may answer now. Raises NotAnswerable."""
-        found = find_question(self._gates, value)
-        _require_open(found)
-        _require_allowed(found, who, action)
-        _require_waiting(found, self._runs)
-        return found
+        pending = find_question(self._gates, value)
+        _require_open(pending)
+        _require_allowed(pending, person, action)
+        _require_waiting(pending, self._runs)
+        return pending
 
-    def _show(self, found: OpenAnswer, answer: ApprovalAnswer) -> None:
+    def _show(self, pending: OpenAnswer, answer: ApprovalAnswer) -> None:
         """Remove the buttons. A failure is logged: the answer counts all the same, and the run updates its message at its end."""
-        table = found.gate.notify.slack
+        table = pending.gate.notify.slack
         if table is None:
             return
         try:
-            notifier = SlackNotifier(table, NotifierAccess(found.store, lambda reference: self._token))
+            notifier = SlackNotifier(table, NotifierAccess(pending.store, lambda reference: self._token))
             notifier.answered(answer.gate_id, AnswerLine(without_markup(answered(answer))))
         except (NotifyError, StoreError) as error:
             LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
@@ -188,11 +188,11 @@ def find_question(gates: Sequence[Allowed], value: str) -> OpenAnswer:
     )
 
 
-def _require_open(found: OpenAnswer) -> None:
+def _require_open(pending: OpenAnswer) -> None:
     """Require that nobody has answered, and that there is time left."""
-    question = found.question
+    question = pending.question
     try:
-        before = read_answer(found.store, question.gate_id, question.key)
+        before = read_answer(pending.store, question.gate_id, question.key)
     except (StoreError, DecodeError) as error:
         LOG.error("the answer to %s cannot be read: %s", question.gate_id, error)
         raise NotAnswerable(UNREAD) from error
@@ -204,24 +204,24 @@ def _require_open(found: OpenAnswer) -> None:
         )
 
 
-def _require_allowed(found: OpenAnswer, who: str, action: ApprovalAction) -> None:
+def _require_allowed(pending: OpenAnswer, person: str, action: ApprovalAction) -> None:
     """Require that the user may answer by the question as it was asked and by the gate file as it is now."""
-    asked, approval = found.question, found.gate.approval
-    now = replace(asked, approvers=approval.approvers, overriders=approval.overriders)
-    named = sorted({*asked.approvers, *asked.overriders})
-    may = [one for one in named if may_answer(asked, one, action) and may_answer(now, one, action)]
-    if who in may:
+    question, approval = pending.question, pending.gate.approval
+    now = replace(question, approvers=approval.approvers, overriders=approval.overriders)
+    named = sorted({*question.approvers, *question.overriders})
+    may = [one for one in named if may_answer(question, one, action) and may_answer(now, one, action)]
+    if person in may:
         return
-    LOG.warning("%s may not answer %s (%s)", who, action.value, asked.gate_id)
+    LOG.warning("%s may not answer %s (%s)", person, action.value, question.gate_id)
     whom = ", ".join(map(user, may)) or "nobody through Slack"
     raise NotAnswerable(
         f"You may not give this answer: {whom} may. The gate file says so ([approval]). Nothing was changed."
     )
 
 
-def _require_waiting(found: OpenAnswer, runs: Runs) -> None:
+def _require_waiting(pending: OpenAnswer, runs: Runs) -> None:
     """Require that the run waits, and is one of the allowed gate's. A server that does not answer is believed to have it."""
-    question = found.question
+    question = pending.question
     try:
         run = runs.run(question.flow_run_id)
     except Unreachable as error:
@@ -231,7 +231,7 @@ def _require_waiting(found: OpenAnswer, runs: Runs) -> None:
         raise NotAnswerable(
             "Prefect's server has no such run. Check that it is the server that runs the gate."
         )
-    if run.flow != (REMEDY if question.repair else FLOW) or run.gate_file != found.allowed.file:
+    if run.flow != (REMEDY if question.repair else FLOW) or run.gate_file != pending.allowed.file:
         raise NotAnswerable(
             "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."
         )

@@ -37,12 +37,12 @@ class Commands:
         )
         respond(str(payload.get("response_url") or ""), reply.text, reply.blocks)
 
-    def answer(self, text: str, who: str, order: str) -> Reply:
+    def answer(self, text: str, person: str, order: str) -> Reply:
         """The answer to a command. `order` is the same for every delivery of one command."""
         verb, _, rest = " ".join(text.split()).partition(" ")
         words: dict[str, Callable[[], Reply]] = {
-            "gate": lambda: told(self._start(rest, who, order)),
-            "remedy": lambda: told(self._start(rest, who, order, remedy=True)),
+            "gate": lambda: told(self._start(rest, person, order)),
+            "remedy": lambda: told(self._start(rest, person, order, remedy=True)),
             "status": lambda: self._status(rest),
             "fleet": lambda: self._fleet(rest),
             "why": lambda: self._why(rest),
@@ -56,27 +56,27 @@ class Commands:
         hint = f" Did you mean {inline(near)}?" if near else ""
         return told(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
 
-    def _start(self, rest: str, who: str, order: str, remedy: bool = False) -> str:
+    def _start(self, rest: str, person: str, order: str, remedy: bool = False) -> str:
         name, _, reason = rest.partition(" ")
         allowed = self._config.named(name)
         if allowed is None:
             return self._unknown(name)
         table = allowed.table
-        if who not in table.users:
-            LOG.warning("%s may not start gate %s", who, name)
+        if person not in table.users:
+            LOG.warning("%s may not start gate %s", person, name)
             whom = ", ".join(map(user, table.users)) or "nobody through Slack"
             return f"You may not start {inline(name)}: {whom} may (users in deployments/slack.toml). Nothing was started."
         deployment = table.remedy if remedy else table.deployment
         if not deployment:
             return f"{inline(name)} has no deployment for repairs (remedy in deployments/slack.toml). Nothing was started."
         why = escape(reason, REASON_CHARACTERS)
-        tags = ["prelaunch", "by slack", f"by {who}"]
+        tags = ["prelaunch", "by slack", f"by {person}"]
         try:
             run = self._runs.start(deployment, allowed.file, f"slack-{order}", tags)
         except PrefectError as error:
-            LOG.error("gate %s was not started for %s: %s", name, who, error)
+            LOG.error("gate %s was not started for %s: %s", name, person, error)
             return f"{inline(name)} was not started: {escape(str(error), 500)}"
-        LOG.info("gate %s was started for %s: run %s%s", name, who, run.id, f" ({why})" if why else "")
+        LOG.info("gate %s was started for %s: run %s%s", name, person, run.id, f" ({why})" if why else "")
         where = link(run.name, run.url) if run.url else f"run {inline(run.id)}"
         what = f"the repairs of {inline(name)}" if remedy else inline(name)
         return f"Started {what}: {where}.{f' Why: {why}' if why else ''}"

@@ -164,11 +164,11 @@ def gate_file_of(parameters: Mapping[str, Any]) -> Path | None:
     return path_of(named).resolve() if isinstance(named, str) and named else None
 
 
-def _parameters(deployment: str, kept: Mapping[str, Any] | None, gate_file: Path) -> dict[str, Any]:
+def _parameters(deployment: str, parameters: Mapping[str, Any] | None, gate_file: Path) -> dict[str, Any]:
     """Nothing where the deployment names the gate file itself; else the file. Raises NotStarted for another file."""
-    named = gate_file_of(kept or {})
+    named = gate_file_of(parameters or {})
     if named is None:
-        request = (kept or {}).get("request")
+        request = (parameters or {}).get("request")
         return {"request": {**(request if isinstance(request, Mapping) else {}), "gate_file": str(gate_file)}}
     if named != gate_file:
         raise NotStarted(

@@ -71,10 +71,10 @@ def status(states: Sequence[State], prefect: str) -> Reply:
     return Reply(text[:300], tuple(fit(blocks, rest)))
 
 
-def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
+def fleet(clusters: Sequence[tuple[str, Fleet | str]]) -> Reply:
     """A block per cluster: the answer and its worst nodes, or why there is none."""
     blocks: list[Block] = []
-    for cluster, one in found:
+    for cluster, one in clusters:
         if isinstance(one, str):
             blocks.append(marked(f"*{escape(cluster, 80)}*: {escape(one, 600)}"))
             continue
@@ -85,7 +85,7 @@ def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
         lines += [f"and {len(bad) - NODES} more"] if len(bad) > NODES else []
         lines += [escape(line, 1000) for line in advice_lines(one.nodes)]
         blocks.append(marked("\n".join(lines)))
-    text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in found)
+    text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in clusters)
     return Reply(
         text[:300],
         tuple(fit(blocks, "More clusters than one message holds: /prelaunch fleet NAME shows one.")),
@@ -138,5 +138,5 @@ def _last(state: State) -> str:
     if state.last is None:
         return "none is stored"
     record = state.last
-    found = f": {escape(record.finding)}" if record.finding and record.answer is not Answer.GO else ""
-    return f"{ANSWER_WORDS[record.answer]} {escape(record.judged_at)}{found} ({inline(record.gate_id)})"
+    finding = f": {escape(record.finding)}" if record.finding and record.answer is not Answer.GO else ""
+    return f"{ANSWER_WORDS[record.answer]} {escape(record.judged_at)}{finding} ({inline(record.gate_id)})"

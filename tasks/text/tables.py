@@ -25,11 +25,11 @@ def listed(names: Sequence[str], most: int = NAMED) -> str:
     return ", ".join(names[:most]) + more
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(body: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, its cells below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in body
     ]
 
 
@@ -54,7 +54,7 @@ class Table:
     hidden: int = 0
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], most: int | None = None) -> Table:
+def table(head: tuple[str, ...], body: Iterable[tuple[str, ...]], most: int | None = None) -> Table:
     """The table of all rows, or of the first `most`."""
-    whole = tuple(rows)
+    whole = tuple(body)
     return Table(head, whole[:most], len(whole) - len(whole[:most]))

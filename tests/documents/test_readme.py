@@ -152,6 +152,7 @@ def test_a_command_of_the_pages(
         document = json.loads(out)
         # Beside other work the gate cannot tell, and says so.
         assert "launched" == document["decision"] or " was busy: " in document["first_line"], err
+        assert (folder / ".prelaunch" / "prefect" / "server.log").exists() and " | " not in err
         assert "launched" != document["decision"] or "succeeded" == document["training"]["state"], err
     else:
         assert (int(stated or 0), True) == (code, bool(out.strip() or "--html" in command)), err

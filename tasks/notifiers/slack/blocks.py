@@ -107,11 +107,11 @@ def when(seconds: float) -> str:
     return f"<!date^{int(seconds)}^{{date_short_pretty}} at {{time}}|{utc}>"
 
 
-def fit(blocks: Sequence[Block], said: str, keep: int = 0) -> list[Block]:
-    """As many blocks as one message can have. If some are left out, `said` comes before the last `keep` blocks, which stay."""
+def fit(blocks: Sequence[Block], text: str, keep: int = 0) -> list[Block]:
+    """As many blocks as one message can have. If some are left out, `text` comes before the last `keep` blocks, which stay."""
     if _fits(blocks):
         return list(blocks)
-    tail = [small(said), *blocks[len(blocks) - keep :]]
+    tail = [small(text), *blocks[len(blocks) - keep :]]
     head = list(blocks[: len(blocks) - keep])
     while head and not _fits([*head, *tail]):
         head.pop()

@@ -119,7 +119,7 @@ class SlackWeb:
         return SlackRefused(f"Slack refuses {method}: {word}. {remedy}", word)
 
 
-def _plain_word(found: object) -> str:
+def _plain_word(field: object) -> str:
     """The error name of an answer, if it has the form of Slack's error names; nothing else of an answer is repeated."""
-    text = str(found)
+    text = str(field)
     return text if re.fullmatch(r"[a-z_:.]{1,60}", text) else "an unknown error"

@@ -59,16 +59,16 @@ CUT = "This message is truncated at Slack's limits. The report has everything."
 _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 
-def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
+def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
-    what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
-    what = f"*Allow this: {escape(asked.repair, LINE)}?*" if asked.repair else what
-    ways = ["with the buttons below"] if asked.by_slack else []
-    ways += [_in_prefect(asked.url)] if asked.url else []
+    what = "*Override this FAIL?*" if question.override else "*Launch in spite of these warnings?*"
+    what = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else what
+    ways = ["with the buttons below"] if question.by_slack else []
+    ways += [_in_prefect(question.url)] if question.url else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    said = marked(f"{what} {how} {when(asked.deadline)}. No answer by then is a refusal.")
+    said = marked(f"{what} {how} {when(question.deadline)}. No answer by then is a refusal.")
     said["block_id"] = BLOCK_ID
-    return [said, _buttons(gate_id, asked)] if asked.by_slack else [said]
+    return [said, _buttons(gate_id, question)] if question.by_slack else [said]
 
 
 def _in_prefect(url: str) -> str:
@@ -82,13 +82,13 @@ def without_question(blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if not str(block.get("block_id", "")).startswith(BLOCK_ID)]
 
 
-def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
-    value = {"flow_run_id": asked.flow_run_id, "gate_id": gate_id, "key": asked.key}
-    if asked.repair:
+def _buttons(gate_id: str, question: PendingQuestion) -> Block:
+    value = {"flow_run_id": question.flow_run_id, "gate_id": gate_id, "key": question.key}
+    if question.repair:
         both = [_button(REFUSE, "Leave the machine as it is", value), _button(APPROVE, "Allow it", value)]
         return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": both}
-    approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
-    if asked.override:
+    approve = _button(APPROVE, "OVERRIDE: launch anyway" if question.override else "Launch anyway", value)
+    if question.override:
         approve |= {"style": "danger"}
     refuse = _button(REFUSE, "Do not launch", value)
     elements = [refuse, approve, _button(RECHECK, "Check again", value)]

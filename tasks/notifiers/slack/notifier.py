@@ -143,11 +143,11 @@ class SlackNotifier(Notifier):
             turn.release()
 
 
-def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> None:
+def _try(run: SlackRun, step: str, effect: Callable[[], None]) -> None:
     try:
         effect()
     except NotifyError as error:
-        run.problems.append(f"{said}: {error}")
+        run.problems.append(f"{step}: {error}")
 
 
 def _name(page: Notification) -> str:

@@ -42,7 +42,7 @@ def read_fleet(
     known = known_nodes(store, cluster, node, whole)
     problems = [*known.problems]
     acts = _acts(store, cluster, node, problems)
-    rows = None if engine is None else _rows(engine, acts, problems)
+    rows = None if engine is None else _engine_view(engine, acts, problems)
     made = fleet_of(known, now, fresh_s, acts, rows, bool(node))
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
@@ -90,14 +90,14 @@ def _acts(
     return {key: acts[-ACTS:] for key, acts in found.items()}
 
 
-def _rows(
+def _engine_view(
     engine: tuple[str, Machines], acts: Mapping[tuple[str, str], Sequence[Act]], problems: list[str]
 ) -> dict[str, MachineRow] | None:
     cluster, machines = engine
     try:
-        seen = machines.look()
+        machine_states = machines.look()
     except MachineError as error:
         problems.append(f"the scheduler did not answer: {error}")
         return None
     mine = [act for (name, _), some in acts.items() if name == cluster for act in some]
-    return {row.node: row for row in machine_rows(seen, mine, machines)}
+    return {row.node: row for row in machine_rows(machine_states, mine, machines)}

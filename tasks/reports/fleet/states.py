@@ -39,7 +39,7 @@ AHEAD_S = 300.0
 
 
 @dataclass(frozen=True)
-class _Row:
+class _GateRow:
     """What one gate says of the machine, the checks that it measured on it, and what it found of the cluster as a whole."""
 
     mark: GateMark
@@ -49,12 +49,12 @@ class _Row:
 
 
 @dataclass
-class _Known:
+class _History:
     """What is known of one machine before it is judged: its histories by their clusters, and its rows in the order of time."""
 
     trend: TrendMachine = NO_TREND
     histories: list[tuple[str, NodeHistory]] = field(default_factory=list)
-    rows: list[_Row] = field(default_factory=list)
+    rows: list[_GateRow] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[str, str, str]:
@@ -77,7 +77,7 @@ class _Known:
 
 
 def fleet_of(
-    known: KnownNodes,
+    history: KnownNodes,
     now: float,
     fresh_s: float,
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
@@ -88,8 +88,8 @@ def fleet_of(
     the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S counts for nothing, unless
     this is about `one_name`; then all numbers have their points.
     """
-    trend = follow([gate.numbers for gate in known.gates], one_name)
-    machines = sorted(_machines(known, trend), key=lambda one: one.last)
+    trend = follow([gate.numbers for gate in history.gates], one_name)
+    machines = sorted(_machines(history, trend), key=lambda one: one.last)
     owners = {one.last[1:]: one for one in machines}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
@@ -104,31 +104,31 @@ def fleet_of(
         is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
-    return Fleet(tuple(nodes), tuple(replaced), trend, known.count, now, fresh_s, unseen=tuple(unseen))
+    return Fleet(tuple(nodes), tuple(replaced), trend, history.count, now, fresh_s, unseen=tuple(unseen))
 
 
-def _machines(known: KnownNodes, trend: Trend) -> list[_Known]:
+def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
     """Each machine with its histories and gates. A node without a report belongs to the machine that had its name last. A machine of
     which the store has no gate any more is none.
     """
     rows = {
         (gate.gate_id, row.node): ((gate.cluster, node_key(row.node, row.identity)), _row(gate, row))
-        for gate in known.gates
+        for gate in nodes_known.gates
         for row in gate.nodes
     }
-    of_key: dict[object, _Known] = {}
+    of_key: dict[object, _History] = {}
     for machine in (one for one in trend.machines if one.places):
-        one = _Known(machine)
+        one = _History(machine)
         for place in machine.places:
             of_key.setdefault(rows[place][0], one)
-    histories = [(history.cluster, node) for history in known.clusters for node in history.nodes]
+    histories = [(history.cluster, node) for history in nodes_known.clusters for node in history.nodes]
     histories.sort(key=lambda one: (one[1].last, one[0], one[1].node))
-    bearers: dict[tuple[str, str], _Known] = {}
+    bearers: dict[tuple[str, str], _History] = {}
     for cluster, node in histories:
         if owner := of_key.get((cluster, node.key)):
             bearers[cluster, node.node] = owner
     for cluster, node in histories:
-        bearer = bearers.setdefault((cluster, node.node), _Known())
+        bearer = bearers.setdefault((cluster, node.node), _History())
         of_key.setdefault((cluster, node.key), bearer).histories.append((cluster, node))
     for key, row in rows.values():
         if key in of_key:
@@ -136,48 +136,48 @@ def _machines(known: KnownNodes, trend: Trend) -> list[_Known]:
     return [one for one in {id(one): one for one in of_key.values()}.values() if one.rows and one.histories]
 
 
-def _row(gate: GateNodes, row: NodeRow) -> _Row:
-    why = _why(row) if row.standing is Standing.CONDEMNED else ""
+def _row(gate: GateNodes, row: NodeRow) -> _GateRow:
+    why = _reason(row) if row.standing is Standing.CONDEMNED else ""
     mark = GateMark(
         gate.gate_id, row.node, gate.judged_at, row.measured_at, row.standing, gate.profile, gate.policy, finding=why
     )  # fmt: skip
-    return _Row(mark, row, gate.checks[row.checks], gate.cluster_findings)
+    return _GateRow(mark, row, gate.checks[row.checks], gate.cluster_findings)
 
 
-def _why(row: NodeRow) -> str:
+def _reason(row: NodeRow) -> str:
     """Why the gate condemned the node, which is said also where a later gate has answered it."""
-    failed = [one for one in row.findings if one.level is Level.FAIL and one.cause is Cause.HARDWARE]
+    failed = [f for f in row.findings if f.level is Level.FAIL and f.cause is Cause.HARDWARE]
     return findings_line(failed) if failed else ""
 
 
-def _node(one: _Known, now: float, fresh_s: float) -> FleetNode:
-    _, cluster, name = one.last
-    marks = tuple(row.mark for row in one.rows)
-    found = tuple(_still_open(one))
+def _node(own: _History, now: float, fresh_s: float) -> FleetNode:
+    _, cluster, name = own.last
+    marks = tuple(row.mark for row in own.rows)
+    opens = tuple(_still_open(own))
     proof = next((mark for mark in reversed(marks) if mark.standing is Standing.PROVEN), None)
     age = None if proof is None else now - proof.measured_at
     looks = [mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL]
-    state = _state(marks[-1].standing, found, age is not None and -AHEAD_S <= age <= fresh_s)
-    doubts = _doubts(one, found) if state is NodeState.DOUBTFUL else ()
+    state = _state(marks[-1].standing, opens, age is not None and -AHEAD_S <= age <= fresh_s)
+    doubts = _doubts(own, opens) if state is NodeState.DOUBTFUL else ()
     return FleetNode(
-        name, cluster, state, marks, one.count, proof, age, max(looks, default=0.0), found, doubts, one.trend
+        name, cluster, state, marks, own.count, proof, age, max(looks, default=0.0), opens, doubts, own.trend
     )
 
 
-def _state(last: Standing, found: Sequence[StillOpen], fresh: bool) -> NodeState:
-    if last is Standing.CONDEMNED or any(map(_condemns, found)):
+def _state(last: Standing, findings: Sequence[StillOpen], fresh: bool) -> NodeState:
+    if last is Standing.CONDEMNED or any(map(_condemns, findings)):
         return NodeState.CONDEMNED
     if last is Standing.CANNOT_TELL:
         return NodeState.CANNOT_TELL
-    if last is Standing.DOUBTFUL or not all(is_accepted_gap(one.finding) for one in found):
+    if last is Standing.DOUBTFUL or not all(is_accepted_gap(finding.finding) for finding in findings):
         return NodeState.DOUBTFUL
     return NodeState.PROVEN if fresh else NodeState.UNPROVEN
 
 
-def _doubts(known: _Known, found: Sequence[StillOpen]) -> tuple[Cause, ...]:
+def _doubts(machine: _History, findings: Sequence[StillOpen]) -> tuple[Cause, ...]:
     """The causes of what makes a machine doubtful: what is open about it, and failures of the whole cluster in its last gate."""
-    newest = known.rows[-1]
-    own = [one.finding for one in found if not is_accepted_gap(one.finding)]
+    newest = machine.rows[-1]
+    own = [one.finding for one in findings if not is_accepted_gap(one.finding)]
     of_all = newest.of_cluster if newest.node.standing is Standing.DOUBTFUL else ()
     return tuple(sorted({one.cause for one in (*own, *(one for one in of_all if one.level is Level.FAIL))}))
 
@@ -187,19 +187,19 @@ def _condemns(one: StillOpen) -> bool:
     return finding.level is Level.FAIL and finding.cause is Cause.HARDWARE and LINK not in finding.subject
 
 
-def _still_open(known: _Known) -> Iterable[StillOpen]:
+def _still_open(machine: _History) -> Iterable[StillOpen]:
     measured: dict[str, str] = {}
-    for _, history in known.histories:
+    for _, history in machine.histories:
         for check, at in history.measured.items():
             measured[check] = max(at, measured.get(check, ""))
     whole = max(measured.values(), default="")
-    proofs = (row.mark.judged_at for row in known.rows if row.mark.standing is Standing.PROVEN)
+    proofs = (row.mark.judged_at for row in machine.rows if row.mark.standing is Standing.PROVEN)
     proven = max(proofs, default="")
     seen: dict[str, str] = {}
-    for one in known.findings:
+    for one in machine.findings:
         if _was_measured(one.finding):
             seen[one.finding.check] = max(one.judged_at, seen.get(one.finding.check, ""))
-    for one in known.findings:
+    for one in machine.findings:
         finding = one.finding
         answered = measured.get(finding.check, "") if is_measurement(finding) else whole
         if finding.cause is Cause.EVIDENCE:
@@ -207,7 +207,7 @@ def _still_open(known: _Known) -> Iterable[StillOpen]:
         if finding.cause is Cause.EVIDENCE and not finding.metric:
             answered = max(answered, seen.get(finding.check, ""))
         if one.judged_at >= answered:
-            yield _dated(one, known)
+            yield _dated(one, machine)
 
 
 def _was_measured(finding: Finding) -> bool:
@@ -217,12 +217,12 @@ def _was_measured(finding: Finding) -> bool:
     return finding.cause is Cause.EVIDENCE and bool(finding.metric)
 
 
-def _dated(one: NodeFinding, known: _Known) -> StillOpen:
+def _dated(one: NodeFinding, machine: _History) -> StillOpen:
     """The finding with the beginning of the unbroken row of gates that found it. Of a machine with more gates than are kept in full
     only the newest ones are looked at, between which none is missing.
     """
-    newest_first = known.rows[::-1]
-    complete = len(newest_first) >= known.count
+    newest_first = machine.rows[::-1]
+    complete = len(newest_first) >= machine.count
     begun, at_least = (one.judged_at, one.gate_id), not complete
     for row in newest_first if complete else newest_first[:NEWEST]:
         if row.mark.judged_at > one.judged_at:
@@ -235,7 +235,7 @@ def _dated(one: NodeFinding, known: _Known) -> StillOpen:
     return StillOpen(one.finding, one.gate_id, one.judged_at, begun[1], begun[0], at_least)
 
 
-def _answers(row: _Row, finding: Finding) -> bool:
+def _answers(row: _GateRow, finding: Finding) -> bool:
     """Whether the gate would have found it again."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
         return True

@@ -256,9 +256,9 @@ def _open_line(some: Sequence[StillOpen]) -> str:
     return f"{words} ({since}{last})"
 
 
-def change_words(one: IdentityChange) -> str:
+def change_words(change: IdentityChange) -> str:
     """ "driver 570 -> 580, since gate g"."""
-    return f"{one.what} {one.before} -> {one.after}, since {one.gate_id}"
+    return f"{change.what} {change.before} -> {change.after}, since {change.gate_id}"
 
 
 def act_words(act: Act) -> str:

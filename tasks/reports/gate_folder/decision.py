@@ -106,9 +106,9 @@ def _doubts_beside(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def doubts_in(kept: bytes) -> tuple[str, ...]:
+def doubts_in(data: bytes) -> tuple[str, ...]:
     """The warnings in what a gate kept of its preflight, each as a line for its pages. Raises DecodeError."""
-    rows = parse_json(kept, FILE_BYTES)
+    rows = parse_json(data, FILE_BYTES)
     lines = [decode(PreflightCheck, row) for row in rows] if isinstance(rows, list) else []
     return tuple(
         f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
@@ -136,44 +136,44 @@ def _name_in(table: dict[str, object] | None, key: str) -> str:
     return one_line(name, 80) if isinstance(name, str) else ""
 
 
-def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
+def own_decision(record: KeptBeside | None, now: Verdict, name: str) -> str:
     """What the gate decided, by which policy, and why the new answer is another, in short sentences; "" where it is the same answer by
     the same policy. `name` names the policy of the new answer.
     """
-    if kept is None:
+    if record is None:
         return ""
-    if kept.verdict is None:
-        return f"What the gate itself decided is not known: {kept.problem}."
-    why = tuple(other_inputs(kept.verdict.digests, now.digests))
-    other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
+    if record.verdict is None:
+        return f"What the gate itself decided is not known: {record.problem}."
+    reason = tuple(other_inputs(record.verdict.digests, now.digests))
+    other, same = record.verdict.digests.policy != now.digests.policy, _same(record.verdict, now)
     if not other and same:
         return ""
-    decided = f"The gate itself decided {_word(kept.verdict)}"
+    decided = f"The gate itself decided {_answer_word(record.verdict)}"
     if not other:
-        return f"{decided}. This answer is by the same policy: {'; '.join(why) or 'why it differs is not known'}."
-    rest = f" Also, {'; '.join(why)}." if why else ""
+        return f"{decided}. This answer is by the same policy: {'; '.join(reason) or 'why it differs is not known'}."
+    rest = f" Also, {'; '.join(reason)}." if reason else ""
     now_by = f"has the same result, by policy {name}" if same else f"differs: it is by policy {name}"
-    if kept.policy is not None:
-        return f"{decided}, by policy {policy_name(kept)}. This answer {now_by}.{rest}"
+    if record.policy is not None:
+        return f"{decided}, by policy {policy_name(record)}. This answer {now_by}.{rest}"
     return f"{decided}, by a policy that is not here. This answer {now_by}. Name the gate's own with --policy.{rest}"
 
 
-def policy_name(kept: KeptBeside) -> str:
+def policy_name(record: KeptBeside) -> str:
     """The gate's own policy: its name and file, "" where no file of it was found."""
-    return f"{one_line(kept.policy.name, 80)} ({kept.file})" if kept.policy is not None else ""
+    return f"{one_line(record.policy.name, 80)} ({record.file})" if record.policy is not None else ""
 
 
-def own_decision_json(kept: KeptBeside, now: Verdict, said: str) -> dict[str, object]:
+def own_decision_json(record: KeptBeside, now: Verdict, reason: str) -> dict[str, object]:
     """The same for programs; no key is ever absent."""
-    old = kept.verdict
+    old = record.verdict
     return {
         "answer": old.answer.value if old is not None else None,
         "level": old.level.value if old is not None else None,
         "policy": old.digests.policy if old is not None else None,
-        "policy_file": kept.file or None,
+        "policy_file": record.file or None,
         "same_answer": old is not None and _same(old, now),
         "same_policy": old is not None and old.digests.policy == now.digests.policy,
-        "said": said or None,
+        "said": reason or None,
     }
 
 
@@ -205,7 +205,7 @@ def _same(old: Verdict, now: Verdict) -> bool:
     return (old.answer, old.level, old.condemned) == (now.answer, now.level, now.condemned)
 
 
-def _word(verdict: Verdict) -> str:
+def _answer_word(verdict: Verdict) -> str:
     # The level of what could not be told would read as if a machine had failed.
     level = "" if verdict.answer is Answer.CANNOT_TELL else f" ({verdict.level.value})"
     return f"{ANSWER_WORDS[verdict.answer]}{level}"

@@ -73,21 +73,21 @@ class MachineRow:
 
 
 def machine_rows(
-    found: Mapping[str, Machine] | None, acts: Sequence[Act] | None, machines: Machines
+    machines_seen: Mapping[str, Machine] | None, acts: Sequence[Act] | None, machines: Machines
 ) -> tuple[MachineRow, ...]:
     """A row for each machine that the engine shows or that has an act, by name.
 
-    `found` is None if the engine did not answer, `acts` is None if the records could not be read.
+    `machines_seen` is None if the engine did not answer, `acts` is None if the records could not be read.
     """
     by_node: dict[str, list[Act]] = {}
     for act in acts or ():
         by_node.setdefault(act.node, []).append(act)
     rows = []
-    for node in sorted({*(found or {}), *by_node}):
+    for node in sorted({*(machines_seen or {}), *by_node}):
         own = tuple(by_node.get(node, ()))
-        machine = found.get(node) if found is not None else None
+        machine = machines_seen.get(node) if machines_seen is not None else None
         ours = OurState.UNREAD if acts is None else our_state(own)
-        differs = None if found is None else disagreement(machine, ours, last_placing(own))
+        differs = None if machines_seen is None else disagreement(machine, ours, last_placing(own))
         rows.append(MachineRow(node, machine, ours, differs, own, machines.shell(machine) if machine else ""))
     return tuple(rows)
 

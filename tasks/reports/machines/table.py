@@ -24,21 +24,21 @@ NONE = "-"
 IN_HEAD = ("node", "rung", "number", "state", "intended_at", "changed_at", "measured_at")
 
 
-def machines_text(rows: Sequence[MachineRow], now: float, answered: bool) -> str:
-    """The table, and one line with the numbers. `now` is in Unix seconds; `answered`: whether the engine did."""
+def machines_text(rows: Sequence[MachineRow], now: float, reached: bool) -> str:
+    """The table, and one line with the numbers. `now` is in Unix seconds; `reached`: whether the engine answered."""
     if not rows:
         return "No machine is known.\n"
-    cells = [COLUMNS, *(_cells(row, now, answered) for row in rows)]
+    cells = [COLUMNS, *(_cells(row, now, reached) for row in rows)]
     lines = aligned(cells)
     differ = sum(row.disagreement is not None for row in rows)
-    said = f"{differ} of them differ between the engine and our records" if differ else "no disagreement"
-    lines.append(f"{counted(len(rows), 'machine')}; {said if answered else 'the engine did not answer'}")
+    line = f"{differ} of them differ between the engine and our records" if differ else "no disagreement"
+    lines.append(f"{counted(len(rows), 'machine')}; {line if reached else 'the engine did not answer'}")
     return "\n".join(lines) + "\n"
 
 
-def node_text(row: MachineRow, now: float, answered: bool) -> str:
+def node_text(row: MachineRow, now: float, reached: bool) -> str:
     """One machine with all acts, oldest first."""
-    lines = [f"{name}: {cell}" for name, cell in zip(COLUMNS, _cells(row, now, answered), strict=True)]
+    lines = [f"{name}: {cell}" for name, cell in zip(COLUMNS, _cells(row, now, reached), strict=True)]
     if row.machine is not None and row.machine.words:
         lines.append(f"the engine's words: {one_line(row.machine.words, 500)}")
     for act in row.acts:
@@ -46,7 +46,7 @@ def node_text(row: MachineRow, now: float, answered: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def row_table(row: MachineRow, now: float, answered: bool) -> dict[str, object]:
+def row_table(row: MachineRow, now: float, reached: bool) -> dict[str, object]:
     """The row as JSON has it: texts as the engine wrote them, times in Unix seconds, null for what is not known."""
     machine, proof = row.machine, row.proof
     return {
@@ -57,7 +57,7 @@ def row_table(row: MachineRow, now: float, answered: bool) -> dict[str, object]:
             "instance_type": machine.instance_type or None, "instance_id": machine.instance_id or None,
             "booted_at": machine.booted_at, "boot_id": machine.boot_id or None, "health": machine.engine_health or None,
         },
-        "known_to_engine": machine is not None if answered else None,
+        "known_to_engine": machine is not None if reached else None,
         "ours": row.ours.name.lower(),
         "disagreement": row.disagreement.name.lower() if row.disagreement else None,
         "last_act": _act_name(row.placed_by),
@@ -69,9 +69,9 @@ def row_table(row: MachineRow, now: float, answered: bool) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _cells(row: MachineRow, now: float, answered: bool) -> tuple[str, ...]:
+def _cells(row: MachineRow, now: float, reached: bool) -> tuple[str, ...]:
     machine, proof = row.machine, row.proof
-    engine = "not known" if not answered else "no such node" if machine is None else machine.service.value
+    engine = "not known" if not reached else "no such node" if machine is None else machine.service.value
     last = row.placed_by
     ours = row.ours.value if last is None else f"{row.ours.value} ({_act_name(last)} {last.state.value})"
     proven = NONE

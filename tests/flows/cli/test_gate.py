@@ -105,16 +105,15 @@ def served(folder: Path) -> bool:
     return (folder / "store" / "prefect" / "server.log").exists()
 
 
-def test_a_go_prints_one_document(tmp_path: Path) -> None:
-    """Decision, verdict with coverage, training and files; the server was the gate's own; nothing is left."""
-    code, said, stderr = gate(write_gate(tmp_path))
+def test_a_go_prints_one_document(tmp_path: Path, prefect_backend: EmbeddedServer) -> None:
+    """Decision, verdict with coverage, training and files; nothing is left. With a server of its own: tests/documents/test_readme.py."""
+    code, said, stderr = gate(write_gate(tmp_path), **told(prefect_backend))
 
     assert (code, set(said), said["decision"]) == (0, KEYS, "launched")
     assert said["verdict"]["coverage"]["ranks"] == {"observed": 4, "declared": 4}
     assert said["training"] == {"job_id": f"{said['gate_id']}-train-1", "state": "succeeded"}
     assert said["placement"] == {"kind": "pinned", "proof": ["all 2 hosts confirmed: boot id"]}
     assert Path(said["report"]).is_file() and Path(said["html"]).is_file()
-    assert served(tmp_path)
     assert "starting (" not in stderr and "SIG" not in stderr
     assert " | " not in stderr  # Prefect's own lines
     assert clean(tmp_path)

@@ -24,7 +24,7 @@ def test_the_log_shows_and_keeps_the_page(tmp_path: Path, monkeypatch: pytest.Mo
     """One line on stderr, all of it in the store; all of it on stderr where it cannot be kept; and nobody has to read that."""
     store, stream = FolderStore(tmp_path), io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    where = keep_text(PAGE, store, shown=True)
+    where = keep_text(PAGE, store, is_status=True)
 
     assert Path(where).read_text() == "NO-GO c: node-1\n\ntext\n"
     assert stream.getvalue() == f"NOTIFICATION NO-GO c: node-1 (the text is in {where})\n"
@@ -34,12 +34,12 @@ def test_the_log_shows_and_keeps_the_page(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(store, "put", full)
     with pytest.raises(StoreFull):
-        keep_text(PAGE, store, shown=False)
+        keep_text(PAGE, store, is_status=False)
     assert stream.getvalue().endswith("NOTIFICATION NO-GO c: node-1\n\ntext\n\n")
     monkeypatch.undo()
     stream.close()
     monkeypatch.setattr("sys.stderr", stream)
-    assert keep_text(PAGE, store, shown=True) == where
+    assert keep_text(PAGE, store, is_status=True) == where
 
 
 @pytest.mark.parametrize(

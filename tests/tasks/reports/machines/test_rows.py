@@ -103,7 +103,7 @@ def test_what_is_not_known_contradicts_nothing() -> None:
 def test_a_silent_engine_leaves_what_we_know() -> None:
     """The rows of our records, without a disagreement."""
     (row,) = machine_rows(None, (act(Rung.FENCE),), PlayedMachines(silent=True))
-    text = machines_text((row,), 1060.0, answered=False)
+    text = machines_text((row,), 1060.0, reached=False)
 
     assert (None, OurState.FENCED, None) == (row.machine, row.ours, row.disagreement)
     assert "the engine did not answer" in text
@@ -132,7 +132,7 @@ def test_the_table_has_what_an_operator_asks_for() -> None:
         words="drained",
     )
     (row,) = machine_rows({"n2": shown}, acts, serving())
-    line = machines_text((row,), 1690.0, answered=True).splitlines()[1]
+    line = machines_text((row,), 1690.0, reached=True).splitlines()[1]
 
     assert [
         "n2",
@@ -163,7 +163,7 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
     }
     proof = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
     rows = machine_rows(shown, (proof,), serving())
-    lines = machines_text(rows, 1690.0, answered=True).splitlines()
+    lines = machines_text(rows, 1690.0, reached=True).splitlines()
     tables = [row_table(row, 1690.0, True)["engine"] for row in rows]
 
     assert lines[0].index("last proof") < lines[0].index("health") < lines[0].index("type")
@@ -193,7 +193,7 @@ def test_one_node_shows_each_act() -> None:
         after="down", proof=Proof.PASSED, found=Identity("b-2"), gate="g9",
     )  # fmt: skip
     (row,) = machine_rows({"n2": machine(Service.SERVING)}, (act(Rung.FENCE), done), serving())
-    text = node_text(row, 2000.0, answered=True)
+    text = node_text(row, 2000.0, reached=True)
 
     words = (
         "digest",
