@@ -105,7 +105,6 @@ WHOLE_FILES = (
     "tests/checks/probes/compute/test_training_smoke.py",
     "tests/container/test_agent_s3.py",
     "tests/container/test_image_build.py",
-    "tests/deployments/monitoring/test_alerts.py",
     "tests/flows/test_gate_store.py",
     "tests/flows/test_remedy.py",
     "tests/flows/test_sagemaker.py",  # ranks of two jobs on this machine would want one port

@@ -1,4 +1,4 @@
-"""The configuration of Prometheus and Alertmanager, made of the files in deployments/monitoring with a site's addresses and intervals.
+"""The configuration of Prometheus and Alertmanager, made of the files in deployments/monitoring with a site's addresses.
 
 Ports: Prometheus' list of default port allocations, and what Amazon's installers for HyperPod use (node exporter 9100, EFA 9109,
 DCGM 9400; older ones EFA 9100).
@@ -19,11 +19,7 @@ ALERTMANAGER = "alertmanager.yml"
 # The addresses of webhooks are secrets: whoever has one can write to it.
 SECRET = (ALERTMANAGER,)
 RULES = "rules/prelaunch.rules.yml"
-# What the waiting times in the rules were written for.
-INTERVAL_S = 15.0
-TARGETS = "targets/*.json"
 PLACEHOLDER = re.compile(r"@[A-Z_]+@")
-WAITS = re.compile(r"^(\s+for: )([0-9]+)(s|m)$", re.MULTILINE)
 # Nothing that would end a quoted scalar of YAML.
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2000}")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
@@ -58,7 +54,6 @@ class Settings:
     slurm: str = ""
     remote_write: str = ""
     region: str = ""
-    interval_s: float = INTERVAL_S
     ports: Mapping[Job, int] = field(default_factory=dict)
 
 
@@ -75,7 +70,7 @@ def rendered(settings: Settings) -> dict[str, str]:
     return {
         "prometheus.yml": _filled(prometheus, values),
         ALERTMANAGER: _filled((SHIPPED / ALERTMANAGER).read_text(encoding="utf-8"), values),
-        RULES: _scaled((SHIPPED / RULES).read_text(encoding="utf-8"), settings.interval_s / INTERVAL_S),
+        RULES: (SHIPPED / RULES).read_text(encoding="utf-8"),
     }
 
 
@@ -93,30 +88,8 @@ def _require_usable(settings: Settings) -> None:
 def _values(settings: Settings) -> dict[str, str]:
     ports = {f"{job.name}_PORT": str(port) for job, port in {**PORTS, **settings.ports}.items()}
     texts = {name.upper(): value for name, value in vars(settings).items() if isinstance(value, str)}
-    return {
-        **ports,
-        **texts,
-        "INTERVAL": _duration(settings.interval_s),
-        "TIMEOUT": _duration(settings.interval_s / 3),
-        "EVALUATION": _duration(settings.interval_s / 5),
-        "GROUP_WAIT": _duration(min(10.0, settings.interval_s)),
-        "TARGETS": TARGETS,
-    }
+    return {**ports, **texts}
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda match: values[match[0].strip("@")], text)
-
-
-def _scaled(text: str, factor: float) -> str:
-    """The rules for another interval: how long a condition has to last follows from how often it is looked at."""
-
-    def scaled(match: re.Match[str]) -> str:
-        seconds = int(match[2]) * (60 if match[3] == "m" else 1) * factor
-        return f"{match[1]}{_duration(seconds)}"
-
-    return text if factor == 1 else WAITS.sub(scaled, text)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"

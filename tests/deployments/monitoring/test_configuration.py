@@ -41,9 +41,7 @@ def written(folder: Path, settings: Settings) -> Path:
 
 
 @pytest.mark.needs("promtool")
-@pytest.mark.parametrize(
-    "settings", [SETTINGS, WHOLE, replace(WHOLE, interval_s=0.5)], ids=["small", "whole", "fast"]
-)
+@pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["small", "whole"])
 def test_prometheus_takes_the_configuration(tmp_path: Path, settings: Settings) -> None:
     """With its rules and its targets, SigV4 included."""
     file = written(tmp_path, settings) / "prometheus.yml"

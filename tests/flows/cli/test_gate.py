@@ -106,7 +106,7 @@ def served(folder: Path) -> bool:
 
 
 def test_a_go_prints_one_document(tmp_path: Path, prefect_backend: EmbeddedServer) -> None:
-    """Decision, verdict with coverage, training and files; nothing is left. With a server of its own: tests/documents/test_readme.py."""
+    """Decision, verdict with coverage, training and files; nothing is left. Its own server is in tests/documents/test_readme.py."""
     code, said, stderr = gate(write_gate(tmp_path), **told(prefect_backend))
 
     assert (code, set(said), said["decision"]) == (0, KEYS, "launched")
