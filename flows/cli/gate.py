@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
-from flows.cli.options import MINUTES, add_gate_file, add_set, gate_file
+from flows.cli.options import add_baseline, add_gate_file, add_launch, add_set, add_timeout, gate_file
 from flows.cli.output import (
     UNENDED,
     add_logs,
@@ -64,25 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --wait verdict|started|finished --timeout-minutes M, and the outputs."""
     add_gate_file(parser)
     add_set(parser)
-    parser.add_argument(
-        "--wait",
-        choices=("verdict", "started", "finished"),
-        default="",
-        help="return when: verdict known, training started, or training finished (default: finished for local, else started)",
-    )
-    parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
-    parser.add_argument(
-        "--timeout-minutes",
-        type=MINUTES,
-        metavar="M",
-        help="end the gate and its jobs if it has not finished by then, and exit 3 (default: no limit)",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="FILE",
-        default="",
-        help="a baseline of this cluster (from prelaunch baseline learn): a value that is worse is a WARN",
-    )
+    add_launch(parser, " (default: finished for local, else started)")
+    use = "end the gate and its jobs if it has not finished by then, and exit 3 (default: no limit)"
+    add_timeout(parser, use)
+    add_baseline(parser)
     add_output_arguments(parser)
     add_logs(parser)
 
@@ -233,7 +218,7 @@ async def _flow(
 def _request(arguments: argparse.Namespace) -> GateRequest:
     """What was asked for. With the embedded server, which has no page and ends with this process, nobody is waited for."""
     minutes = ASK_MINUTES if configured_api_url(os.environ, Path.cwd()) else 0
-    baseline = str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
+    baseline = str(arguments.baseline.expanduser().absolute()) if arguments.baseline else ""
     advanced = Advanced(overrides=arguments.overrides, baseline=baseline, ask_minutes=minutes)
     return GateRequest(
         gate_file=str(gate_file(arguments)), advanced=advanced, launch=not arguments.check_only

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import add_policy, add_store_of_ids
+from flows.cli.options import add_baseline, add_policy, add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -40,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "(default: the gate's own, where it is kept beside the report; else the shipped policy of the type)",
     )
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
-    )
+    add_baseline(parser)
     parser.add_argument(
         "--kept", action="store_true",
         help="only show: the verdict that the gate kept beside its report, and how the gate ended; judge where none was kept, or with "

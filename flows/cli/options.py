@@ -69,6 +69,28 @@ def add_policy(parser: argparse.ArgumentParser, use: str) -> None:
     parser.add_argument("--policy", type=Path, metavar="FILE", help=f"policy, TOML or JSON, {use}")
 
 
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    """--baseline FILE."""
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
+    )  # fmt: skip
+
+
+def add_launch(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """--wait and --check-only."""
+    parser.add_argument(
+        "--wait", choices=("verdict", "started", "finished"),
+        help=f"return when: verdict known, training started, or training finished{default}",
+    )  # fmt: skip
+    parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
+
+
+def add_timeout(parser: argparse.ArgumentParser, use: str) -> None:
+    """--timeout-minutes M."""
+    parser.add_argument("--timeout-minutes", type=MINUTES, metavar="M", help=use)
+
+
 def add_cluster(parser: argparse.ArgumentParser, what: str = "gates") -> None:
     """--cluster C."""
     parser.add_argument(

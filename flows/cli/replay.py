@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.fleet import say_cluster
-from flows.cli.options import add_cluster, add_format, add_policy, add_store
+from flows.cli.options import add_baseline, add_cluster, add_format, add_policy, add_store
 from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "(default: that of the gate file, else the current shipped policy of each report's type)"
     )
     add_cluster(parser)
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="also compare with this baseline")
+    add_baseline(parser)
     add_format(parser)
 
 

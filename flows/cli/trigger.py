@@ -15,9 +15,9 @@ from uuid import UUID, uuid4
 from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.options import add_set
+from flows.cli.options import add_launch, add_set, add_timeout
 from flows.cli.output import add_logs, add_output_arguments, write_stderr
-from flows.cli.watch import add_timeout, limit_s, no_verdict, obstacle, refuse, show
+from flows.cli.watch import TIMEOUT, limit_s, no_verdict, obstacle, refuse, show
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
 
@@ -39,19 +39,14 @@ def add_arguments(parser: Parser) -> None:
         help="use this gate file instead of the deployment's own; the deployment's form must offer it",
     )
     add_set(parser)
-    parser.add_argument(
-        "--wait",
-        choices=("verdict", "started", "finished"),
-        help="return when: verdict known, training started, or training finished",
-    )
-    parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
+    add_launch(parser)
     parser.add_argument(
         "--once",
         metavar="KEY",
         default="",
         help="start only one run for this key, even if the command is repeated (such as a pipeline's id)",
     )
-    add_timeout(parser)
+    add_timeout(parser, TIMEOUT)
     add_output_arguments(parser)
     add_logs(parser)
 

@@ -18,7 +18,7 @@ from checks.exit_codes import Exit, RejectionKind
 from checks.model import Level
 from checks.process.collection import without_collection
 from flows.cli.gate_output import nothing_judged
-from flows.cli.options import FOREVER, MINUTES
+from flows.cli.options import FOREVER, add_timeout
 from flows.cli.output import (
     UNENDED,
     add_logs,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tasks.orchestration.follow import FollowedRun
     from tasks.orchestration.status import RunStatus
 
+TIMEOUT = "wait at most this long (default: until the run ends). If the run has not finished by then, exit 3"
 # The codes of gates whose verdict let the training go on, and whose training did not.
 NOT_TRAINED = (Exit.JOB_FAILED, Exit.NO_CAPACITY)
 
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "flow_run", metavar="RUN", help="the id of a flow run, or the address of its page in Prefect's UI"
     )
-    add_timeout(parser)
+    add_timeout(parser, TIMEOUT)
     add_output_arguments(parser)
     add_logs(parser)
 
@@ -101,14 +102,6 @@ def run_id(text: str) -> UUID | None:
         except ValueError:
             continue
     return None
-
-
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """--timeout-minutes M."""
-    parser.add_argument(
-        "--timeout-minutes", type=MINUTES, metavar="M",
-        help="wait at most this long (default: until the run ends). If the run has not finished by then, exit 3",
-    )  # fmt: skip
 
 
 def limit_s(arguments: argparse.Namespace) -> float:

@@ -78,15 +78,6 @@ def test_wrong_usage_exits_2(words: list[str], run: Run) -> None:
     assert "usage: prelaunch" in ended.err and "Traceback" not in ended.err
 
 
-def test_wrong_usage_is_json_where_json_was_asked(run: Run) -> None:
-    """One document for every exit code."""
-    ended = run("judge", "--wrong", "--format", "json")
-
-    assert 2 == ended.code
-    assert {"kind", "file", "path", "line", "message", "nearest"} == set(json.loads(ended.out)["error"])
-    assert "--wrong" in ended.err or "REPORT" in ended.err
-
-
 @pytest.mark.parametrize(
     ("words", "usage", "meant"),
     [

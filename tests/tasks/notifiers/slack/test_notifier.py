@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -11,7 +10,7 @@ from threading import Thread
 import pytest
 
 from tasks.notifiers.base import AnswerLine, Audience, Kind
-from tests.fakes.slack.server import Failure, SlackServer, slack_server
+from tests.fakes.slack.server import Failure, SlackServer
 from tests.tasks.notifiers.slack.slack_world import (
     ASKED,
     CANNOT_TELL,
@@ -24,13 +23,6 @@ from tests.tasks.notifiers.slack.slack_world import (
 )
 
 HEAD = "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed"
-
-
-@pytest.fixture
-def slack() -> Iterator[SlackServer]:
-    """A workspace."""
-    with slack_server() as started:
-        yield started
 
 
 @pytest.fixture

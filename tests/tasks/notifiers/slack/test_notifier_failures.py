@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,9 @@ from tasks.notifiers.slack import client
 from tasks.notifiers.slack import notifier as notifier_module
 from tasks.store.base import StoreFull
 from tests.fakes.slack.methods import METHODS
-from tests.fakes.slack.server import Failure, SlackServer, slack_server
+from tests.fakes.slack.server import Failure, SlackServer
 from tests.fakes.slack.workspace import Refusal, Workspace
 from tests.tasks.notifiers.slack.slack_world import REFUSED, STATUS, NotifierSetup, notifier_setup
-
-
-@pytest.fixture
-def slack() -> Iterator[SlackServer]:
-    """A workspace."""
-    with slack_server() as started:
-        yield started
 
 
 @pytest.fixture

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 
-from tests.fakes.slack.server import SlackServer, slack_server
-
-
-@pytest.fixture
-def slack() -> Iterator[SlackServer]:
-    """A workspace."""
-    with slack_server() as started:
-        yield started
+from tests.fakes.slack.server import SlackServer
 
 
 def client(slack: SlackServer, token: str = "") -> WebClient:
