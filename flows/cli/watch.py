@@ -244,7 +244,7 @@ def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:
     lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
     if job:
         with suppress(StoreError):
-            place = open_store(status.store).place(logs_folder(status.gate_id, job))
+            place = open_store(status.store).location(logs_folder(status.gate_id, job))
             state += f" (logs: {place})" if state == JobState.FAILED.value else ""
         lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
     if document.get("html"):

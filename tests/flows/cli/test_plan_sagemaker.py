@@ -46,7 +46,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         (CPU, '"in_job"', '"pool"', "options.placement: 'pool' is none of .* Did you mean 'pooled'", "go"),
         (P5, "keep_alive_s = 3600", "keep_alive_s = 7200", "keep_alive_s: 7200 is not between 0 and 3600", "go"),
         (P5, LINE, 'placement = "pooled"\nspot = true', 'Leave spot out, or set placement = "in_job"', "go"),
-        (CPU, '"in_job"', '"pinned"', "Name them, or say in_job", "go"),
+        (CPU, '"in_job"', '"pinned"', 'Name them, or set placement = "in_job"', "go"),
         (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form", "go"),
         (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://", "go"),
         (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own", "go"),

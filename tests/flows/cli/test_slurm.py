@@ -27,7 +27,7 @@ def test_the_worst_is_the_exit_code(
     code: int,
 ) -> None:
     """1 if one fails; 3 if one could not run, because it is not installed or nothing was free."""
-    monkeypatch.setattr(slurm, "look", lambda *asked: iter(made))
+    monkeypatch.setattr(slurm, "run_checks", lambda *asked: iter(made))
     codes = main(["slurm"]), main(["slurm", "--format", "json"])
     lines = capsys.readouterr().out
     shown = [line.text for line in made]
