@@ -9,7 +9,7 @@ from checks.documents.certificates import Certificate, Certificates, MachineStat
 from checks.documents.report import digest
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts, Instance
-from checks.facts.provenance import Kind, Provenance
+from checks.facts.provenance import NumberKind, Provenance
 from checks.judge.certificates.decision import GateTerms, certified, terms_of
 from checks.judge.certificates.issue import GateEvidence, issued
 from checks.judge.certificates.record import RecordState, WatchRound, after
@@ -30,7 +30,7 @@ from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.version import ENGINE
 
 FACTS = Facts(
-    {"cpu": Instance(0, "", Provenance("test", "made up for a test", "2026-11", Kind.DERIVED))},
+    {"cpu": Instance(0, "", Provenance("test", "made up for a test", "2026-11", NumberKind.DERIVED))},
     digest(b"made-up facts"),
 )
 DECLARED = Declared("cpu", 1, 0, 1)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from checks.check import Check, Measurement, check
 from checks.check import Context as Context
 from checks.facts.instances import Facts, Instance
-from checks.facts.provenance import Kind, Provenance
+from checks.facts.provenance import NumberKind, Provenance
 from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
@@ -31,7 +31,7 @@ from checks.model import (
 )
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 
-MADE_UP = Provenance("test", "made up for a test", "2026-11", Kind.DERIVED)
+MADE_UP = Provenance("test", "made up for a test", "2026-11", NumberKind.DERIVED)
 FACTS = Facts(
     {"cpu": Instance(0, "", MADE_UP), "toy.4x": Instance(4, "Toy", MADE_UP)},
     sha256(b"made-up facts").hexdigest(),

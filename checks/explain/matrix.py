@@ -124,7 +124,7 @@ def _read_csv(text: str, chosen: Better | None) -> WrittenMatrix:
     names, metric, cells = header[1:], header[0], list[Cell]()
     if _is_long(header):
         names, metric = list(dict.fromkeys(name for _, fields in records for name in fields[:2])), header[2]
-    ends = _parts(names, f"line {number}")
+    ends = _ends(names, f"line {number}")
     for at, (line, (source, *texts)) in enumerate(records):
         if _is_long(header):
             cells.append(Cell(source, texts[0], texts[1], line))
@@ -161,7 +161,7 @@ def _value(cell: Cell, better: Better) -> float | None:
     return value or None  # zero bytes per second: nothing arrived
 
 
-def _parts(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
+def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
     """The ends: all on `host`, or each on the node and the rail that its name says ("host:3"), or each a node of its own. Raises
     Broken if a name is empty, too long or occurs twice.
     """
@@ -236,7 +236,7 @@ def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], lis
     for name, (number, match) in zip(names, titles, strict=True):
         better = Better.LOWER if match["unit"] == "us" else Better.HIGHER
         columns, cells = _block(lines, number + 1, name)
-        ends = _parts(columns, f"line {number + 2}", "this host")
+        ends = _ends(columns, f"line {number + 2}", "this host")
         written.append(WrittenMatrix(name, match["unit"], better, ends, cells))
     left_out = ["latency CPU: it is the time that the host takes to ask for a copy"]
     if not any(map(_P2P_BEGINS.match, lines)):

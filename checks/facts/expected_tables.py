@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from checks.documents.decode import parse_json
-from checks.facts.gpu_models import Parts, RooflinePart
+from checks.facts.gpu_models import GpuModels, RooflinePart
 from checks.facts.provenance import MOST_BYTES, Provenance, rows_of, table_bytes
 from checks.value_types import DecodeError, Range
 
@@ -95,7 +95,7 @@ class TransferRow:
 class ExpectedTables:
     """All expected values of machines, and the rooflines of their parts."""
 
-    parts: Parts = field(default_factory=Parts)
+    parts: GpuModels = field(default_factory=GpuModels)
     collectives: tuple[CollectiveRow, ...] = ()
     gemm: tuple[GemmRow, ...] = ()
     memory: tuple[MemoryRow, ...] = ()
@@ -126,7 +126,7 @@ def load(texts: Mapping[str, bytes]) -> ExpectedTables:
         name: rows_of(parse_json(texts[name], MOST_BYTES), name, entry_type)
         for name, entry_type in KINDS.items()
     }
-    tables = ExpectedTables(Parts(entries.pop("parts")), **entries)
+    tables = ExpectedTables(GpuModels(entries.pop("parts")), **entries)
     _require_sense(tables)
     return tables
 

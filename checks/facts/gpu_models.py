@@ -45,7 +45,7 @@ class RooflinePart:
 
 
 @dataclass(frozen=True)
-class Parts:
+class GpuModels:
     """The rooflines of the known models."""
 
     parts: tuple[RooflinePart, ...] = field(default_factory=tuple)
@@ -55,27 +55,27 @@ class Parts:
 
         None if no model fits, or two models of different families fit.
         """
-        name_text = _words(name)
+        name_text = _normalised(name)
         fitting = sorted(
             (p for p in self.parts if _holds(name_text, p.model)), key=lambda model: len(model.model)
         )
         if not fitting:
             return None
         longest = fitting[-1]
-        related = all(_holds(_words(longest.model), part.model) for part in fitting)
+        related = all(_holds(_normalised(longest.model), part.model) for part in fitting)
         return longest if related else None
 
 
 def of_model(name: str, models: Sequence[str]) -> str | None:
     """The longest of these models that fits the name; None if none does."""
-    name_text = _words(name)
+    name_text = _normalised(name)
     return max((model for model in models if _holds(name_text, model)), key=len, default=None)
 
 
 @lru_cache(maxsize=1024)
-def _words(name: str) -> str:
+def _normalised(name: str) -> str:
     return " ".join(re.split(r"[\s-]+", name.strip()))
 
 
 def _holds(name_text: str, model: str) -> bool:
-    return f" {_words(model)} " in f" {name_text} "
+    return f" {_normalised(model)} " in f" {name_text} "

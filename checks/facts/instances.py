@@ -12,12 +12,12 @@ from checks.documents.nearest import nearest
 from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables
-from checks.facts.provenance import TABLE, Kind, Provenance, entries, resolved, rows_of
+from checks.facts.provenance import TABLE, NumberKind, Provenance, entries, resolved, rows_of
 from checks.model import Declared, MachinePart, Skip
 from checks.value_types import DecodeError, Range
 
 Count = Annotated[int, Range(0, 1_000_000)]
-DECLARED = Provenance("the gate file ([cluster.machine])", "as declared", "undated", Kind.DOCUMENTED)
+DECLARED = Provenance("the gate file ([cluster.machine])", "as declared", "undated", NumberKind.DOCUMENTED)
 NONE = b'{"not_applicable": []}'
 
 

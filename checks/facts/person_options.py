@@ -108,14 +108,15 @@ def lines_of(report: Report) -> list[str]:
         for check, metrics in checks.items():
             results = [measured for measured in report.observations if measured.check == check]
             lines += [
-                f"[{group}] {measured.subject} {check}: {_said(measured, metrics)}" for measured in results
+                f"[{group}] {measured.subject} {check}: {_metrics_text(measured, metrics)}"
+                for measured in results
             ]
             skips = [planned.skip for planned in report.plan if planned.check == check and planned.skip]
             lines += [f"[{group}] {check}: not run, {skip.value}" for skip in skips]
     return lines
 
 
-def _said(measured: Observation, metrics: Sequence[str]) -> str:
+def _metrics_text(measured: Observation, metrics: Sequence[str]) -> str:
     if measured.outcome is not Outcome.MEASURED:
         reason = f"{measured.skip.value}: {measured.reason}" if measured.skip else measured.reason
         return f"not measured: {' '.join(reason.split())[:200]}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from checks.facts.expected_tables import fault_in
-from checks.facts.gpu_models import Parts
+from checks.facts.gpu_models import GpuModels
 from checks.facts.instances import Facts, lacks
 from checks.facts.rooflines import Quantity, Roofline, rooflines
 from checks.model import FIRST, Declared
@@ -116,7 +116,7 @@ def range_of(check: str, metric: str) -> Range:
     return next(links, None) or next(units, COUNTED)
 
 
-def impossible(policy: Policy, facts: Facts, models: Parts) -> Iterator[tuple[str, str]]:
+def impossible(policy: Policy, facts: Facts, models: GpuModels) -> Iterator[tuple[str, str]]:
     """(path, why) of each absolute lower bound that some type of the policy cannot reach however healthy it is."""
     for path, name, _, value, roofline in bounds(policy, facts, models):
         if value > roofline.least:
@@ -124,7 +124,7 @@ def impossible(policy: Policy, facts: Facts, models: Parts) -> Iterator[tuple[st
 
 
 def bounds(
-    policy: Policy, facts: Facts, models: Parts
+    policy: Policy, facts: Facts, models: GpuModels
 ) -> Iterator[tuple[str, str, CheckPolicy, float, Roofline]]:
     """(path, instance type, the check's policy, bound, roofline) of every absolute lower bound on a rate."""
     for name in policy.instance_types:

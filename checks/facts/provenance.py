@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 24
 T = TypeVar("T")
 
 
-class Kind(str, Enum):
+class NumberKind(str, Enum):
     """The kind of number: measured on a machine, documented by the maker, somebody's threshold, or derived from others."""
 
     MEASURED = "measured"
@@ -46,7 +46,7 @@ class Provenance:
     source: str
     conditions: str
     date: str
-    kind: Kind
+    kind: NumberKind
 
     def __str__(self) -> str:
         """One line for people."""
@@ -74,7 +74,7 @@ def resolved(document: object, *tables: str) -> dict[str, object]:
     tables_by_name = {key: value for key, value in document.items() if key != TABLE}
     for table in tables:
         if table in tables_by_name:
-            tables_by_name[table] = _rows(tables_by_name[table], table, entries_by_name)
+            tables_by_name[table] = _resolved_table(tables_by_name[table], table, entries_by_name)
     return tables_by_name
 
 
@@ -117,15 +117,22 @@ def entries(value: object) -> dict[str, Provenance]:
     return {str(name): _checked(entry, f"{TABLE}.{name}") for name, entry in value.items()}
 
 
-def _rows(value: object, path: str, entries_by_name: Mapping[str, Provenance]) -> object:
+def _resolved_table(value: object, path: str, entries_by_name: Mapping[str, Provenance]) -> object:
     if isinstance(value, Mapping):
-        return {key: _row(record, f"{path}.{key}", entries_by_name) for key, record in value.items()}
+        return {
+            key: _resolved_record(record, f"{path}.{key}", entries_by_name) for key, record in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_row(record, f"{path}[{index}]", entries_by_name) for index, record in enumerate(value)]
+        return [
+            _resolved_record(record, f"{path}[{index}]", entries_by_name)
+            for index, record in enumerate(value)
+        ]
     raise DecodeError("expected rows", path)
 
 
-def _row(record: object, path: str, entries_by_name: Mapping[str, Provenance]) -> dict[str, object]:
+def _resolved_record(
+    record: object, path: str, entries_by_name: Mapping[str, Provenance]
+) -> dict[str, object]:
     if not isinstance(record, Mapping):
         raise DecodeError("expected a row", path)
     own = {key: record[key] for key in KEYS if key in record}
@@ -146,7 +153,7 @@ def _row(record: object, path: str, entries_by_name: Mapping[str, Provenance]) -
 def _pairs(provenance: Provenance) -> Iterator[tuple[str, object]]:
     for key in KEYS:
         value = getattr(provenance, key)
-        yield key, value.value if isinstance(value, Kind) else value
+        yield key, value.value if isinstance(value, NumberKind) else value
 
 
 def _checked(value: object, path: str) -> Provenance:

@@ -62,19 +62,19 @@ def rooflines(instance: Instance, model: RooflinePart) -> Mapping[Quantity, Roof
     limits = {
         Quantity.COMPUTE_GFLOPS: Roofline(1000 * single, 1000 * high),
         Quantity.COMPUTE_TFLOPS: Roofline(low, high),
-        Quantity.MEMORY: _one(model.memory_gbps),
-        Quantity.HOST: _one(model.pcie_gbps * _lanes(instance)),
+        Quantity.MEMORY: _exact(model.memory_gbps),
+        Quantity.HOST: _exact(model.pcie_gbps * _lanes(instance)),
         Quantity.PEER: Roofline(model.pcie_gbps * _lanes(instance), model.nvlink_gbps or model.pcie_gbps),
-        Quantity.FLOW: _one(FLOW_GBPS),
+        Quantity.FLOW: _exact(FLOW_GBPS),
     }
     one_node, two = bus_gbps(instance, model, 1), bus_gbps(instance, model, 2)
     if instance.gpus > 1 and one_node is not None:
-        limits[Quantity.NODE_BUS] = _one(one_node)
+        limits[Quantity.NODE_BUS] = _exact(one_node)
     if two is not None:
         limits[Quantity.BUS] = Roofline(two, max(two, one_node or two))
     network = instance.network_gbit_s or instance.network_burst_gbit_s
     if network is not None:
-        limits[Quantity.NETWORK] = _one(network)
+        limits[Quantity.NETWORK] = _exact(network)
     return limits
 
 
@@ -82,7 +82,7 @@ def _lanes(instance: Instance) -> float:
     return 0.5 if instance.pcie_width == 8 else 1.0
 
 
-def _one(value: float) -> Roofline:
+def _exact(value: float) -> Roofline:
     return Roofline(value, value)
 
 

@@ -73,7 +73,7 @@ def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
     return withheld and check in READERS and skip in ACCEPTED
 
 
-def said(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
+def note(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
     """The note of a verdict on `nodes` whose log could not be read; `measured` are the stand-ins with an observation."""
     part = MachinePart.GPU if declared.gpus_per_node else MachinePart.NEURON if neuron else MachinePart.ANY
     names = ", ".join(measured) or "nothing"

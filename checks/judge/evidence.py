@@ -241,7 +241,7 @@ def _about_withheld(
     if unread:
         measured = [name for name in withheld_kernel_log.STAND_INS if sound.get(name)]
         neuron = bool(instance and instance.neuron_devices)
-        said = withheld_kernel_log.said(len(unread), declared, measured, neuron)
+        said = withheld_kernel_log.note(len(unread), declared, measured, neuron)
         yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld_kernel_log.SOURCE)
 
 

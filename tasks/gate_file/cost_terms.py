@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from checks.documents.columns import by_check
 from checks.facts.failures import builtin_failures
 from checks.facts.prices import Price, Purchase, builtin_prices, price_of
-from checks.facts.provenance import Kind, Provenance
+from checks.facts.provenance import NumberKind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
 from checks.model import Declared, Report, Verdict
 
@@ -69,7 +69,7 @@ def terms_of(gate: Gate) -> CostTerms:
 def price_for(instance_type: str, terms: CostTerms) -> Price | None:
     """What a node costs under the terms; None if nobody said, and no table has it."""
     if terms.usd_per_node_hour is not None:
-        provenance = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
+        provenance = Provenance("declared for this job", "as declared", "undated", NumberKind.DOCUMENTED)
         return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, provenance)
     return price_of(builtin_prices(), instance_type, terms.purchase)
 

@@ -115,7 +115,7 @@ SDC = [
     faulty(sdc.sdc, "one node of three differs", nodes("a", "b", "a"), "node-1/rank-1 digest digest of the results is b"),
     faulty(sdc.sdc, "two nodes differ, either may be it", nodes("a", "b"), "cluster digest digest of the results differs, and no"),
     blind(sdc.sdc, "out of memory", one(sdc.sdc, [patched(sdc, "_burst", OUT_OF_MEMORY)])),
-    blind(sdc.sdc, "the device is lost", one(sdc.sdc, [patched(sdc, "_look", LOST)])),
+    blind(sdc.sdc, "the device is lost", one(sdc.sdc, [patched(sdc, "_compare", LOST)])),
     blind(sdc.sdc, "a problem without an answer", one(sdc.sdc, metrics={"wrong_elements": (0, None, 0, 0)})),
     no_cuda(sdc.sdc),
     without_place(sdc.sdc),
@@ -157,7 +157,7 @@ OVERLAP = [
         "of_sequential", cause=Cause.CONFIGURATION),
     blind(overlap.overlap, "no group", one(overlap.overlap)),
     blind(overlap.overlap, "the group is lost", one(overlap.overlap, [GROUP, patched(overlap, "_begin_sum", LOST)])),
-    blind(overlap.overlap, "a clock that stands still", one(overlap.overlap, [GROUP, patched(overlap, "_alone", lambda *a: 0.0)])),
+    blind(overlap.overlap, "a clock that stands still", one(overlap.overlap, [GROUP, patched(overlap, "_single", lambda *a: 0.0)])),
     no_cuda(overlap.overlap),
     without_place(overlap.overlap),
 ]  # fmt: skip

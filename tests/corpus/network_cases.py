@@ -18,7 +18,7 @@ from checks.model import Cause, Level, Observation, Outcome
 from checks.probes.network import counters as counters_module
 from checks.probes.network import mtu as mtu_module
 from checks.probes.network.counters import counters
-from checks.probes.network.mtu import Row, measurement, mtu
+from checks.probes.network.mtu import PathResult, measurement, mtu
 from checks.probes.network.names import names
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
@@ -114,7 +114,7 @@ def probed(*peers: Callable[[str], AbstractContextManager[int]], info: bytes | N
     return observe
 
 
-def found(*nodes: Sequence[Row]) -> Observe:
+def found(*nodes: Sequence[PathResult]) -> Observe:
     """The check's own measurement of what each node's probes gave."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -133,7 +133,7 @@ def _mtu(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
     return Case("network.mtu", sort, name, observe, nodes=2, **more)  # type: ignore[arg-type]
 
 
-JUMBO, PLAIN = Row("ok", 9001, 9001), Row("ok", 1500, 1500)
+JUMBO, PLAIN = PathResult("ok", 9001, 9001), PathResult("ok", 1500, 1500)
 nobody = contextmanager(closed)
 
 
@@ -148,7 +148,7 @@ MTU = [
         names="loses packets of full size (from node-0 to node-1)"),
     _mtu(FAULTY, "they vanish towards one of two", probed(echoing, swallower), cause=CONFIG,
         names="loses packets of full size (from node-0 to node-2)"),
-    _mtu(FAULTY, "the path is narrower", found([Row("ok", 9001, 1500)], [JUMBO]), cause=CONFIG, level=WARN,
+    _mtu(FAULTY, "the path is narrower", found([PathResult("ok", 9001, 1500)], [JUMBO]), cause=CONFIG, level=WARN,
         names="carries packets that are smaller by 7,501 bytes than the interfaces allow (from node-0 to peer-0)"),
     _mtu(FAULTY, "one node of three with plain frames", found([JUMBO], [PLAIN], [JUMBO]), cause=CONFIG,
         names="interface_mtu_bytes MTU of the interface is 1500, but on 2 of 3 it is 9001"),

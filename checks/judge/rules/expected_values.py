@@ -14,7 +14,7 @@ from typing import TypeVar
 from checks.facts.expected_tables import CollectiveRow, GemmRow, MemoryRow, TransferRow
 from checks.facts.gpu_models import RooflinePart, of_model
 from checks.facts.instances import DECLARED, Facts, Instance
-from checks.facts.provenance import Kind, Provenance
+from checks.facts.provenance import NumberKind, Provenance
 from checks.probes.collectives.operations import FACTORS
 
 # There is no expected value for sizes that are smaller than the smallest known one by more than this factor, because the latency is
@@ -206,7 +206,7 @@ def floor_busbw(
         f"the links of {instance_type} by the tables of checks/facts (instances.json, parts.json)",
         f"{FLOOR_SHARE:g} of the {possible:.4g} GB/s that they can carry, as no measurement is published",
         "2026-11",
-        Kind.DERIVED,
+        NumberKind.DERIVED,
     )
     most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
     return Expected(least, least, possible, origin, most=most, is_limit=True, is_floor=True)
@@ -291,7 +291,7 @@ def _fitting(model: str, rows: Sequence[Row]) -> Row | None:
 
 
 def _of(row: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
-    is_limit = row.provenance.kind is Kind.THRESHOLD
+    is_limit = row.provenance.kind is NumberKind.THRESHOLD
     return Expected(value, value * row.low_fraction, value, row.provenance, (), most, is_limit)
 
 

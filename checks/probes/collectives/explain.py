@@ -58,7 +58,9 @@ def detect(text_: str) -> bool:
 
 
 # Size, count and type, which begin each row (nccl-tests, src/common.cu), behind whatever a launcher puts before a line.
-ROW = re.compile(r"^.*?\b\d+\s+\d+\s+(?:float|half|double|bfloat16|u?int\d+|fp8\w*|f8\w*)\s", re.MULTILINE)
+SIZE_LINE = re.compile(
+    r"^.*?\b\d+\s+\d+\s+(?:float|half|double|bfloat16|u?int\d+|fp8\w*|f8\w*)\s", re.MULTILINE
+)
 HEADER = "Give the output from its header on: the lines that begin with # and name size, count, type, time and busbw."
 
 
@@ -67,7 +69,7 @@ def read(text_: str, options: ReadOptions) -> Reading:
     log = nccl_log.read(text_)
     if nccl_tests.recognised(text_):
         runs = nccl_tests.read(text_)
-        if not any(run.rows for run in runs) and ROW.search(text_):
+        if not any(run.rows for run in runs) and SIZE_LINE.search(text_):
             raise Broken(
                 "the output of nccl-tests has rows of results, but the header that names their columns is missing",
                 HEADER,
@@ -96,7 +98,7 @@ def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
     declared = options.declared.ranks if options.declared else None
     if options.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
         unread.append(ONE_PROCESS)
-    results = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
+    results = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _citations(runs))]
     instance, nodes = options.instance, _nodes(runs, options)
     logged = bool(log.channels)
     if logged or (log.chosen and nodes > 1):
@@ -109,14 +111,14 @@ def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
             unread.append(reason)
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     version = f"nccl-tests {runs[0].version}".strip()
-    names = ", ".join(dict.fromkeys(_named(run) for run in runs))
+    names = ", ".join(dict.fromkeys(_program_of(run) for run in runs))
     title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
     return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread)))
 
 
 def _fault(run: Run, reason: str) -> str:
     """A fault of the run; where its output is whole, that is not asked for."""
-    message = f"{_named(run)}: {reason}"
+    message = f"{_program_of(run)}: {reason}"
     return Complete(f"{message}. Run it again") if nccl_tests_result.is_whole(run) else message
 
 
@@ -149,14 +151,14 @@ def _errors(log: Log) -> list[Part]:
     by_process: dict[str, list[Line]] = {}
     for line in log.errors:
         by_process.setdefault(line.process or "a process", []).append(line)
-    messages = tuple(_words(lines) for lines in by_process.values())
-    cited = {"failed": "\n".join(lines[0].shown for lines in by_process.values())}
+    messages = tuple(_message(lines) for lines in by_process.values())
+    cited = {"failed": "\n".join(lines[0].numbered for lines in by_process.values())}
     return [
         Part("nccl.job", {"failed_ranks": tuple(by_process), "failed": messages}, cited, _each(log.errors))
     ]
 
 
-def _words(lines: Sequence[Line]) -> str:
+def _message(lines: Sequence[Line]) -> str:
     peers = dict.fromkeys(filter(None, map(nccl_log.peer_of, lines)))
     peers_text = f"; peer {', '.join(peers)}" if peers else ""
     return f"{lines[0].said[:200]}{peers_text}"
@@ -277,7 +279,7 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
     }
 
 
-def _shown(runs: Sequence[Run]) -> str:
+def _citations(runs: Sequence[Run]) -> str:
     lines = {
         name: text for name, text in _lines(runs).items() if name != "busbw_gbps"
     }  # these come from every row, which would be too much text
@@ -289,7 +291,7 @@ def _nodes(runs: Sequence[Run], options: ReadOptions) -> int:
     return max(hosts, options.declared.nodes if options.declared else 1)
 
 
-def _named(run: Run) -> str:
+def _program_of(run: Run) -> str:
     return run.program or nccl_tests_result.collective_of(run) or "an unnamed collective"
 
 
@@ -297,5 +299,5 @@ def _each(lines: Sequence[Line]) -> str:
     """The first line of each text, as "17: text"."""
     first: dict[str, str] = {}
     for line in lines:
-        first.setdefault(line.said, line.shown)
+        first.setdefault(line.said, line.numbered)
     return "\n".join(list(first.values())[:SHOWN])

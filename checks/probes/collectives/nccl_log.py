@@ -69,7 +69,7 @@ class Line:
     said: str
 
     @property
-    def shown(self) -> str:
+    def numbered(self) -> str:
         """As "17: text"."""
         return f"{self.number}: {self.said}"
 
@@ -140,8 +140,8 @@ def read(text: str, process: str = "") -> Log:
     largest = max([*began.values(), *done.values(), *(int(hit[1]) for _, hit in shapes)], default=0)
     nics = [*(int(hit[3]) for _, hit in providers), *(len(_IB_PORT.findall(hit[1])) for _, hit in ports)]
     return Log(
-        versions=_all(_VERSION, [*info_lines, *_bare_version(text)]),
-        networks=_all(_NETWORK, info_lines),
+        versions=_distinct(_VERSION, [*info_lines, *_bare_version(text)]),
+        networks=_distinct(_NETWORK, info_lines),
         providers={line.process: hit[1] for line, hit in providers},
         nics=tuple(dict.fromkeys(nics)),
         channels=tuple(_channel(line, hit) for line, hit in _hits(_CHANNEL, info_lines)),
@@ -182,7 +182,7 @@ def chosen_by(line: Line) -> str:
     return match[1].strip() if match else ""
 
 
-def _all(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
+def _distinct(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hit[1].strip() for _, hit in _hits(pattern, lines)))
 
 

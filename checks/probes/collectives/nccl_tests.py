@@ -19,7 +19,7 @@ from checks.explain.unread_lines import bare
 from checks.model import MachinePart, Profile, Scope, Skip
 from checks.model_details import Contents
 from checks.probes.collectives import nccl_tests_result
-from checks.probes.collectives.nccl_tests_result import Placement, Plan, Row, Run
+from checks.probes.collectives.nccl_tests_result import Placement, Plan, Run, SizeResult
 from checks.probes.collectives.operations import KINDS
 from checks.process.tool import ToolMissing, ToolResult, find, run
 
@@ -60,7 +60,7 @@ _COMMAND = re.compile(
 )
 _COMPLAINT = re.compile(r"^#\s*[Ee]rror:")
 _TABLE = re.compile(r"^#\s*size\s+count\s")
-_ROW = re.compile(r"^\d+(?:\s|$)")
+_SIZE_LINE = re.compile(r"^\d+(?:\s|$)")
 REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
 
 
@@ -155,7 +155,7 @@ def understood(text: str) -> frozenset[int]:
     return frozenset(
         number
         for number, line in _bare(text)
-        if line.startswith("#") or _ROW.match(line) or _ERROR.search(line) or _COMMAND.search(line)
+        if line.startswith("#") or _SIZE_LINE.match(line) or _ERROR.search(line) or _COMMAND.search(line)
     )
 
 
@@ -196,7 +196,7 @@ def _take(parsed_run: Run, number: int, line: str) -> None:
             parsed_run.errors.append(numbered)
     elif _ERROR.search(line):
         parsed_run.errors.append(numbered)
-    elif _ROW.match(line):
+    elif _SIZE_LINE.match(line):
         _take_row(parsed_run, line, numbered)
 
 
@@ -232,12 +232,12 @@ def _take_row(parsed_run: Run, line: str, numbered: str) -> None:
         parsed_run.odd.append(f"a row is at a place where no row belongs: {numbered}")
         return
     try:
-        parsed_run.rows.append(_row(parsed_run.columns, line.split(), numbered))
+        parsed_run.rows.append(_record(parsed_run.columns, line.split(), numbered))
     except (ValueError, KeyError) as error:
         parsed_run.odd.append(f"a row cannot be read ({error}): {numbered}")
 
 
-def _row(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> Row:
+def _record(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> SizeResult:
     halves = [index for index, name in enumerate(columns) if name == "time"]
     if len(halves) != 2:
         raise ValueError(f"the header has {len(halves)} columns named time, not 2")
@@ -256,7 +256,7 @@ def _row(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> Row:
         dict(zip(names[width:], of_right[width:], strict=True)),
     )
     redop = next((token for token in left[3:] if token in REDOPS), "")
-    return Row(int(tokens[0]), redop, _placement(out), _placement(inside), numbered)
+    return SizeResult(int(tokens[0]), redop, _placement(out), _placement(inside), numbered)
 
 
 def _placement(values: Mapping[str, str]) -> Placement:

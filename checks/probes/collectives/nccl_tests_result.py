@@ -29,7 +29,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeResult:
     """One message size. `line` is its line in the text, "17: text"."""
 
     size_bytes: int
@@ -85,7 +85,7 @@ class Run:
     average_gbps: float | None = None
     slow: bool = False
     ranks: list[tuple[int, tuple[int, str]]] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SizeResult] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
     lines: dict[str, str] = field(default_factory=dict)
@@ -228,13 +228,13 @@ def _best(run: Run, halves: Sequence[Placement]) -> float | None:
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
 
 
-def point_of(run: Run, record: Row) -> str:
+def point_of(run: Run, record: SizeResult) -> str:
     """How the row was measured: "all_reduce_perf 1048576 B, 8 ranks"."""
     program = run.program or collective_of(run) or "collective"
     return f"{program} {record.size_bytes} B, {ranks_of(run)} ranks"
 
 
-def _slower(run: Run, record: Row) -> float | None:
+def _slower(run: Run, record: SizeResult) -> float | None:
     """The bus bandwidth of the row: the smaller of in place and out of place, which have to be reported separately (nccl-tests)."""
     return min(half.busbw_gbps for half in record.placements) if ranks_of(run) > 1 else None
 

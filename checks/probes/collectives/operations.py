@@ -96,7 +96,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Collective:
     """A collective. With `count` elements per share, a rank sends `sends(ranks) * count` elements and receives `gets(ranks) *
     count`.
 
@@ -174,23 +174,23 @@ def _others(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
-ALL_REDUCE = Kind(
+ALL_REDUCE = Collective(
     "all_reduce", _all_reduce, lambda world, count, round_: summed(world.ranks, count, round_, world.device),
     sends=lambda ranks: 1, gets=lambda ranks: 1, factor=lambda ranks: 2 * _others(ranks), in_place=True,
 )  # fmt: skip
-ALL_GATHER = Kind(
+ALL_GATHER = Collective(
     "all_gather", _all_gather, lambda world, count, round_: gathered(world.ranks, count, round_, world.device),
     sends=lambda ranks: 1, gets=lambda ranks: ranks, factor=_others,
 )  # fmt: skip
-REDUCE_SCATTER = Kind(
+REDUCE_SCATTER = Collective(
     "reduce_scatter", _reduce_scatter,
     lambda world, count, round_: summed(world.ranks, count, round_, world.device, world.rank * count),
     sends=lambda ranks: ranks, gets=lambda ranks: 1, factor=_others,
 )  # fmt: skip
-ALLTOALL = Kind(
+ALLTOALL = Collective(
     "alltoall", _alltoall, _exchanged, sends=lambda ranks: ranks, gets=lambda ranks: ranks, factor=_others,
 )  # fmt: skip
-SENDRECV = Kind(
+SENDRECV = Collective(
     "sendrecv", _sendrecv,
     lambda world, count, round_: sent((world.rank - 1) % world.ranks, count, round_, world.device),
     sends=lambda ranks: 1, gets=lambda ranks: 1, factor=lambda ranks: 1.0,

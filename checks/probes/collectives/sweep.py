@@ -17,7 +17,7 @@ from checks.check import Basis, Body, Check, CheckError, Context, Measurement, c
 from checks.model import Declared, MachinePart, Scope
 from checks.model_details import Contents
 from checks.probes.collectives import operations
-from checks.probes.collectives.operations import Kind, World, busbw_gbps
+from checks.probes.collectives.operations import Collective, World, busbw_gbps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +60,7 @@ class Sweep:
 
 def sweep_check(
     name: str,
-    collective: Kind,
+    collective: Collective,
     *,
     part: MachinePart,
     needs: str,
@@ -127,12 +127,12 @@ def whole_world(context: Context) -> World:
     return World(own.rank, own.world_size, own.device)
 
 
-def measure(context: Context, collective: Kind) -> Measurement:
+def measure(context: Context, collective: Collective) -> Measurement:
     """The sweep of the collective over the default group. Raises CheckError if that is not the declared group."""
     return measure_in(whole_world(context), context, collective)
 
 
-def measure_in(world: World, context: Context, collective: Kind) -> Measurement:
+def measure_in(world: World, context: Context, collective: Collective) -> Measurement:
     """The sweep of the collective over these ranks, with the numbers of the check's profile."""
     sizes, shares = _sizes(context.options, collective, world.ranks), collective.shares(world.ranks)
     budget_s, sweep = context.options.get("budget_s", 1.5), Sweep()
@@ -151,12 +151,12 @@ def measure_in(world: World, context: Context, collective: Kind) -> Measurement:
     return _measurement(collective, sweep, sizes, world)
 
 
-def _sizes(options: Mapping[str, float], collective: Kind, ranks: int) -> tuple[int, ...]:
+def _sizes(options: Mapping[str, float], collective: Collective, ranks: int) -> tuple[int, ...]:
     least, most = int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB))
     return sweep_sizes(least, most, collective.shares(ranks))
 
 
-def _connect(collective: Kind, count: int, world: World) -> None:
+def _connect(collective: Collective, count: int, world: World) -> None:
     """Runs the collective once before the timing: NCCL initialises a communicator in the first call, which takes many seconds."""
     import torch
 
@@ -165,7 +165,7 @@ def _connect(collective: Kind, count: int, world: World) -> None:
 
 
 def _measure_size(
-    collective: Kind, count: int, size: int, share_s: float, world: World, sweep: Sweep
+    collective: Collective, count: int, size: int, share_s: float, world: World, sweep: Sweep
 ) -> None:
     sweep.wrong += _verify(collective, count, 2 * len(sweep.sizes), world)
     times, wrong = _time(collective, count, share_s, world)
@@ -175,7 +175,7 @@ def _measure_size(
     sweep.iterations.append(len(times))
 
 
-def _verify(collective: Kind, count: int, round_: int, world: World) -> int:
+def _verify(collective: Collective, count: int, round_: int, world: World) -> int:
     """How many elements of one new run are wrong on this rank; NaN counts as wrong."""
     own = operations.sent(world.rank, count * collective.sends(world.ranks), round_, world.device)
     result = _result(collective, own, count, world)
@@ -183,7 +183,7 @@ def _verify(collective: Kind, count: int, round_: int, world: World) -> int:
     return int((result != collective.expected(world, count, round_)).sum())
 
 
-def _time(collective: Kind, count: int, share_s: float, world: World) -> tuple[list[float], int]:
+def _time(collective: Collective, count: int, share_s: float, world: World) -> tuple[list[float], int]:
     """The times of single runs, each that of the slowest rank, until they are precise enough or the time is over; and the number of
     wrong elements.
 
@@ -204,7 +204,7 @@ def _time(collective: Kind, count: int, share_s: float, world: World) -> tuple[l
     return times, int((result != 0).sum())
 
 
-def _result(collective: Kind, own: Tensor, count: int, world: World) -> Tensor:
+def _result(collective: Collective, own: Tensor, count: int, world: World) -> Tensor:
     """The buffer for the result. No element of it is right before the run."""
     return own if collective.in_place else own.new_full((count * collective.gets(world.ranks),), -1.0)
 
@@ -214,7 +214,7 @@ def most_samples(ranks: int) -> int:
     return max(2 * LEAST_SAMPLES, 100 // max(1, math.ceil(math.log2(ranks))))
 
 
-def _time_once(collective: Kind, own: Tensor, result: Tensor, world: World) -> float:
+def _time_once(collective: Collective, own: Tensor, result: Tensor, world: World) -> float:
     own.zero_()  # a wrong value that one rank got in place must not reach its peers with the next run
     _wait(own)
     begun = time.perf_counter()
@@ -250,7 +250,7 @@ def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
     return spent_s + sweep.seconds[-1] * size / sweep.sizes[-1] * LEAST_RUNS <= OVERRUN * budget_s
 
 
-def _measurement(collective: Kind, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
+def _measurement(collective: Collective, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
     left_out = len(sizes) - len(sweep.sizes)
     if left_out and sweep.sizes[-1] < LEAST_PEAK_BYTES <= sizes[-1]:
         raise CheckError(

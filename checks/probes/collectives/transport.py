@@ -131,19 +131,22 @@ def _may_be_rdma(name: str, instance: Instance) -> bool:
 
 def evidence(log: Log) -> str:
     """The lines in which NCCL chose its transport, then how many channels use which, then one example of each."""
-    ways = Counter(_way(channel) for channel in log.channels)
+    ways = Counter(_carrier_text(channel) for channel in log.channels)
     first: dict[str, Line] = {}
     for channel in log.channels:
-        first.setdefault(_way(channel), channel.line)
+        first.setdefault(_carrier_text(channel), channel.line)
     lines = dict.fromkeys(line.said for line in log.chosen)
     return "\n".join(
-        [f"{count} channels via {way}, such as {first[way].shown}" for way, count in ways.most_common(SHOWN)]
+        [
+            f"{count} channels via {way}, such as {first[way].numbered}"
+            for way, count in ways.most_common(SHOWN)
+        ]
         + list(lines)[:SHOWN]
-        + [f"WARN {line.shown}" for line in log.warnings[:SHOWN]]
+        + [f"WARN {line.numbered}" for line in log.warnings[:SHOWN]]
     )
 
 
-def _way(channel: Channel) -> str:
+def _carrier_text(channel: Channel) -> str:
     return f"{channel.kind}/{channel.way}{'/GDRDMA' if channel.gpudirect else ''}"
 
 

@@ -90,9 +90,9 @@ def measure(own: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measur
     with multiplying(work.precision, own.device):
         first = run_round(work, 1, 0)  # the first sum opens connections and loads libraries, and is not timed
         zeros = work.left.new_zeros(work.elements, dtype=work.problem.product.dtype)
-        sum_s = _alone(own.device, lambda: _begin_sum(zeros)())
-        products = _agreed(sum_s / _alone(own.device, lambda: _multiply(work, 1)), own)
-        alone_s = _alone(own.device, lambda: _multiply(work, products))
+        sum_s = _single(own.device, lambda: _begin_sum(zeros)())
+        products = _agreed(sum_s / _single(own.device, lambda: _multiply(work, 1)), own)
+        alone_s = _single(own.device, lambda: _multiply(work, products))
         rounds_measured = [run_round(work, products, index) for index in range(1, max(1, rounds) + 1)]
     products_s = median(round_.products_s for round_ in rounds_measured)
     whole_s = median(round_.whole_s for round_ in rounds_measured)
@@ -154,7 +154,7 @@ def _begin_sum(tensor: Tensor) -> Callable[[], object]:
     return pending.wait if pending is not None else lambda: None
 
 
-def _alone(device: str, run: Callable[[], object]) -> float:
+def _single(device: str, run: Callable[[], object]) -> float:
     """The median time of one kind of work by itself."""
     return median(timed(run, device) for _ in range(ALONE_ROUNDS))
 

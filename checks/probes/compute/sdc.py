@@ -220,7 +220,7 @@ def run(problem: KnownProduct, precision: Precision, device: str, seconds: float
     with multiplying(precision, device):
         while results.repeats < LEAST_REPEATS or time.monotonic() < end:
             last = _burst(results, left, right, answer, burst)
-            _look(results, last.cpu(), expected)
+            _compare(results, last.cpu(), expected)
             results.repeats += 1
             results.products += burst
     return results
@@ -239,7 +239,7 @@ def _burst(results: ProblemResult, left: Tensor, right: Tensor, answer: Tensor, 
     return result
 
 
-def _look(results: ProblemResult, result: Tensor, expected: Tensor) -> None:
+def _compare(results: ProblemResult, result: Tensor, expected: Tensor) -> None:
     """Compares and hashes on the host. NaN is wrong, and so is every element of another shape."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
         results.wrong += expected.numel()

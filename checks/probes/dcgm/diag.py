@@ -89,7 +89,7 @@ def metrics_of(
         "driver": diagnosis.driver,
         "level": level,
         **by_gpu_and_node(
-            (*(m.value for m in Meaning), "not_passed"), _rows(diagnosis, expected, gpus), gpus
+            (*(m.value for m in Meaning), "not_passed"), _texts(diagnosis, expected, gpus), gpus
         ),
     }
     if declared is not None:
@@ -105,7 +105,7 @@ def owner_of(result: Result, text: str, gpus: tuple[int, ...]) -> int | None:
     return int(match[1]) if match and int(match[1]) in gpus else result.gpu
 
 
-def _rows(
+def _texts(
     diagnosis: Diagnosis, expected: tuple[str, ...], gpus: tuple[int, ...]
 ) -> Iterator[tuple[str, int | None, str]]:
     """Every problem, and every test that had to pass and did not: the metric, the GPU, and the words."""

@@ -110,7 +110,7 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
     for record in records:
         result = _of_row(name, record, major, lines.get(id(record), 0))
         if result.gpu in gpus:
-            raise CheckError(f"{name} has two results for {_who(result.gpu)}")
+            raise CheckError(f"{name} has two results for {_subject(result.gpu)}")
         gpus.add(result.gpu)
         messages.update(problem.message for problem in result.problems)
         statuses.add(result.status)
@@ -154,7 +154,7 @@ def _result(name: str, gpu: int | None, record: Mapping[str, object], line: int)
     _require_read(record, name, "warnings", "info")
     status = record.get("status")
     if not isinstance(status, str):
-        raise CheckError(f"a result of {name} for {_who(gpu)} has no status")
+        raise CheckError(f"a result of {name} for {_subject(gpu)} has no status")
     return Result(name, gpu, status_of(status), status, tuple(_problems(record.get("warnings"))), line)
 
 
@@ -221,5 +221,5 @@ def _number(value: object, where: str) -> int:
     return value
 
 
-def _who(gpu: int | None) -> str:
+def _subject(gpu: int | None) -> str:
     return "the node" if gpu is None else f"GPU {gpu}"

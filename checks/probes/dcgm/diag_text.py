@@ -18,7 +18,7 @@ from checks.probes.dcgm.diagnosis import (
     Problem,
     Result,
     Status,
-    known,
+    completed,
     major_of,
     status_of,
 )
@@ -28,7 +28,7 @@ LINK_DOWN = 14  # dcgm_errors.h, DCGM_FR_NVLINK_DOWN
 HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
 # A status of 3.x with its GPUs.
 SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
-_ROW = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
+_CELLS = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
 _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
 _SECTION = re.compile(r"^\s*[|+]-----  (?P<name>.+?)  -+\+-+[|+]\s*$")
 _ONE_GPU = re.compile(r"GPU ?(?P<gpu>\d+): (?P<word>.+)")
@@ -73,7 +73,7 @@ def parse(text: str) -> Diagnosis:
         if not _take(reader, lines, index):
             last = index
             break
-    more = next((index for index in range(last, len(lines)) if _ROW.match(lines[index])), None)
+    more = next((index for index in range(last, len(lines)) if _CELLS.match(lines[index])), None)
     return _diagnosis(reader, more)
 
 
@@ -91,7 +91,7 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
             HEADER.match(after) for after in lines[index + 1 : index + 2]
         )
         return not reader.ended
-    match = _ROW.match(line)
+    match = _CELLS.match(line)
     if match is None:
         return True
     left, right = match["left"].strip(), match["right"][1 : 1 + _MESSAGE_WIDTH]
@@ -174,7 +174,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
         raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
     blamed = _blamed(shared, problems)
     failed = {result.gpu for result in shared if result.status is Status.FAIL}
-    is_link_down = any(known(problem).error_id == LINK_DOWN for problem in problems)
+    is_link_down = any(completed(problem).error_id == LINK_DOWN for problem in problems)
     for result in shared:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
         # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.

@@ -152,7 +152,7 @@ def severity_of(number: int) -> str:
     return names[number] if 0 <= number < len(names) else "unknown"
 
 
-def known(problem: Problem) -> Problem:
+def completed(problem: Problem) -> Problem:
     """The problem with what the table of errors says about it: the more serious of both severities, and the table's category.
 
     The error is found by its id, or by its message if it has neither id nor severity.
@@ -169,7 +169,7 @@ def known(problem: Problem) -> Problem:
 
 def meaning_of(problem: Problem, result: Result) -> Meaning:
     """What the problem says about the node. What a failed test reports is never only a warning, except for a setting."""
-    complete = known(problem)
+    complete = completed(problem)
     facts = dcgm_facts()
     if complete.error_id in facts.not_run:
         return Meaning.INTERNAL
@@ -229,7 +229,7 @@ def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
     if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
         return
     for problem in result.problems:
-        number = known(problem).error_id
+        number = completed(problem).error_id
         text = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
         yield meaning_of(problem, result), text
     if not result.problems and result.status is Status.FAIL:

@@ -59,7 +59,7 @@ class DcgmFacts:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Entry:
     """A row of the file: it has what its table holds, and where that comes from."""
 
     provenance: Provenance
@@ -73,12 +73,12 @@ class _Row:
 
 @dataclass(frozen=True)
 class _File:
-    versions: Mapping[str, _Row]
-    names: Mapping[str, _Row]
-    levels: Mapping[str, _Row]
-    aliases: Mapping[str, _Row]
-    errors: Mapping[str, _Row]
-    error_groups: Mapping[str, _Row]
+    versions: Mapping[str, _Entry]
+    names: Mapping[str, _Entry]
+    levels: Mapping[str, _Entry]
+    aliases: Mapping[str, _Entry]
+    errors: Mapping[str, _Entry]
+    error_groups: Mapping[str, _Entry]
 
 
 @lru_cache(maxsize=1)

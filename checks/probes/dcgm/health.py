@@ -17,7 +17,7 @@ from checks.model import Profile, Value
 from checks.probes.dcgm import dcgmi
 from checks.probes.dcgm.dcgmi import Cell, by_gpu_and_node, dcgm_check, each_gpu_and_node
 from checks.probes.dcgm.diag import gpus_discovered
-from checks.probes.dcgm.diagnosis import Problem, known
+from checks.probes.dcgm.diagnosis import Problem, completed
 from checks.process.tool import ToolResult
 
 TITLE = "Health Monitor Report"
@@ -171,7 +171,7 @@ def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
 def metric_of(incident: Incident) -> str:
     """The metric to which an incident belongs."""
     if incident.value == WARNING:
-        benign = known(Problem(incident.message)).error_id == AT_POWER_LIMIT
+        benign = completed(Problem(incident.message)).error_id == AT_POWER_LIMIT
         return "remarks" if benign else "warnings"
     return "driver_failures" if incident.system.startswith(DRIVER) else "failures"
 

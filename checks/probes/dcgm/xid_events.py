@@ -28,7 +28,7 @@ EVERY_MS = 1000
 # dmon prints one row per second for each GPU; if it is silent for this long, it hangs, or its host engine does.
 SILENT_S = 15.0
 # The form of a row: dcgmi/DeviceMonitor.cpp, "{} {}" of entity and number, then the value or "N/A".
-_ROW = re.compile(r"GPU (\d{1,4})\s+(N/A|\d{1,19})\s*")
+_VALUE_LINE = re.compile(r"GPU (\d{1,4})\s+(N/A|\d{1,19})\s*")
 _HEAD = ("#Entity", "ID")
 NONE = ("N/A", "0")
 
@@ -98,7 +98,7 @@ def parse_row(line: str) -> tuple[int, int] | None:
     """The GPU and its last Xid, 0 for none; None for a line without a value. Raises UnreadableOutput for any other text."""
     if not line.strip() or line.startswith(_HEAD):
         return None
-    match = _ROW.fullmatch(line)
+    match = _VALUE_LINE.fullmatch(line)
     if match is None:
         raise UnreadableOutput(f"dcgmi dmon printed no row of its table: {line[:200]!r}")
     return int(match[1]), 0 if match[2] in NONE else int(match[2])

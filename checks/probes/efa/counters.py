@@ -24,7 +24,7 @@ NO_COUNTERS = ("lifespan",)  # a polling period
 
 def first_look(context: Context) -> Mapping[str, object]:
     """Every device's counters at the start. Raises CheckError if there is no device."""
-    return {"devices": {name: dict(values) for name, values in _look().items()}}
+    return {"devices": {name: dict(values) for name, values in _snapshot().items()}}
 
 
 @check(
@@ -55,7 +55,7 @@ def counters(context: Context) -> Measurement:
     many of these faults the driver has no counter for: of them nothing is known. A counter that went backwards, or that
     only one of the two looks shows, makes its number null. `devices_gone` counts devices that were there at the start.
     """
-    return compared(growth.first_look(context.before, "devices"), _look())
+    return compared(growth.first_look(context.before, "devices"), _snapshot())
 
 
 def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]]) -> Measurement:
@@ -86,7 +86,7 @@ def counted(delta: growth.Growth, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if delta.has(name))
 
 
-def _look() -> dict[str, Mapping[str, int]]:
+def _snapshot() -> dict[str, Mapping[str, int]]:
     by_device = devices.all_counters(devices.INFINIBAND)
     if not by_device:
         raise CheckError(f"no EFA device under {devices.INFINIBAND}: its counters cannot be read")

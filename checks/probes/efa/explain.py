@@ -9,12 +9,12 @@ from checks.explain.reading import Complete, Kind, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching
 from checks.model import Value
 from checks.probes.efa import fi_info
-from checks.probes.efa.libfabric import HEADER, ROW, Table, parse
+from checks.probes.efa.libfabric import HEADER, SIZE_LINE, Table, parse
 
 _BLOCK = re.compile(r"^\s*provider: \S+\s*$|^\s*(fabric|domain): \S|^\s*protocol: FI_PROTO_", re.M)
 _ENDPOINT = re.compile(r"^\s*(type: FI_EP_|protocol: FI_PROTO_)", re.M)
 _FAILED = re.compile(r"^\s*fi_getinfo(\(\))?: -\d+", re.M)
-_ROW = re.compile(r"^\s*(\[[^\]]*\]\s*)*\d+[kmg]?\s+\d+\s+=?\d+\s+\S+\s+\d+\.\d+s\s", re.M)
+_PINGPONG_LINE = re.compile(r"^\s*(\[[^\]]*\]\s*)*\d+[kmg]?\s+\d+\s+=?\d+\s+\S+\s+\d+\.\d+s\s", re.M)
 _FIELD = re.compile(rf"(?:{'|'.join(fi_info.FIELDS)}): |fi_getinfo\b")
 # What efa_test.sh of the EFA installer prints around the tables.
 _SCRIPT = re.compile(
@@ -36,7 +36,7 @@ def read(text: str, options: ReadOptions) -> Reading:
 
 
 def _is_pingpong(text: str) -> bool:
-    return any(HEADER.match(line) for line in text.splitlines()) or _ROW.search(text) is not None
+    return any(HEADER.match(line) for line in text.splitlines()) or _PINGPONG_LINE.search(text) is not None
 
 
 def _is_info(text: str) -> bool:
@@ -109,7 +109,7 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
     title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
     result = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
     numbered = enumerate(text.splitlines(), 1)
-    table = {number for number, line in numbered if HEADER.match(line) or ROW.match(line)}
+    table = {number for number, line in numbered if HEADER.match(line) or SIZE_LINE.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
     unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, options))
     return Reading(Kind.FI_PINGPONG, title, (result,), unread, understood=understood)

@@ -46,7 +46,7 @@ LARGEST, SMALL = 1 << 20, 256  # the first size of a run, 64 bytes, has the hand
 DATAGRAM = SIZES[:4]  # and over its default endpoint: EFA's datagrams end at 4096
 _PREFIX = r"^(?P<prefix>\s*(?:\[[^\]]*\]\s*)*)"
 HEADER = re.compile(_PREFIX + r"bytes\s+#sent\s+#ack\s+total\s+time\s+MB/sec\s+usec/xfer\s+Mxfers/sec\s*$")
-ROW = re.compile(
+SIZE_LINE = re.compile(
     _PREFIX
     + r"(?P<size>\d+(?:\.\d)?[kmg]?)\s+(?P<sent>\d+(?:\.\d+)?[kmg]?)\s+(?P<ack>=?\d+(?:\.\d+)?[kmg]?)\s+"
     r"\d+(?:\.\d+)?[kmg]?\s+\d+\.\d\ds\s+(?P<mb>\d+\.\d\d)\s+(?P<usec>\d+\.\d\d)\s+(?P<mx>\d+\.\d\d)\s*$"
@@ -82,8 +82,8 @@ def rates_of(runs: Sequence[ClientResult]) -> dict[str, Value]:
     tables = [run.table for run in runs]
     return {
         "acks_missing": tuple(t.acks_missing if t else None for t in tables),
-        "rate_gbps": tuple(t.row(LARGEST).rate_gbps if t else None for t in tables),
-        "latency_us": tuple(t.row(SMALL).usec if t else None for t in tables),
+        "rate_gbps": tuple(t.of_size(LARGEST).rate_gbps if t else None for t in tables),
+        "latency_us": tuple(t.of_size(SMALL).usec if t else None for t in tables),
     }
 
 
@@ -220,7 +220,7 @@ def listening(port: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeResult:
     """One size. `rate_gbps` is 10^9 bytes/s one way; `usec` is the time of one message one way."""
 
     size_bytes: int
@@ -235,7 +235,7 @@ class Row:
 class Table:
     """The rows of one side."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SizeResult, ...]
 
     def missing(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Which of the sizes are not there."""
@@ -247,7 +247,7 @@ class Table:
         """Messages that were sent and not acknowledged."""
         return sum(record.sent - record.acked for record in self.rows)
 
-    def row(self, size_bytes: int) -> Row:
+    def of_size(self, size_bytes: int) -> SizeResult:
         """The row of a size that is there."""
         return next(record for record in self.rows if record.size_bytes == size_bytes)
 
@@ -267,8 +267,8 @@ def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _tables(text: str) -> Iterator[list[Row]]:
-    open_tables: dict[str, list[Row]] = {}
+def _tables(text: str) -> Iterator[list[SizeResult]]:
+    open_tables: dict[str, list[SizeResult]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if header := HEADER.match(line):
             prefix = header["prefix"].strip()
@@ -280,17 +280,17 @@ def _tables(text: str) -> Iterator[list[Row]]:
         if numbered is None:
             continue
         records = open_tables.get(numbered["prefix"].strip())
-        if records is None and ROW.match(line):
+        if records is None and SIZE_LINE.match(line):
             raise CheckError(
                 f"line {number} of fi_pingpong's output does not belong to a table: {line.strip()!r:.80}"
             )
         if records is not None:
-            records.append(_row(line, number, records))
+            records.append(_record(line, number, records))
     yield from open_tables.values()
 
 
-def _row(line: str, number: int, before: list[Row]) -> Row:
-    match = ROW.match(line)
+def _record(line: str, number: int, before: list[SizeResult]) -> SizeResult:
+    match = SIZE_LINE.match(line)
     if match is None:
         raise CheckError(
             f"line {number} of fi_pingpong's output is truncated or garbled: {line.strip()!r:.80}"
@@ -304,7 +304,7 @@ def _row(line: str, number: int, before: list[Row]) -> Row:
         raise CheckError(f"line {number} of fi_pingpong's output contradicts itself: {line.strip()!r:.80}")
     if before and size <= before[-1].size_bytes:
         raise CheckError(f"line {number} of fi_pingpong's output is out of order: {line.strip()!r:.80}")
-    return Row(size, sent, acked, rate / 1000, usec, number)
+    return SizeResult(size, sent, acked, rate / 1000, usec, number)
 
 
 def _count(text: str, base: int) -> int:

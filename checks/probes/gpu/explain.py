@@ -67,7 +67,7 @@ def read(text: str, options: ReadOptions) -> Reading:
         raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
     smi, end = _split(text)
     parsed = parse(smi)
-    results = _parts(parsed, options)
+    results = _all_results(parsed, options)
     unreported = tuple(gap for part in results for gap in _unreported(part, parsed))
     names = {(check, field.field) for check, field in unreported}
     results = [_without(part, {name for check, name in names if check == part.check}) for part in results]
@@ -108,7 +108,7 @@ def _split(text: str) -> tuple[str, int]:
     return "\n" * text.count("\n", 0, begin) + smi, end
 
 
-def _parts(smi: Document, options: ReadOptions) -> list[Part]:
+def _all_results(smi: Document, options: ReadOptions) -> list[Part]:
     declared = options.declared
     instance = options.instance
     expected = declared.gpus_per_node if declared else smi.attached
@@ -120,16 +120,18 @@ def _parts(smi: Document, options: ReadOptions) -> list[Part]:
         if check == "gpu.fabric" and declared and lacks(Applies.NVLINK, declared, instance):
             continue
         wanted = ("memory_total_mib", *names) if check == "gpu.memory" and declared else names
-        results.append(_part(check, gpus, wanted, columns(gpus, wanted)))
-    results.append(_part("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)}))
-    results.append(_part("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
+        results.append(_result_of(check, gpus, wanted, columns(gpus, wanted)))
+    results.append(
+        _result_of("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)})
+    )
+    results.append(_result_of("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
     if declared:
-        results.append(_part("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
+        results.append(_result_of("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
     reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in gpus) for name in FAULT_REASONS}
     active = {name: column for name, column in reasons.items() if any(column)}
     if active:
         labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in gpus)}
-        results.append(_part("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
+        results.append(_result_of("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
     return results
 
 
@@ -174,7 +176,7 @@ def _is_lost(gpu: Gpu) -> bool:
     return any(LOST.fullmatch(reason) for reason in gpu.unread.values())
 
 
-def _part(
+def _result_of(
     check: str, gpus: Sequence[Gpu], names: Sequence[str], metrics: Mapping[str, Value], prefix: str = ""
 ) -> Part:
     """The part, without metrics that no GPU has and that the facts list as absent from its model."""

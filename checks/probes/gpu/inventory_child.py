@@ -47,7 +47,7 @@ def by_nvml() -> GpuListing:
     """The GPUs that answer NVML; one that is lost is still listed, and does not count."""
     try:
         with nvml.session() as module:
-            gpus = nvml.look(module, (*WHO, *ALIVE))
+            gpus = nvml.gpu_records(module, (*WHO, *ALIVE))
             versions = _versions(module)
     except nvml.NvmlError as error:
         return GpuListing("nvml", None, str(error), error.fault)

@@ -61,7 +61,7 @@ def parse(text: str) -> Document:
     """The document in the text. Raises CheckError."""
     root = _tree(text)
     raw = text.splitlines()
-    lines = {child.name: shown(raw, child.line) for child in root.children}
+    lines = {child.name: cited_line(raw, child.line) for child in root.children}
     heads = {
         name: (node.text.strip() if (node := root.at(name)[0]) else "")
         for name in ("driver_version", "cuda_version")
@@ -78,7 +78,7 @@ def parse(text: str) -> Document:
     return Document(heads["driver_version"], heads["cuda_version"], len(nodes), gpus, lines)
 
 
-def shown(raw: list[str], line: int) -> str:
+def cited_line(raw: list[str], line: int) -> str:
     """A line as readers cite it: "17: <uuid>...</uuid>"."""
     return f"{line}: {raw[line - 1].strip()}" if 0 < line <= len(raw) else f"{line}:"
 
@@ -125,7 +125,9 @@ def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
             if element is None:
                 reason = reason or instead
                 continue
-            lines[name] = "\n".join(text for text in (lines.get(name, ""), shown(raw, element.line)) if text)
+            lines[name] = "\n".join(
+                text for text in (lines.get(name, ""), cited_line(raw, element.line)) if text
+            )
             value = sound(convert(element.text.strip()))
             if value is not None:
                 values[name] = value
@@ -181,7 +183,7 @@ def _processes(
     values["processes"] = drawing.count(None)
     values["graphics_mib"] = sum(used for used in drawing if used is not None)
     lines["processes"] = "\n".join(
-        shown(raw, element.line) for child in listed.children for element in child.children
+        cited_line(raw, element.line) for child in listed.children for element in child.children
     )
     lines["graphics_mib"] = lines["processes"]
 
@@ -206,7 +208,7 @@ def _watts(text: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def _words(**meaning: int) -> Convert:
+def _word_table(**meaning: int) -> Convert:
     table = {key.replace("_", " "): value for key, value in meaning.items()}
     return lambda text: table.get(text.lower())
 
@@ -219,10 +221,10 @@ NO_VALUE = ("", "N/A", "Not Supported", "Unknown Error", "GPU is lost", "GPU req
 _count = _number()
 _MIB, _PERCENT, _LANES, _BANKS = _number(" MiB"), _number(" %"), _number("x"), _number(" bank(s)")
 _CELSIUS = _number(" C", "-?")
-_YES = _words(yes=1, no=0)
-_ON = _words(enabled=1, disabled=0)
-_ACTIVE = _words(active=1, not_active=0)
-_RECOVERY = _words(
+_YES = _word_table(yes=1, no=0)
+_ON = _word_table(enabled=1, disabled=0)
+_ACTIVE = _word_table(active=1, not_active=0)
+_RECOVERY = _word_table(
     none=0, reset=1, gpu_reset=1, reboot=2, node_reboot=2, drain_p2p=3, drain_and_reset=4,
     recover_imex_domain=5, bus_reset=6, system_reboot=7,
 )  # fmt: skip
@@ -295,23 +297,23 @@ FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
     "persistence": (("persistence_mode", _ON),),
     "mig_current": (("mig_mode/current_mig", _ON),),
     "mig_pending": (("mig_mode/pending_mig", _ON),),
-    "compute_mode": (("compute_mode", _words(default=0, prohibited=2, exclusive_process=3)),),
+    "compute_mode": (("compute_mode", _word_table(default=0, prohibited=2, exclusive_process=3)),),
     "recovery_action": (("gpu_recovery_action", _RECOVERY),),
-    "fabric_state": (("fabric/state", _words(not_started=1, in_progress=2, completed=3)),),
-    "fabric_status": (("fabric/status", _words(success=0)),),
-    "fabric_summary": ((f"{_FABRIC}/summary", _words(healthy=1, unhealthy=2, limited_capacity=3)),),
-    "degraded_bandwidth": ((f"{_FABRIC}/bandwidth", _words(degraded=1, true=1, full=0, false=0)),),
+    "fabric_state": (("fabric/state", _word_table(not_started=1, in_progress=2, completed=3)),),
+    "fabric_status": (("fabric/status", _word_table(success=0)),),
+    "fabric_summary": ((f"{_FABRIC}/summary", _word_table(healthy=1, unhealthy=2, limited_capacity=3)),),
+    "degraded_bandwidth": ((f"{_FABRIC}/bandwidth", _word_table(degraded=1, true=1, full=0, false=0)),),
     **{
-        name: ((f"{_FABRIC}/{element}", _words(true=1, false=0)),)
+        name: ((f"{_FABRIC}/{element}", _word_table(true=1, false=0)),)
         for name, element in {
             "route_recovery": "route_recovery_in_progress",
             "route_unhealthy": "route_unhealthy",
             "access_timeout": "access_timeout_recovery",
         }.items()
     },
-    "misconfiguration": ((f"{_FABRIC}/incorrect_configuration", _words(none=0, false=0)),),
-    "partition_missing": ((f"{_FABRIC}/partition_assigned", _words(true=0, false=1)),),
-    "manager_disconnected": ((f"{_FABRIC}/gfm_state", _words(connected=0, disconnected=1)),),
+    "misconfiguration": ((f"{_FABRIC}/incorrect_configuration", _word_table(none=0, false=0)),),
+    "partition_missing": ((f"{_FABRIC}/partition_assigned", _word_table(true=0, false=1)),),
+    "manager_disconnected": ((f"{_FABRIC}/gfm_state", _word_table(connected=0, disconnected=1)),),
     **{
         f"reason_{name}": (
             (f"clocks_event_reasons/clocks_event_reason_{element}", _ACTIVE),

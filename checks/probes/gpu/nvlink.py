@@ -49,7 +49,7 @@ class Links:
 def first_look(context: Context) -> Mapping[str, object]:
     """The counters of every GPU, and when they were read."""
     with nvml.session() as module:
-        gpus = look(module)
+        gpus = read_links(module)
     return {"at_s": _now(), "gpus": {links.key: links.counters for links in gpus if links.key}}
 
 
@@ -63,7 +63,7 @@ def nvlink(context: Context) -> Measurement:
     counter that went backwards was reset: None.
     """
     with nvml.session() as module:
-        gpus = look(module)
+        gpus = read_links(module)
     earlier = growth.first_look(context.before, "gpus")
     begun = (context.before or {}).get("at_s")
     seconds = _now() - begun if isinstance(begun, float) else 0.0
@@ -103,9 +103,9 @@ def counter(name: str, link: int) -> str:
     return f"{name} of link {link}"
 
 
-def look(module: Any) -> tuple[Links, ...]:
+def read_links(module: Any) -> tuple[Links, ...]:
     """Every GPU's links. Raises NvmlError if NVML lists no GPU."""
-    return tuple(_links(module, gpu) for gpu in nvml.look(module, ("uuid",)))
+    return tuple(_links(module, gpu) for gpu in nvml.gpu_records(module, ("uuid",)))
 
 
 def _links(module: Any, gpu: Gpu) -> Links:
@@ -114,7 +114,7 @@ def _links(module: Any, gpu: Gpu) -> Links:
         most = max(MOST_LINKS, module.NVML_NVLINK_MAX_LINKS)
         active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
-        return Links(gpu, said=nvml.said(error))
+        return Links(gpu, said=nvml.message_of(error))
     counters: dict[str, int] = {}
     reason: dict[str, None] = {}
     for name, link in ((name, link) for name in KINDS for link in active):

@@ -79,7 +79,7 @@ def session() -> Iterator[Any]:
             nvml.nvmlShutdown()
 
 
-def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
+def gpu_records(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
     """A record of each GPU that NVML lists, with the fields asked for; of one that does not answer, every field is unread.
 
     Raises NvmlError if it lists none.
@@ -93,7 +93,7 @@ def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as error:
-            gpus.append(Gpu(index, "", {}, dict.fromkeys(wanted, said(error))))
+            gpus.append(Gpu(index, "", {}, dict.fromkeys(wanted, message_of(error))))
         else:
             gpus.append(of_handle(nvml, handle, index, wanted))
     return tuple(gpus)
@@ -107,7 +107,7 @@ def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterabl
         try:
             value = sound(READERS[name](nvml, handle))
         except nvml.NVMLError as error:
-            unread[name] = said(error)
+            unread[name] = message_of(error)
         except (AttributeError, NotPlausible) as error:
             unread[name] = str(error)  # a pynvml that lacks the call, or a figure that cannot be
         else:
@@ -125,7 +125,7 @@ def code_of(error: object) -> int:
     return value if isinstance(value, int) else 999
 
 
-def said(error: object) -> str:
+def message_of(error: object) -> str:
     """NVML's words and code: "GPU is lost (15)"."""
     return f"{error} ({code_of(error)})"
 
@@ -142,7 +142,7 @@ def measured(
     """
     fields = (*names, *read)
     with session() as module:
-        gpus_listed = look(module, fields)
+        gpus_listed = gpu_records(module, fields)
     gpus = padded(gpus_listed, context.declared.gpus_per_node)
     extra = derive(gpus) if derive else {}
     return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))

@@ -108,9 +108,9 @@ def bare(name: str) -> str:
 
 def is_model(name: str, model: str) -> bool:
     """Whether NVML's name is one of the model's: it begins with the model's words, whole ("L4" is no "L40S")."""
-    name_words, wanted = _words(bare(name)), _words(model)
+    name_words, wanted = _name_words(bare(name)), _name_words(model)
     return bool(wanted) and name_words[: len(wanted)] == wanted
 
 
-def _words(text: str) -> list[str]:
+def _name_words(text: str) -> list[str]:
     return text.lower().replace("server edition", "se").split()

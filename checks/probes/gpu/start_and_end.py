@@ -17,7 +17,7 @@ READ = ("uuid", "recovery_action", *ALIVE)
 def first_look(context: Context) -> Mapping[str, object]:
     """Every GPU that answers, and the driver's demand."""
     with nvml.session() as module:
-        return {"gpus": [_row(gpu) for gpu in nvml.look(module, READ)]}
+        return {"gpus": [_gpu_state(gpu) for gpu in nvml.gpu_records(module, READ)]}
 
 
 @nvml.nvml_check(
@@ -39,8 +39,8 @@ def start_and_end(context: Context) -> Measurement:
             "the GPUs could not be read at the start of the run, so there is nothing to compare with"
         )
     with nvml.session() as module:
-        gpus = nvml.look(module, READ)
-    return compared(earlier, [_row(gpu) for gpu in gpus], context.declared.gpus_per_node)
+        gpus = nvml.gpu_records(module, READ)
+    return compared(earlier, [_gpu_state(gpu) for gpu in gpus], context.declared.gpus_per_node)
 
 
 def compared(
@@ -68,7 +68,7 @@ def compared(
     return Measurement(metrics, "\n".join(lines))
 
 
-def _row(gpu: Gpu) -> dict[str, object]:
+def _gpu_state(gpu: Gpu) -> dict[str, object]:
     alive = not is_lost(gpu) and any(name in gpu.values for name in ALIVE)
     unread = ", ".join(f"{name}: {reason}" for name, reason in gpu.unread.items())
     action = gpu.number("recovery_action")

@@ -178,7 +178,7 @@ def sampled(context: Context, wait: Callable[[float], None]) -> Measurement:
         for sample in range(SAMPLES):
             if sample:
                 wait(PAUSE_S)
-            rounds.append(nvml.look(module, (name,)))
+            rounds.append(nvml.gpu_records(module, (name,)))
     if len({len(records) for records in rounds}) != 1:
         raise nvml.NvmlError("the number of GPUs that NVML lists changed between two samples")
     gpus = padded(
@@ -203,7 +203,7 @@ def processes(context: Context) -> Measurement:
     `processes`: its memory is in `graphics_mib` (MiB, summed).
     """
     with nvml.session() as module:
-        with_lists = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
+        with_lists = tuple(with_processes(module, gpu) for gpu in nvml.gpu_records(module, ()))
     gpus = padded(with_lists, context.declared.gpus_per_node)
     listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
     evidence = "\n".join(text for text in (listed, account(gpus, PROCESSES)) if text)
@@ -228,7 +228,7 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
         except module.NVMLError as error:
             if list_name == "MPS" and nvml.code_of(error) in (3, 13):
                 continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
-            reason = f"{list_name}: {nvml.said(error)}"
+            reason = f"{list_name}: {nvml.message_of(error)}"
             return replace(gpu, unread={**unread, **dict.fromkeys(PROCESSES, reason)})
     listed = "; ".join(
         f"{gpu.label}: pid {pid} {_name(pid)} ({description})" for pid, description in sorted(by_pid.items())

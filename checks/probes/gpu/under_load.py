@@ -175,7 +175,7 @@ def _loaded_on(device: str) -> Load:
 
 def find(module: Any, uuid: str) -> tuple[Any, int]:
     """NVML's handle and index of the GPU with this UUID. Raises LoadError."""
-    gpus = nvml.look(module, ("uuid",))
+    gpus = nvml.gpu_records(module, ("uuid",))
     for gpu in gpus:
         if gpu.text("uuid").lower() == uuid.lower():
             return module.nvmlDeviceGetHandleByIndex(gpu.index), gpu.index

@@ -26,7 +26,7 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
     """Register for every GPU's Xids, say for which that could be done, and then each Xid as it comes. Raises NvmlError."""
     with nvml.session() as module:
         events = module.nvmlEventSetCreate()
-        gpus = nvml.look(module, ("uuid",))
+        gpus = nvml.gpu_records(module, ("uuid",))
         yield {"gpus": [_registered(module, gpu, events) for gpu in gpus]}
         numbers = {gpu.text("uuid"): gpu.index for gpu in gpus if gpu.text("uuid")}
         while True:
@@ -36,10 +36,10 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
                 if nvml.code_of(error) == TIMEOUT:
                     yield None
                     continue
-                if not nvml.said(error).endswith(LOST):
+                if not nvml.message_of(error).endswith(LOST):
                     raise
                 # Every further question gets the same answer: what it says is recorded, and the watch goes on in name.
-                yield {"lost": nvml.said(error)}
+                yield {"lost": nvml.message_of(error)}
                 yield from _idle(module, events)
             else:
                 yield {"gpu": _number(module, event.device, numbers), "xid": int(event.eventData)}
@@ -51,7 +51,7 @@ def _registered(module: Any, gpu: Gpu, events: Any) -> dict[str, object]:
         handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
         module.nvmlDeviceRegisterEvents(handle, XID_EVENTS, events)
     except module.NVMLError as error:
-        entry["why_not"] = nvml.said(error)
+        entry["why_not"] = nvml.message_of(error)
     return entry
 
 

@@ -227,7 +227,7 @@ _SECRET = re.compile(r"^PRELAUNCH_|KEY|TOKEN|SECRET|PASS|CRED|AUTH|URL|URI", re.
 def listed(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of FAMILIES that are set, by name; "" for a value that may be a secret."""
     names = (name for name in sorted(variables) if name.startswith(FAMILIES))
-    return {name: "" if _SECRET.search(name) else _shown(variables[name]) for name in names}
+    return {name: "" if _SECRET.search(name) else _display(variables[name]) for name in names}
 
 
 # Bytes. A connection over shared memory takes about 10 MB; NVIDIA's guide wants at least 1 GiB for a container.
@@ -240,7 +240,7 @@ NOFILE = 65536
 def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
     faults = [
-        Fault(f"{name}={_shown(variables[name])}", rule.harm, rule.why)
+        Fault(f"{name}={_display(variables[name])}", rule.harm, rule.why)
         for rule in KNOWN
         for name in rule.names.split()
         if name in variables and rule.harmful(variables[name], world)
@@ -286,5 +286,5 @@ def _where(container: str, unit: str) -> str:
     )
 
 
-def _shown(value: str) -> str:
+def _display(value: str) -> str:
     return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."

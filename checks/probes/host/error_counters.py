@@ -45,7 +45,7 @@ Counters = Mapping[str, Mapping[str, int | None]]
 
 def first_look(context: Context) -> Mapping[str, object]:
     """Every counter at the start. Raises CheckError if sysfs cannot be read."""
-    return {"parts": {name: dict(values) for name, values in look(ROOT).items()}}
+    return {"parts": {name: dict(values) for name, values in snapshot(ROOT).items()}}
 
 
 @check(
@@ -66,19 +66,19 @@ def error_counters(context: Context) -> Measurement:
     that could not be corrected. None where a counter cannot be read, went back, or was not there at first. Parts
     without any error are counted as one. `fatal_before` is what was fatal since the machine's start and before the run.
     """
-    return compared(growth.first_look(context.before, "parts"), look(ROOT))
+    return compared(growth.first_look(context.before, "parts"), snapshot(ROOT))
 
 
-def look(root: Path) -> Counters:
+def snapshot(root: Path) -> Counters:
     """Part -> file -> count, None if it cannot be read. Raises CheckError if there is no sysfs."""
     if not (root / SYSFS).is_dir() or not any((root / SYSFS).iterdir()):
         raise CheckError(
             f"/{SYSFS} is not mounted, so it is unknown whether this machine counts PCIe and memory errors"
         )
-    return {**dict(_parts(root / PCI, AER)), **dict(_parts(root / EDAC, MEMORY))}
+    return {**dict(_device_counts(root / PCI, AER)), **dict(_device_counts(root / EDAC, MEMORY))}
 
 
-def _parts(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, dict[str, int | None]]]:
+def _device_counts(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, dict[str, int | None]]]:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except FileNotFoundError:
@@ -86,12 +86,12 @@ def _parts(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, dict[s
     except OSError as error:
         raise CheckError(f"{folder}: {error.strerror}") from error
     for name in names:
-        counts = {file: _count(folder / name / file) for file in files if _shown(folder / name / file)}
+        counts = {file: _count(folder / name / file) for file in files if _is_shown(folder / name / file)}
         if counts:
             yield name, counts
 
 
-def _shown(path: Path) -> bool:
+def _is_shown(path: Path) -> bool:
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

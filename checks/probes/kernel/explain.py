@@ -198,7 +198,7 @@ class _Explainer:
             self._doubt(
                 "hosts", f"the text has {doubt}. Explain the log of each machine separately", complete=True
             )
-        results = tuple(result for family in FAMILIES if (result := self._part(family, lines)))
+        results = tuple(result for family in FAMILIES if (result := self._result_of(family, lines)))
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
         understood = (
@@ -262,7 +262,7 @@ class _Explainer:
             self._doubt("within", f"line {number} has {doubt}")
         return [replace(line, number=number, record=None)]
 
-    def _part(self, family: _Family, lines: list[Line]) -> Part | None:
+    def _result_of(self, family: _Family, lines: list[Line]) -> Part | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
         reader.take(lines)
         reader.lost += self.lost

@@ -256,7 +256,7 @@ MOST_AGE_S = 20 * 365 * 86_400.0
 
 def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
     """The newest events first, one per line: kind, code, device, age and the kernel's text."""
-    lines = [_one(event, names or {}) for event in events]
+    lines = [_event_text(event, names or {}) for event in events]
     more = [f"[{len(lines) - KEPT} older ones are not shown]"] if len(lines) > KEPT else []
     return "\n".join([*reversed(lines[-KEPT:]), *more])
 
@@ -267,7 +267,7 @@ def lines_of(events: Iterable[Event]) -> str:
     return "\n".join(list(lines)[:KEPT])
 
 
-def _one(event: Event, names: dict[str, str]) -> str:
+def _event_text(event: Event, names: dict[str, str]) -> str:
     code = "" if event.code is None else f" {event.code}"
     age = _when(event.line.age_s)
     author = f", written by a program (facility {event.line.facility})" if event.line.facility else ""

@@ -76,7 +76,7 @@ class Reader:
 
     def take(self, lines: Iterable[Line]) -> None:
         """Reads all lines."""
-        self.events += self.find(self._seen(lines))
+        self.events += self.find(self._observed(lines))
 
     def log(self, source: str) -> Log:
         """The log of the lines that were read."""
@@ -105,7 +105,7 @@ class Reader:
         later = self._starts[bisect_right(self._starts, line.number, key=lambda start: start.number) :]
         return any(start.age_s is not None and start.age_s < age_s for start in later)
 
-    def _seen(self, lines: Iterable[Line]) -> Iterator[Line]:
+    def _observed(self, lines: Iterable[Line]) -> Iterator[Line]:
         for line in lines:
             self.lines += 1
             self.tagged += line.tagged

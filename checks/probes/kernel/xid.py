@@ -21,7 +21,7 @@ from checks.probes.kernel.log import Log, log_check, measurement
 from checks.probes.kernel.log_lines import Event, Line, messages
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
-from checks.probes.kernel.xid_decision import alone, incidents
+from checks.probes.kernel.xid_decision import decide_line, incidents
 from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, rows_of
 from checks.probes.sysfs import pci_id
 
@@ -53,7 +53,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
         for message in messages(line):
             if match := _XID.match(message):
                 code = int(match[2]) if match[2] else None
-                need = alone(code, match[3] or "").need
+                need = decide_line(code, match[3] or "").need
                 yield Event(need.value, line, code, pci_id(match[1] or ""), message)
             elif _WITHOUT_CODE.match(message):
                 yield Event(Need.ACT.value, line, None, _pci_in(message) or gpu_address, message)
@@ -138,7 +138,7 @@ def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measur
     }
     faults = tuple(event for event in log.earlier_boot if event.kind not in MARKS)
     log = replace(log, earlier_boot=faults)
-    return measurement(log, events, metrics, lines, before, (*map(_said, listed), more), names)
+    return measurement(log, events, metrics, lines, before, (*map(_incident_text, listed), more), names)
 
 
 def codes(events: Iterable[Event]) -> str:
@@ -159,7 +159,7 @@ def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
     return names or {"": NO_GPU}
 
 
-def _said(incident: IncidentRow) -> str:
+def _incident_text(incident: IncidentRow) -> str:
     return f"{incident} [{incident.source}]" if incident.source else str(incident)
 
 

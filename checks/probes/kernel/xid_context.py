@@ -102,10 +102,10 @@ def in_order(events: Iterable[Event]) -> list[OrderedEvent]:
         ]
     if not all(event.line.number for event in listed):
         listed.sort(key=lambda event: -(event.line.age_s or 0.0))
-    return list(_seen(listed, several))
+    return list(_monotonic(listed, several))
 
 
-def _seen(events: Iterable[Event], several: bool) -> Iterator[OrderedEvent]:
+def _monotonic(events: Iterable[Event], several: bool) -> Iterator[OrderedEvent]:
     """Times that never go back: if timestamps do, those of another start or another clock begin, and no events belong together."""
     shift_s, last_s = 0.0, -math.inf
     for turn, event in enumerate(events):
@@ -149,7 +149,7 @@ class XidContext:
             if match := _LINK.search(event.text):
                 self._links[entry.gpu, match[1]] += 1
             if event.code in REPEATING:
-                self._count(event.code, _place(event), entry)
+                self._count(event.code, _location_of(event), entry)
 
     def _count(self, code: int, location: str, entry: OrderedEvent) -> None:
         key = (entry.gpu, code, location)
@@ -183,7 +183,7 @@ class XidContext:
         codes = self._codes.get(entry.gpu, {})
         return next((code for code in codes if code not in but and self._near(entry, code, kinds)), None)
 
-    def beside(
+    def codes_near(
         self, entry: OrderedEvent, among: tuple[int, ...], kinds: tuple[Need, ...] = tuple(Need)
     ) -> str:
         """ "63 and 64": which of these codes the same GPU reports at the same time; "" if none."""
@@ -203,7 +203,7 @@ class XidContext:
 
     def bursts(self, entry: OrderedEvent) -> tuple[int, bool]:
         """At how many times, a minute apart, its place on the GPU faulted; and whether another GPU reported the same code."""
-        gpu, code, location = entry.gpu, entry.event.code, _place(entry.event)
+        gpu, code, location = entry.gpu, entry.event.code, _location_of(entry.event)
         elsewhere = any(code in codes for other, codes in self._codes.items() if other != gpu)
         times = self._bursts.get((gpu, code or 0, location), (1, 0.0))[0]
         return (1 if code == PLACED and not location else times), elsewhere
@@ -233,6 +233,6 @@ def _is_near(moments: Sequence[float], moment_s: float) -> bool:
     return first < len(moments) and moments[first] <= moment_s + TOGETHER_S
 
 
-def _place(event: Event) -> str:
+def _location_of(event: Event) -> str:
     match = _PLACE.search(event.text) if event.code == PLACED else None
     return match[0] if match else ""

@@ -73,7 +73,7 @@ def incidents(
         if event.kind in MARKS:
             driver = branch_of(event.text) if event.kind == Mark.DRIVER.value else driver
             continue
-        decision = _beside(alone(event.code, text_of(event), event.pci, driver), current, company)
+        decision = _in_context(decide_line(event.code, text_of(event), event.pci, driver), current, company)
         since = company.since(current) if decision.need is Need.ACT else Since.NOTHING
         if mended(decision.action, since):
             decision = replace(decision, need=Need.HANDLED)
@@ -91,10 +91,10 @@ def text_of(event: Event) -> str:
     return (match[1] or "") if match else event.text
 
 
-def alone(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
+def decide_line(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
     """What a line calls for by itself. A line whose text should say so and does not is UNREAD."""
     if code is None and "fallen off the bus" in text:
-        return _of(table()[OFF_BUS], pci, reason="the GPU fell off the bus, without an Xid")
+        return _decision(table()[OFF_BUS], pci, reason="the GPU fell off the bus, without an Xid")
     if code is None and RESET_WANTED in text:
         return Decision(
             None, pci, Need.ACT, Action.RESET_GPU, "the driver says that the GPU needs a reset", GSP
@@ -110,14 +110,14 @@ def alone(code: int | None, text: str, pci: str = "", driver: int | None = None)
     if code in xid_nvlink.CODES:
         return _nvlink5(entry, text, pci, driver)
     if entry.need is Need.ROUTINE and _TO_ACTIVATE in text:
-        return _of(
+        return _decision(
             entry, pci, Need.SUPPORT, Action.RESET_GPU, "the new row is used only after a reset of the GPU"
         )
     reason = "the catalogue gives no action" if not entry.immediate else ""
-    return _of(entry, pci, reason=reason)
+    return _decision(entry, pci, reason=reason)
 
 
-def _of(
+def _decision(
     entry: XidRow,
     pci: str,
     need: Need | None = None,
@@ -133,14 +133,14 @@ def _of(
 def _recovery(entry: XidRow, text: str, pci: str) -> Decision:
     match = _NEW_ACTION.search(text)
     if match is None:
-        return _of(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
+        return _decision(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
     demand = match[1].strip()
     need, action = RECOVERY.get(demand, (Need.ACT, Action.CONTACT))
-    return _of(entry, pci, need, action, f"the driver asks for {demand}")
+    return _decision(entry, pci, need, action, f"the driver asks for {demand}")
 
 
 def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> Decision:
-    line = xid_nvlink.said(text)
+    line = xid_nvlink.parse_line(text)
     rules = xid_nvlink.decoded(entry.code, line, driver) if line else ()
     doubt = (
         f", the more severe of {len(rules)} rows (driver version unknown)"
@@ -169,7 +169,7 @@ def _by_rule(
         need, action = IMMEDIATE.get(rule.immediate, (Need.ACT, Action.CONTACT))
     answer = f"{rule.immediate}; then {rule.investigatory}"
     text = f"{line.unit} link {line.link}, status 0x{line.status:x}: {answer}{doubt}"
-    return _of(
+    return _decision(
         entry, pci, need, action, text, f"NVIDIA Xid catalogue, Xid 144-150 Decode row {rule.row}: {answer}"
     )
 
@@ -177,9 +177,11 @@ def _by_rule(
 def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
     severity = _SEVERITY.search(text)
     if severity is None:
-        return _of(entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read")
+        return _decision(
+            entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read"
+        )
     need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
-    return _of(
+    return _decision(
         entry,
         pci,
         need,
@@ -188,7 +190,7 @@ def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
     )
 
 
-def _beside(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
+def _in_context(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
     """The decision, corrected by what else the log says about this GPU."""
     code, entry = decision.code, table().get(decision.code or 0)
     if entry is None or decision.need is Need.UNREAD:
@@ -198,7 +200,7 @@ def _beside(decision: Decision, current: OrderedEvent, company: XidContext) -> D
     if code == CONTAINED and (leader := company.other(current, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
         return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
     if code == DOUBLE_BIT:
-        company_text = company.beside(current, REMAPPED)
+        company_text = company.codes_near(current, REMAPPED)
         return replace(
             decision,
             why=f"Xid {company_text} was seen too: drain the GPU and reset it"
@@ -221,7 +223,7 @@ def _beside(decision: Decision, current: OrderedEvent, company: XidContext) -> D
             decision, why=f"{decision.why}; this is not the first one in this log, so report it to NVIDIA"
         )
     if "XID_154_EVAL" in decision.source and (
-        demand := company.beside(current, (RECOVERY_ACTION,), (Need.ACT,))
+        demand := company.codes_near(current, (RECOVERY_ACTION,), (Need.ACT,))
     ):
         return replace(
             decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {demand} demands it"
@@ -257,14 +259,14 @@ def counts(codes: Sequence[Sequence[int]]) -> dict[str, Value]:
 
     A code that only its line in the log explains (154, 144 to 150) counts as `unread`.
     """
-    needs = [[alone(code, "").need for code in of_gpu] for of_gpu in codes]
+    needs = [[decide_line(code, "").need for code in of_gpu] for of_gpu in codes]
     return {need.value: tuple(gpu_needs.count(need) for gpu_needs in needs) for need in COUNTED}
 
 
 def account(codes: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     """One line for each code: "GPU 5: Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS) calls for a restart of the node"."""
     return "\n".join(
-        f"{label}: {name_of(code)} calls for {WORDS[alone(code, '').action]}"
+        f"{label}: {name_of(code)} calls for {WORDS[decide_line(code, '').action]}"
         for label, of_gpu in zip(labels, codes, strict=True)
         for code in of_gpu
     )

@@ -65,7 +65,7 @@ def rules() -> tuple[Rule, ...]:
     return shipped_rows(TABLE, "rules", Rule)
 
 
-def said(text: str) -> NvlinkLine | None:
+def parse_line(text: str) -> NvlinkLine | None:
     """The content of a line; None if it was cut, or has another form."""
     match = _NVLINK5_LINE.match(text)
     if match is None:

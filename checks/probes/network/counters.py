@@ -35,7 +35,7 @@ Look = Mapping[str, Mapping[str, int]]
 
 def first_look(context: Context) -> Mapping[str, object]:
     """The counters of the interfaces at the start. Raises CheckError."""
-    return {"interfaces": {name: dict(values) for name, values in _look(context).items()}}
+    return {"interfaces": {name: dict(values) for name, values in _snapshot(context).items()}}
 
 
 @check(
@@ -65,7 +65,7 @@ def counters(context: Context) -> Measurement:
     many counters of exceeded allowances the driver has (EC2's ENA; 0 where it is another driver) and `allowance_exceeded`
     the growth of their sum. A counter that went backwards, or that only one of the two looks shows, makes its number null.
     """
-    return compared(growth.first_look(context.before, "interfaces"), _look(context))
+    return compared(growth.first_look(context.before, "interfaces"), _snapshot(context))
 
 
 def compared(before: Mapping[str, object], after: Look) -> Measurement:
@@ -103,7 +103,7 @@ def parse_dev(text: str) -> dict[str, dict[str, int]]:
     return interfaces
 
 
-def _look(context: Context) -> Look:
+def _snapshot(context: Context) -> Look:
     try:
         every = parse_dev(DEV.read_text(encoding="ascii", errors="replace"))
         me = context.roster.members[context.node_rank]

@@ -65,7 +65,7 @@ def mtu(context: Context) -> Measurement:
 
 
 @dataclass(frozen=True)
-class Row:
+class PathResult:
     """What one peer's probe gave; `path_mtu` is None if the full-size segment was lost."""
 
     failure: str
@@ -85,7 +85,7 @@ class Row:
         return max(0, min(self.interface_mtu, LARGEST) - self.path_mtu)
 
 
-def measurement(peers: Sequence[str], results: Sequence[Row]) -> Measurement:
+def measurement(peers: Sequence[str], results: Sequence[PathResult]) -> Measurement:
     """The probes as metrics (pure)."""
     return Measurement(
         {
@@ -116,14 +116,14 @@ def path_mtu(info: bytes, family: int) -> int:
     return int(min(route, segment + HEADERS[socket.AddressFamily(family)] + extra, LARGEST))
 
 
-def _probe(peer: Member, access: Access, stall_s: float, deadline: float) -> Row:
+def _probe(peer: Member, access: Access, stall_s: float, deadline: float) -> PathResult:
     try:
         with connection(peer, access, Op.PING, _left(stall_s, deadline)) as line:
             line.answer()
             link = line.link
             device = mtu_of(interface_of(link.getsockname()[0]))
             if _echoed(link, deadline):
-                return Row("ok", device, path_mtu(_info(link), link.family))
+                return PathResult("ok", device, path_mtu(_info(link), link.family))
             # What is still unsent would keep the peer waiting: drop it.
             link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with connection(peer, access, Op.PING, _left(stall_s, deadline)) as line:
@@ -131,9 +131,9 @@ def _probe(peer: Member, access: Access, stall_s: float, deadline: float) -> Row
             line.link.sendall(bytes(PING_BYTES))
             if not line.link.recv(PING_BYTES):
                 raise CheckError("the peer closed the connection")
-        return Row(f"packets of {device} bytes do not arrive, but small ones do", device)
+        return PathResult(f"packets of {device} bytes do not arrive, but small ones do", device)
     except (ExchangeError, OSError, CheckError) as error:
-        return Row(str(error) or type(error).__name__)
+        return PathResult(str(error) or type(error).__name__)
 
 
 def _echoed(link: socket.socket, deadline: float) -> bool:

@@ -67,7 +67,7 @@ def pairs(context: Context) -> Measurement:
     )
 
 
-def _slow(results: Mapping[str, _Row], options: Mapping[str, float]) -> tuple[str, ...]:
+def _slow(results: Mapping[str, _PairResult], options: Mapping[str, float]) -> tuple[str, ...]:
     """The peers that the policy's judge may call slow: below its floor, or a share of the fastest one's."""
     rates = {
         name: result.bandwidth_gbps for name, result in results.items() if result.bandwidth_gbps is not None
@@ -77,18 +77,18 @@ def _slow(results: Mapping[str, _Row], options: Mapping[str, float]) -> tuple[st
 
 
 @dataclass(frozen=True)
-class _Row:
+class _PairResult:
     failure: str
     latency_us: float | None
     bandwidth_gbps: float | None
 
 
-def _probe(peer: Member, context: Context, timeout_s: float) -> _Row:
+def _probe(peer: Member, context: Context, timeout_s: float) -> _PairResult:
     try:
         latency = _latency_us(peer, context, timeout_s / 2)
-        return _Row("ok", latency, _bandwidth_gbps(peer, context, timeout_s / 2))
+        return _PairResult("ok", latency, _bandwidth_gbps(peer, context, timeout_s / 2))
     except ExchangeError as error:
-        return _Row(str(error), None, None)
+        return _PairResult(str(error), None, None)
 
 
 def _latency_us(peer: Member, context: Context, timeout_s: float) -> float:

@@ -23,7 +23,7 @@ GIB_IN_GB = (1 << 30) / 1e9
 _HEADER = re.compile(
     r"^\s*size\(B\)\s+count\(elems\)\s+type\s+time\S*\(us\)\s+algbw\S*\(GB/s\)\s+busbw\S*\(GB/s\)"
 )
-_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([a-z]+\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
+_SIZE_LINE = re.compile(r"^\s*(\d+)\s+(\d+)\s+([a-z]+\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _FAILED_ROW = re.compile(r"^\s*(\d+)\s+(\D.*)$")
 _AVERAGE = re.compile(r"^\s*Avg bus bandwidth:\s*(\S+?)\s*GB/s\s*$")
 _ERRORS = re.compile(r"^\s*(\d+) errors? found\b")
@@ -34,7 +34,7 @@ GREATEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeResult:
     """One size: its bus bandwidth in 10^9 bytes per second."""
 
     size_bytes: int
@@ -45,7 +45,7 @@ class Row:
 class Run:
     """The whole output. `failures` are lines about sizes that failed, `wrong` those that speak of wrong results."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SizeResult, ...]
     failures: tuple[str, ...]
     wrong: tuple[str, ...]
 
@@ -56,7 +56,7 @@ def parse(text: str) -> Run:
     start = next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         raise CheckError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
-    records: list[Row] = []
+    records: list[SizeResult] = []
     failures, wrong = [], [line.strip() for line in lines if _WRONG.search(line)]
     ended = False
     for number, line in enumerate(lines[start + 1 :], start + 2):
@@ -64,8 +64,8 @@ def parse(text: str) -> Run:
             ended = True
             errors = _ERRORS.match(line)
             failures += [line.strip()] if errors and int(errors[1]) else []
-        elif match := _ROW.match(line):
-            records.append(_row(match, number))
+        elif match := _SIZE_LINE.match(line):
+            records.append(_record(match, number))
         elif _FAILED_ROW.match(line):
             failures.append(line.strip())
     if not ended:
@@ -73,7 +73,7 @@ def parse(text: str) -> Run:
     return Run(tuple(records), tuple(failures), tuple(wrong))
 
 
-def _row(match: re.Match[str], number: int) -> Row:
+def _record(match: re.Match[str], number: int) -> SizeResult:
     try:
         time_us, algbw, busbw = (float(match[index]) for index in (4, 5, 6))
     except ValueError as error:
@@ -85,7 +85,7 @@ def _row(match: re.Match[str], number: int) -> Row:
     computed = size / (time_us * 1e-6) / (1 << 30)
     if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
         raise CheckError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
-    return Row(size, busbw * GIB_IN_GB)
+    return SizeResult(size, busbw * GIB_IN_GB)
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:

@@ -22,7 +22,7 @@ Looks = Mapping[str, Mapping[str, int | None]]
 
 def first_look(context: Context) -> Mapping[str, object]:
     """Every device's counters at the start. Raises CheckError if there is no device."""
-    return {"devices": look(ROOT / SYSFS)}
+    return {"devices": snapshot(ROOT / SYSFS)}
 
 
 @neuron_check("neuron.runtime", (*COUNTERS, "devices"), timeout_s=20, needs=f"/{SYSFS}", before=first_look)
@@ -33,10 +33,10 @@ def runtime(context: Context) -> Measurement:
     back, or was not there at first. Raises CheckError if no device has counters.
     """
     declared = context.instance.neuron_devices if context.instance else 0
-    return compared(growth.first_look(context.before, "devices"), look(ROOT / SYSFS), declared)
+    return compared(growth.first_look(context.before, "devices"), snapshot(ROOT / SYSFS), declared)
 
 
-def look(folder: Path) -> dict[str, dict[str, int | None]]:
+def snapshot(folder: Path) -> dict[str, dict[str, int | None]]:
     """Device -> counter -> its sum over the cores; None if it cannot be read. Raises CheckError."""
     return {
         f"device {number}": {

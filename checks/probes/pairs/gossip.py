@@ -46,13 +46,13 @@ class Gossip:
         """Whether waiting for some rank is useless."""
         return any(self.silent(rank) for rank in self._accusers)
 
-    def words(self) -> list[int]:
+    def encode(self) -> list[int]:
         """The message, of a fixed length: (accused, last heard, accuser, round, accuser, round), plus 1.
 
         If there are more than SLOTS accused ranks, the latest are sent; if there are more than two accusers, the latest two.
         """
         latest = sorted(self._accusers, key=lambda rank: -max(self._accusers[rank].values()))[:SLOTS]
-        numbers = [number for rank in latest for number in self._told(rank)]
+        numbers = [number for rank in latest for number in self._encoded(rank)]
         return numbers + [0] * (WORDS - len(numbers))
 
     def learn(self, numbers: Sequence[int]) -> None:
@@ -66,7 +66,7 @@ class Gossip:
                 if 0 <= accuser < self.ranks and round_ > self._heard[accused]:
                     self.accuse(accused, accuser, round_)
 
-    def _told(self, rank: int) -> tuple[int, ...]:
+    def _encoded(self, rank: int) -> tuple[int, ...]:
         accusations = self._accusers[rank]
         latest = sorted(accusations, key=lambda accuser: (accuser != rank, -accusations[accuser], accuser))[
             :2

@@ -93,7 +93,7 @@ def nccl_pairs(context: Context) -> Measurement:
 def _measure(context: Context, with_segments: bool) -> Measurement:
     import torch
 
-    own = _place(context)
+    own = _rank_place(context)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
@@ -106,7 +106,7 @@ def _measure(context: Context, with_segments: bool) -> Measurement:
         torch.set_num_threads(threads)
 
 
-def _place(context: Context) -> RankPlace:
+def _rank_place(context: Context) -> RankPlace:
     """This rank's place. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 

@@ -151,7 +151,7 @@ class RankSchedule:
 
     def _meet(self, peer: int) -> Trial:
         tag = self.number % 1024 * RUN_TAGS + self.index * TAGS
-        pair_test = PairTest(self.me, peer, tag, self.sizes, self.buffers, self.gossip.words())
+        pair_test = PairTest(self.me, peer, tag, self.sizes, self.buffers, self.gossip.encode())
         before = self.counters()
         given_up = self.pair_wait.wait(pair_test, self.index)
         after = self.counters()

@@ -49,7 +49,7 @@ class NoteStore:
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
-            self._calls.put(lambda: self._look(self._prefix + key, key))
+            self._calls.put(lambda: self._fetch(self._prefix + key, key))
         elif now - self._asked_at > self.answer_s:
             self._lose(self.answer_s)
         return self._seen.get(key, "")
@@ -122,7 +122,7 @@ class NoteStore:
     def _lose(self, seconds: float) -> None:
         self.lost = self.lost or f"the store gave no answer within {seconds:.1f} s"
 
-    def _look(self, full: str, key: str) -> None:
+    def _fetch(self, full: str, key: str) -> None:
         if self._store.check([full]):
             self._seen[key] = self._store.get(full).decode()
         self._asked_at = None

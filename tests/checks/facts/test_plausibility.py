@@ -11,7 +11,7 @@ import pytest
 from checks.command_line import InputError
 from checks.facts.builtin import builtin
 from checks.facts.expected_tables import fault_in
-from checks.facts.gpu_models import Parts
+from checks.facts.gpu_models import GpuModels
 from checks.facts.instances import Facts
 from checks.facts.plausibility import QUANTITIES, bounds, impossible, rates
 from checks.facts.rooflines import FLOW_GBPS, Quantity, bus_gbps, rooflines
@@ -37,7 +37,7 @@ COARSE: Mapping[tuple[str, str], str] = {
 }
 
 
-def toothless(policy: Policy, facts: Facts, parts: Parts) -> Iterator[tuple[str, str]]:
+def toothless(policy: Policy, facts: Facts, parts: GpuModels) -> Iterator[tuple[str, str]]:
     """(path, why) of each absolute lower bound that nothing could miss, where nothing else holds the same check.
 
     One floor for many types is low for the fastest: it counts where a rule over = "expected", or to the instance table,

@@ -9,7 +9,7 @@ import pytest
 
 from checks.facts.builtin import builtin
 from checks.facts.instances import load
-from checks.facts.provenance import Kind, Provenance, every_row, resolved
+from checks.facts.provenance import NumberKind, Provenance, every_row, resolved
 from checks.value_types import DecodeError
 
 FACTS = Path(__file__).resolve().parents[3] / "checks" / "facts"
@@ -60,7 +60,7 @@ def test_a_name_stands_for_the_four_and_a_key_of_the_rows_own_for_itself() -> No
     document = {"provenance": {"aws": FOUR}, "rows": {"a": {"provenance": "aws", "source": "AWS, page 2"}}}
 
     assert dict(every_row(document)) == {
-        "rows.a": Provenance("AWS, page 2", "as sold", "2026-11", Kind.DOCUMENTED)
+        "rows.a": Provenance("AWS, page 2", "as sold", "2026-11", NumberKind.DOCUMENTED)
     }
 
 

@@ -75,7 +75,7 @@ def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = tim
     for _ in range(TRIES):
         try:
             with _connected(address, until, clock) as connection:
-                return _asked(_Lines(connection, until, clock))
+                return _ask_status(_Lines(connection, until, clock))
         except ConnectionRefusedError:
             return Answer(Reach.NOBODY)
         except _NotRas:
@@ -96,7 +96,7 @@ def _connected(address: tuple[str, int], until: float, clock: Callable[[], float
         raise RasError(f"it cannot be reached ({error.strerror or error})") from error
 
 
-def _asked(lines: _Lines) -> Answer:
+def _ask_status(lines: _Lines) -> Answer:
     _greet(lines)
     try:
         json_known = lines.command(b"SET FORMAT json\n") == b"OK"

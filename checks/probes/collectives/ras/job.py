@@ -45,13 +45,13 @@ Look = Mapping[str, object]
 Entries = Mapping[str, Mapping[str, object]]
 
 
-def look(context: Context) -> Mapping[str, object]:
+def snapshot(context: Context) -> Mapping[str, object]:
     """Asks RAS, and again if a rank is silent that was not so before. Raises CheckError if what listens gives no complete answer."""
     until = time.monotonic() + context.timeout_s - QUICK_S
     if os.environ.get(WHICH, "") == NEVER:
         return nobody(Reach.OFF, time.monotonic())
     try:
-        snapshot = _seen(context.before, until)
+        snapshot = _snapshot(context.before, until)
         if unconfirmed(snapshot) and until - time.monotonic() > SILENT_S + QUICK_S:
             time.sleep(SILENT_S)
             snapshot = _again(snapshot, until)
@@ -68,7 +68,7 @@ def look(context: Context) -> Mapping[str, object]:
     needs="nothing (a job whose NCCL offers RAS)",
     cost="seconds",
     part=MachinePart.GPU,
-    before=look,
+    before=snapshot,
     beside_job=True,
 )
 def job(context: Context) -> Measurement:
@@ -78,10 +78,10 @@ def job(context: Context) -> Measurement:
     in words what is wrong with each of `silent_ranks`, `behind_ranks` and `failed_ranks`, whose only element is "none" otherwise.
     `unchanged_s` is for how long no rank has launched anything.
     """
-    return measured(context.look if context.look is not None else look(context))
+    return measured(context.look if context.look is not None else snapshot(context))
 
 
-def _seen(before: Mapping[str, object] | None, until: float) -> dict[str, object]:
+def _snapshot(before: Mapping[str, object] | None, until: float) -> dict[str, object]:
     """One look. An answer that ends early is asked for again, because a job that ends does not answer then."""
     address = address_of(os.environ.get(ADDRESS, ""))
     try:
@@ -94,7 +94,7 @@ def _seen(before: Mapping[str, object] | None, until: float) -> dict[str, object
 def _again(first: dict[str, object], until: float) -> dict[str, object]:
     """The second look at silent ranks. Without an answer in time the first one counts, and the next round goes on from it."""
     try:
-        return _seen(first, until)
+        return _snapshot(first, until)
     except (RasError, ReportError):
         return first
 
@@ -150,7 +150,7 @@ def measured(look: Look) -> Measurement:
         for label, entry in _entries(look, "silent").items()
         if _is_lost(entry, at)
     }
-    behind_ranks = dict(_behind(look, at))
+    behind_ranks = dict(_lagging(look, at))
     errors = look.get("failed", {})
     failed = {
         str(label): f"reports NCCL's error {error!r}"
@@ -169,7 +169,7 @@ def measured(look: Look) -> Measurement:
     return Measurement(metrics, "\n".join(_evidence(look, at)))
 
 
-def _behind(look: Look, at: float) -> Iterator[tuple[str, str]]:
+def _lagging(look: Look, at: float) -> Iterator[tuple[str, str]]:
     """Each rank that stands still, by its label, with the operation in which it is farthest from the others."""
     lags = sorted(_entries(look, "lags").values(), key=lambda entry: -_number(entry, "by", 0))
     labels = set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checks.probes.gpu import nvml
-from checks.probes.gpu.nvlink import Links, compared, counter, look
+from checks.probes.gpu.nvlink import Links, compared, counter, read_links
 from checks.probes.gpu.record import Gpu
 from tests.fakes import gpu_node
 
@@ -56,6 +56,6 @@ def test_an_old_pynvml_hides_no_links() -> None:
     fake = gpu_node.module()
     fake.NVML_NVLINK_MAX_LINKS = 12
     with gpu_node.nvml(fake), nvml.session() as module:
-        seen = look(module)
+        seen = read_links(module)
 
     assert {18} == {len(one.active or ()) for one in seen}

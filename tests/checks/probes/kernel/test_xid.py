@@ -11,7 +11,7 @@ from checks.probes.kernel import xid
 from checks.probes.kernel.xid import listed_gpus, measured
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS
-from checks.probes.kernel.xid_decision import alone
+from checks.probes.kernel.xid_decision import decide_line
 from tests.checks.probes.kernel.world import RECORDINGS, XID, log_of, said
 
 EIGHT = tuple(f"0000:{bus}:00.0" for bus in ("53", "64", "75", "86", "97", "a8", "b9", "ca"))
@@ -57,7 +57,7 @@ def test_every_public_line_is_read() -> None:
 )
 def test_what_a_code_needs(code: int | None, need: Need) -> None:
     """A remapped row alone is routine; what is not in the table never is."""
-    assert alone(code, "").need is need
+    assert decide_line(code, "").need is need
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_a_code_needs(code: int | None, need: Need) -> None:
 )
 def test_some_lines_decide_themselves(code: int, text: str, need: Need) -> None:
     """154 names the action, 144 to 150 the severity; a text that was cut before it decides nothing."""
-    assert alone(code, text).need is need
+    assert decide_line(code, text).need is need
 
 
 def test_the_table_is_whole() -> None:

@@ -7,7 +7,7 @@ import pytest
 from checks.model import Action
 from checks.probes.kernel import xid_nvlink
 from checks.probes.kernel.xid_catalogue import Need
-from checks.probes.kernel.xid_decision import alone, incidents
+from checks.probes.kernel.xid_decision import decide_line, incidents
 from checks.probes.kernel.xid_rows import Decision
 from tests.checks.probes.kernel.world import log_of
 
@@ -138,7 +138,7 @@ def test_a_line_is_decoded_by_its_registers(
     code: int, unit: str, registers: str, driver: int | None, need: Need, action: Action
 ) -> None:
     """Not by the word beside them: the sheet calls a reset for lines that say Nonfatal. In no row: by the word."""
-    found = alone(code, f"{unit} XC0 i0 Link 09 ({registers})", "", driver)
+    found = decide_line(code, f"{unit} XC0 i0 Link 09 ({registers})", "", driver)
 
     assert (found.need, found.action) == (need, action)
 
@@ -146,7 +146,7 @@ def test_a_line_is_decoded_by_its_registers(
 def test_an_unknown_driver_gets_the_graver_answer() -> None:
     """Where the two versions' patterns fit different rows both are looked at, and it is said."""
     both = "TLW_RX Fatal XC0 i0 Link 03 (0x{:08x} 0x00000004)"
-    found = alone(146, both.format(0b0101000011), "", None)
+    found = decide_line(146, both.format(0b0101000011), "", None)
     rows = xid_nvlink.decoded(146, xid_nvlink.NvlinkLine("TLW_RX", "Fatal", 3, 0b0101000011, 4), None)
 
     assert found.action is Action.RESET_GPU
@@ -155,7 +155,7 @@ def test_an_unknown_driver_gets_the_graver_answer() -> None:
 
 def test_a_row_of_the_other_version_still_speaks() -> None:
     """A driver that prints the older form is decoded by it, and that is said."""
-    found = alone(145, f"RLW_REMAP Nonfatal XC1 i0 Link 10 (0x{V1:08x} 0x00000040)", "", 580)
+    found = decide_line(145, f"RLW_REMAP Nonfatal XC1 i0 Link 10 (0x{V1:08x} 0x00000040)", "", 580)
 
     assert found.action is Action.RESET_GPU
     assert "other driver version" in found.why

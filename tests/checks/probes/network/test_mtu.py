@@ -111,4 +111,4 @@ def test_the_path_is_the_narrower_of_route_and_segment(
 
 def test_a_narrowed_path_is_no_gain_on_the_loopback_interface() -> None:
     """Its MTU is 65536, one more than a packet can be."""
-    assert (0, 0) == (mtu.Row("ok", 65536, 65535).narrowed, mtu.Row("ok", 1500, 1500).narrowed)
+    assert (0, 0) == (mtu.PathResult("ok", 65536, 65535).narrowed, mtu.PathResult("ok", 1500, 1500).narrowed)

@@ -42,8 +42,8 @@ def test_what_one_tells_another_learns() -> None:
     one, other, third = Gossip(8), Gossip(8), Gossip(8)
     one.accuse(5, 1, round_=3)
     other.accuse(5, 2, round_=4)
-    other.learn(one.words())
-    third.learn(other.words())
+    other.learn(one.encode())
+    third.learn(other.encode())
 
     assert (one.silent(5), third.silent(5), third.accusers(5)) == (False, True, (1, 2))
 
@@ -54,11 +54,11 @@ def test_who_heard_a_rank_later_is_not_talked_out_of_it() -> None:
     told.accuse(5, 1, round_=2)
     told.accuse(5, 2, round_=3)
     witness.heard(5, 4)
-    witness.learn(told.words())
+    witness.learn(told.encode())
     assert not witness.silent(5)
 
     witness.accuse(5, 6, round_=7)
-    told.learn(witness.words())
+    told.learn(witness.encode())
     assert (told.silent(5), told.accusers(5)) == (False, (6,))
 
 
@@ -68,9 +68,9 @@ def test_a_message_has_one_length_however_many_are_silent() -> None:
     for rank in range(1000):
         known.accuse(rank, 2000 + rank, round_=rank)
         known.accuse(rank, 3000 + rank % 900, round_=rank)
-    learner.learn(known.words())
+    learner.learn(known.encode())
 
-    assert len(known.words()) == len(Gossip(2).words()) == WORDS
+    assert len(known.encode()) == len(Gossip(2).encode()) == WORDS
     assert [rank for rank in range(4000) if learner.silent(rank)] == list(range(936, 1000))
 
 
@@ -81,4 +81,4 @@ def test_no_message_breaks_it(words: list[int]) -> None:
     known.learn(words)
 
     assert all(0 <= accuser < 8 for rank in range(8) for accuser in known.accusers(rank))
-    assert len(known.words()) == WORDS
+    assert len(known.encode()) == WORDS

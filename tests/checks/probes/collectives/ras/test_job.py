@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks.check import CheckError, Measurement
-from checks.probes.collectives.ras.job import ADDRESS, WHICH, job, look
+from checks.probes.collectives.ras.job import ADDRESS, WHICH, job, snapshot
 from tests.corpus.case import context
 from tests.fakes.nccl_ras import answering, job_of, serving
 
@@ -27,7 +27,7 @@ class Node:
     def round(self, after_s: float = 0.0) -> Measurement:
         """A round, as if the one before had been so much earlier."""
         before = _earlier(self.last, after_s) if self.last else None
-        made = json.loads(json.dumps(look(replace(self.context, before=before))))
+        made = json.loads(json.dumps(snapshot(replace(self.context, before=before))))
         self.last = made
         result = job.body(replace(self.context, before=before or made, look=made))
         assert isinstance(result, Measurement)
