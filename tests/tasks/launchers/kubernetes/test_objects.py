@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from tasks.launchers.kubernetes.objects import config_maps, secret
 from tasks.launchers.kubernetes.options import Workload
 from tasks.launchers.kubernetes.pod import port_of
 from tests.fakes.kubernetes.operator_schemas import problem_of
+from tests.tasks.launchers.golden import GOLDEN, gates_of, golden_text
 from tests.tasks.launchers.kubernetes.planned import (
     CONFIRM,
     JOB,
@@ -31,15 +31,9 @@ from tests.tasks.launchers.kubernetes.planned import (
     variables,
 )
 
-ROOT = Path(__file__).resolve().parents[4]
-GOLDEN = ROOT / "tests" / "golden" / "kubernetes"
-WORKLOADS = ROOT / "tests" / "golden" / "kubernetes_workloads"
+OBJECTS, WORKLOADS = GOLDEN / "kubernetes", GOLDEN / "kubernetes_workloads"
 OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
-GATES = sorted(
-    path
-    for path in (ROOT / "deployments" / "gates").glob("*.toml")
-    if 'launcher = "kubernetes"' in path.read_text()
-)
+GATES = gates_of("kubernetes")
 RESUMED: dict[str, Any] = {
     "auto_resume": True,
     "reports": "s3",
@@ -58,12 +52,8 @@ def test_the_objects_of_shipped_gate_files_are_the_golden_ones(
     context = open_gate_context(GateRequest(gate_file=str(path)))
     made = [call.body for job in planned_jobs(context, 600.0) for call in context.launcher.plan(job).calls]
     text = json.dumps(made, indent=1) + "\n"
-    golden = GOLDEN / f"{path.stem}.json"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text)
 
-    assert text == golden.read_text()
+    assert text == golden_text(OBJECTS / f"{path.stem}.json", text)
 
 
 @pytest.mark.parametrize("workload", [kind.value for kind in Workload])
@@ -72,17 +62,13 @@ def test_the_objects_of_each_kind_are_the_golden_ones(workload: str) -> None:
     more = RESUMED if workload in OPERATORS else {}
     made = [call.body for call in plan(workload=workload, gpus_per_node=8, efa_per_node=32, **more).calls]
     text = json.dumps(made, indent=1) + "\n"
-    golden = WORKLOADS / f"{workload}.json"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text)
 
-    assert text == golden.read_text()
+    assert text == golden_text(WORKLOADS / f"{workload}.json", text)
 
 
 def test_every_golden_file_is_of_a_shipped_gate_file() -> None:
     """A file that nobody compares says nothing."""
-    assert {path.stem for path in GATES} == {path.stem for path in GOLDEN.iterdir()}
+    assert {path.stem for path in GATES} == {path.stem for path in OBJECTS.iterdir()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

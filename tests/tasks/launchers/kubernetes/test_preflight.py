@@ -77,15 +77,19 @@ def test_what_admission_refuses_of_a_pod_is_found(cluster: Cluster) -> None:
     assert "PodSecurity" in said and said.startswith("Pod gate-1-train-1-preflight")
 
 
-def test_without_the_right_to_make_pods_admission_is_not_looked_at(cluster: Cluster) -> None:
-    """The gate itself does not need it."""
-    cluster.server.denied.add(("create", "pods"))
+@pytest.mark.parametrize(
+    ("denied", "unseen"),
+    [(("create", "pods"), "Pod gate-1-train-1-preflight"), (("list", "nodes"), "nodes")],
+)
+def test_what_a_right_is_missing_for_is_not_seen(
+    cluster: Cluster, denied: tuple[str, str], unseen: str
+) -> None:
+    """The gate itself can do without: admission is not checked, and nodes, for a whole cluster, are not counted."""
+    cluster.server.denied.add(denied)
     found = look(cluster)
 
     assert wrong(found) == []
-    assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == [
-        "Pod gate-1-train-1-preflight"
-    ]
+    assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == [unseen]
 
 
 def test_too_few_gpus_are_wrong_and_a_cordoned_node_is_no_capacity(cluster: Cluster) -> None:
@@ -97,15 +101,6 @@ def test_too_few_gpus_are_wrong_and_a_cordoned_node_is_no_capacity(cluster: Clus
     ]
 
     assert "1 of 2 nodes are ready" in check.text
-
-
-def test_without_the_right_to_list_nodes_they_are_not_counted(cluster: Cluster) -> None:
-    """The right is for a whole cluster, and a gate can do without it."""
-    cluster.server.denied.add(("list", "nodes"))
-    found = look(cluster)
-
-    assert wrong(found) == []
-    assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == ["nodes"]
 
 
 def test_a_queue_that_is_not_there_is_wrong(cluster: Cluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 from tasks.launchers.base import JobSpec, LaunchRejected, Work
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
 from tasks.launchers.local.plan import PACKAGES
+from tests.tasks.launchers.golden import GOLDEN, golden_text
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden"
-UPDATE = "UPDATE_GOLDEN"  # set it to write the golden files anew, then read the difference
 JOB = JobSpec(
     name="local-20260101-000000-ab12-check-1",
     command=(
@@ -39,15 +37,6 @@ JOB = JobSpec(
 ROOT = Path("/srv/prelaunch")
 
 
-def golden(name: str, text: str) -> str:
-    """The committed text; `text` is written there first where that was asked for."""
-    path = GOLDEN / name
-    if UPDATE in os.environ:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return path.read_text()
-
-
 @pytest.mark.parametrize("network", list(LocalNetwork))
 def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     """Every argv, environment and folder."""
@@ -55,7 +44,7 @@ def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     requests = [asdict(request) for request in launcher.plan(JOB).processes]
     text = json.dumps(requests, indent=2).replace(str(PACKAGES), "{packages}") + "\n"
 
-    assert text == golden(f"plan_local_{network.value}.json", text)
+    assert text == golden_text(GOLDEN / f"plan_local_{network.value}.json", text)
 
 
 def test_planning_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

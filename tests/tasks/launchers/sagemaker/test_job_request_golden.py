@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from tasks.launchers.base import JobSpec, Placement
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.validate import objections
 from tests.fakes.sagemaker.pools import key
+from tests.tasks.launchers.golden import GOLDEN, gates_of, golden_text
 from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, body_of, in_job, options
 
-ROOT = Path(__file__).resolve().parents[4]
-GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
-GOLDEN = ROOT / "tests" / "golden" / "sagemaker"
-UPDATE = "UPDATE_GOLDEN"  # set it to write the golden files anew, then read the difference
+GATES = gates_of("sagemaker")
+REQUESTS = GOLDEN / "sagemaker"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/large-2026"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
 VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
@@ -48,12 +46,9 @@ FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
 
 
 def golden(name: str, bodies: list[dict[str, Any]]) -> tuple[str, str]:
-    """What is, and what is committed; it is written there first where that was asked for."""
-    path, text = GOLDEN / f"{name}.json", json.dumps(bodies, indent=2) + "\n"
-    if UPDATE in os.environ:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return text, path.read_text()
+    """What is, and what is committed."""
+    text = json.dumps(bodies, indent=2) + "\n"
+    return text, golden_text(REQUESTS / f"{name}.json", text)
 
 
 def requests_in(path: Path) -> list[dict[str, Any]]:
@@ -112,7 +107,7 @@ def test_a_feature_asks_for_what_its_golden_file_says(name: str) -> None:
 
 def test_aws_takes_every_golden_request() -> None:
     """By botocore's own validation, and by ours."""
-    bodies = [body for path in sorted(GOLDEN.glob("*.json")) for body in requests_in(path)]
+    bodies = [body for path in sorted(REQUESTS.glob("*.json")) for body in requests_in(path)]
     for body in bodies:
         taken(body)
 
@@ -124,4 +119,4 @@ def test_every_golden_file_is_of_something() -> None:
     """What nothing makes any more would be checked for ever."""
     known = {path.stem.replace("-", "_") for path in GATES} | set(FEATURES) | {"model_trainer"}
 
-    assert {path.stem for path in GOLDEN.glob("*.json")} - known == set()
+    assert {path.stem for path in REQUESTS.glob("*.json")} - known == set()

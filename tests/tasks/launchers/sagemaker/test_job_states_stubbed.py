@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.launchers.base import JobState, LaunchError, LaunchRejected, Trouble
+from tasks.launchers.base import JobState, JobStatus, LaunchError, LaunchRejected, Trouble
 from tests.tasks.launchers.sagemaker.stubbed import (
     ALGORITHM,
     BEGAN,
@@ -23,6 +23,15 @@ def lists(aws: Stubbed, *paths: str) -> None:
     top = f"gates/{JOB}/reports/gate/"
     contents = [{"Key": top + path, "ETag": f'"{path}"', "Size": 2, "LastModified": BEGAN} for path in paths]
     aws.s3.add_response("list_objects_v2", {"IsTruncated": False, "Contents": contents})
+
+
+def state_while_s3_is_silent(aws: Stubbed) -> JobStatus:
+    """S3 answers no list, however often it is asked."""
+    for _ in range(2000):
+        aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
+    status = aws.launcher.state(JOB)
+    aws.s3._queue.clear()
+    return status
 
 
 @pytest.mark.parametrize("name", ["../x", "", "x" * 300, "a/b", "-x", "x y"])
@@ -87,20 +96,14 @@ def test_s3_that_is_silent_does_not_end_a_job_that_runs(aws: Stubbed) -> None:
     aws.describes(described(), described())
     lists(aws, f"{A}/agent/algo-1.json")
     aws.launcher.state(JOB)
-    for _ in range(2000):
-        aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
-    status = aws.launcher.state(JOB)
-    aws.s3._queue.clear()
+    status = state_while_s3_is_silent(aws)
     assert (status.state, status.attempt, "SlowDown" in status.detail) == (JobState.RUNNING, A, True)
 
 
 def test_s3_that_is_silent_at_the_end_is_asked_again(aws: Stubbed) -> None:
     """Whether there are reports is not known: unknown, not final."""
     aws.describes(ended())
-    for _ in range(2000):
-        aws.s3.add_client_error("list_objects_v2", "SlowDown", "Reduce your request rate", 503)
-    status = aws.launcher.state(JOB)
-    aws.s3._queue.clear()
+    status = state_while_s3_is_silent(aws)
     assert (status.state, "SlowDown" in status.detail) == (JobState.UNKNOWN, True)
 
 

@@ -237,24 +237,19 @@ def test_inputs_are_written_before_the_job_is_created(aws: Stubbed) -> None:
     assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 
 
-def test_other_inputs_of_a_running_job_are_never_overwritten(aws: Stubbed) -> None:
-    """It was created meanwhile, and reads them."""
+@pytest.mark.parametrize("runs", [True, False])
+def test_other_inputs_are_replaced_only_if_no_job_reads_them(aws: Stubbed, runs: bool) -> None:
+    """A job that was created meanwhile is adopted; a submit that died before its job began leaves inputs that nobody reads."""
     aws.knows_none()
     aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
     aws.s3.add_response("get_object", stored(b"other"))
-    aws.describes(described())
-    assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
-
-
-def test_other_inputs_that_no_job_reads_are_replaced(aws: Stubbed) -> None:
-    """Of a submit that died before its job began."""
-    aws.knows_none()
-    aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-    aws.s3.add_response("get_object", stored(b"other"))
-    aws.knows_none()
-    aws.s3.add_response("put_object", {})
-    creates(aws)
-    assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
+    if runs:
+        aws.describes(described())
+    else:
+        aws.knows_none()
+        aws.s3.add_response("put_object", {})
+        creates(aws)
+    assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted is runs
 
 
 CHANNEL = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/gates/{JOB}/in/"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,10 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.slurm import batch_script
+from tests.tasks.launchers.golden import GOLDEN, ROOT, gates_of, golden_text
 
-ROOT = Path(__file__).resolve().parents[4]
-GOLDEN = ROOT / "tests" / "golden" / "slurm"
-GATES = sorted(
-    path
-    for path in (ROOT / "deployments" / "gates").glob("*.toml")
-    if 'launcher = "slurm"' in path.read_text()
-)
+SCRIPTS = GOLDEN / "slurm"
+GATES = gates_of("slurm")
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
@@ -32,14 +27,10 @@ def test_the_batch_scripts_are_the_golden_ones(
     assert all(script.endswith(batch_script._body()) for script in scripts)
     heads = "\n".join(script.removesuffix(batch_script._body()) for script in scripts)
     heads = heads.replace(str(tmp_path), "/shared").replace(str(ROOT), "/prelaunch")
-    golden = GOLDEN / f"{path.stem}.sbatch"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(heads)
 
-    assert heads == golden.read_text()
+    assert heads == golden_text(SCRIPTS / f"{path.stem}.sbatch", heads)
 
 
 def test_every_golden_script_is_of_a_shipped_gate_file() -> None:
     """A file that nobody compares says nothing."""
-    assert {path.stem for path in GATES} == {path.stem for path in GOLDEN.iterdir()}
+    assert {path.stem for path in GATES} == {path.stem for path in SCRIPTS.iterdir()}

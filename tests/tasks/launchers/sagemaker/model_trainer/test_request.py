@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -19,11 +18,10 @@ from tasks.launchers.sagemaker.model_trainer import request
 from tasks.launchers.sagemaker.model_trainer.request import TrainerRequest, request_of, words_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.locations import places_of
-from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, GATED, IN_JOB, ROLE, ROOT
+from tests.tasks.launchers.golden import GOLDEN, golden_text
+from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, GATED, IN_JOB, ROLE
 from tests.tasks.launchers.sagemaker.model_trainer.warm_child import WarmChildren
 
-GOLDEN = ROOT / "tests" / "golden" / "sagemaker" / "model_trainer.json"
-UPDATE = "UPDATE_GOLDEN"
 # What a team may leave to the SDK, or ask it for; a folder of its own data, and a print besides.
 SPARSE = """
 from pathlib import Path
@@ -96,10 +94,8 @@ def test_the_request_is_what_the_golden_file_says(monkeypatch: pytest.MonkeyPatc
     (call,) = make_plan(GATED, IN_JOB).calls
     # The digests follow the SDK's own drivers and the example's place on this machine.
     text = re.sub(r"-[0-9a-f]{16}/", "-{digest}/", json.dumps(call.body, indent=2)) + "\n"
-    if UPDATE in os.environ:
-        GOLDEN.write_text(text)
 
-    assert text == GOLDEN.read_text()
+    assert text == golden_text(GOLDEN / "sagemaker" / "model_trainer.json", text)
 
 
 @pytest.mark.usefixtures("warm")
