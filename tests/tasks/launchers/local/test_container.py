@@ -26,7 +26,8 @@ from tasks.launchers.local.plan import PACKAGES, make_plan
 from tests.checks.local_policy import local_policy
 from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
 from tests.tasks.launchers.contract import Bench, every_node_runs_and_reports, until_final
-from tests.tasks.launchers.local.test_plan import JOB, golden
+from tests.tasks.launchers.golden import GOLDEN, golden_text
+from tests.tasks.launchers.local.test_plan import JOB
 
 NAME = "contained-1"
 SECONDS = 60.0
@@ -68,7 +69,7 @@ def test_the_plan_is_what_the_golden_file_says(kind: ContainerEngine) -> None:
     requests = [asdict(request) for request in make_plan(job, FOLDER, options, submitter).processes]
     text = json.dumps(requests, indent=2).replace(str(PACKAGES), "{packages}") + "\n"
 
-    assert text == golden(f"plan_local_{kind.value}.json", text)
+    assert text == golden_text(GOLDEN / f"plan_local_{kind.value}.json", text)
 
 
 @pytest.mark.parametrize(
