@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -63,13 +63,15 @@ MODULES = (
 COUNT, SEED, LEAST = 200, 20261123, 0.9
 
 
-def all_mutants(root: Path, modules: Sequence[str]) -> tuple[Mutant, ...]:
-    """Every mutant of these modules."""
+def all_mutants(
+    root: Path, modules: Sequence[str], only: Collection[str] | None = None
+) -> tuple[Mutant, ...]:
+    """Every mutant of these modules, or of these lines of theirs `only`."""
     enums = enums_of(path.read_bytes() for package in PACKAGES for path in (root / package).rglob("*.py"))
     return tuple(
         mutant
         for module in modules
-        for mutant in mutants_of(module, (root / f"{module.replace('.', '/')}.py").read_bytes(), enums)
+        for mutant in mutants_of(module, (root / f"{module.replace('.', '/')}.py").read_bytes(), enums, only)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # class name -> its members, in the order of the source
@@ -55,21 +55,26 @@ class _Edit:
     text: bytes
 
 
-def mutants_of(module: str, source: bytes, enums: Enums) -> tuple[Mutant, ...]:
-    """Every mutant of a file, in the order of the source."""
+def mutants_of(
+    module: str, source: bytes, enums: Enums, only: Collection[str] | None = None
+) -> tuple[Mutant, ...]:
+    """Every mutant of a file, or of these lines of it `only`, in the order of the source."""
     lines = _Lines(source)
     seen = Counter[tuple[str, str]]()
     made = []
     for edits, change in sorted(
         _Finder(lines, enums).found(ast.parse(source)), key=lambda one: one[0][0].start
     ):
+        number = lines.number(edits[0].start)
+        original = lines.text(number)
+        if only is not None and original not in only:
+            continue
         text = source
         for edit in sorted(edits, key=lambda one: -one.start):
             text = text[: edit.start] + edit.text + text[edit.end :]
         if not _parses(text):
             continue
-        number = lines.number(edits[0].start)
-        original, changed = lines.text(number), _Lines(text).text(number)
+        changed = _Lines(text).text(number)
         made.append(Mutant(module, number, original, changed, change, seen[original, change], text))
         seen[original, change] += 1
     return tuple(made)

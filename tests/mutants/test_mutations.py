@@ -85,7 +85,8 @@ def test_equal_lines_are_told_apart() -> None:
 def test_every_listed_survivor_is_a_mutant_of_today() -> None:
     """A reason whose line was changed is about nothing."""
     known = load(KNOWN)
-    keys = {mutant.key for mutant in all_mutants(ROOT, sorted({one.module for one in known}))}
+    lines = {one.original for one in known}
+    keys = {mutant.key for mutant in all_mutants(ROOT, sorted({one.module for one in known}), lines)}
 
     assert [] == [one for one in known if one.key not in keys]
     assert all(one.reason for one in known)

@@ -48,7 +48,7 @@ def test_a_mutant_lives_with_a_weak_test_and_dies_of_a_strong_one_or_of_the_time
 
     assert [Fate.SURVIVED, Fate.KILLED] == fates
     endless = next(one for one in mutants_of("planted.limit", PLANTED, {}) if one.change == "== -> !=")
-    assert Fate.TIMED_OUT is copy.try_on(endless.module, endless.source, ("test_weak.py",), 3).fate
+    assert Fate.TIMED_OUT is copy.try_on(endless.module, endless.source, ("test_weak.py",), 1.5).fate
     assert {PLANTED} == {(tmp_path / where / "planted/limit.py").read_bytes() for where in ("root", "copy")}
 
 

@@ -24,7 +24,7 @@ from tests.properties.spoils import (
     without_subjects,
 )
 
-FAST = settings(max_examples=20)
+FAST = settings(max_examples=10)
 
 
 def _copied(document: Document) -> Document:

@@ -27,7 +27,7 @@ from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
 
-FAST = settings(max_examples=60)
+FAST = settings(max_examples=30)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([10**400, 0, -0.0, 1.0, True])
 SCALARS = st.none() | NUMBERS | st.text(max_size=3) | st.sampled_from(["MEASURED", "OK", "node-0", "<b>"])
 ANY = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=2), SCALARS, max_size=2)
@@ -175,7 +175,7 @@ HELD = st.builds(
 BY_SIZE = Rule("m", "s", Over.EXPECTED, expect=Expect.COLLECTIVE, at="l", min_peers=2, warn_below=0.9)
 
 
-@settings(FAST, max_examples=150)
+@settings(FAST, max_examples=60)
 @example(BY_SIZE, [((440.0,), (GIB,))] * 3 + [((1e6,), (GIB,))], 0)
 @example(replace(BY_SIZE, over=Over.NODE), [((440.0,), (GIB,))] * 3 + [((370.0,), (GIB,))], 4)
 @example(replace(BY_SIZE, over=Over.FLEET), [((440.0,), (GIB,))] * 4, 4)
@@ -245,7 +245,7 @@ def _judged(made: fleet.Fleet) -> tuple[int, Verdict]:
     return next(calls), verdict
 
 
-@pytest.mark.parametrize(("form", "nodes"), [("values", 100), ("full", 50)])
+@pytest.mark.parametrize(("form", "nodes"), [("values", 40), ("full", 20)])
 def test_a_fleet_is_judged_in_a_time_that_grows_with_it(form: str, nodes: int) -> None:
     """Four times the nodes, less than four times the calls (some are made once), and the faulty ones are named: they alone."""
     calls = {}

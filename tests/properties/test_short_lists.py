@@ -138,8 +138,9 @@ def test_a_healthy_machine_has_all_that_its_plan_says(name: str) -> None:
     assert name.startswith("h") or Answer.GO is judged(report).answer
 
 
-@pytest.mark.parametrize("everywhere", [False, True], ids=["on one subject", "everywhere"])
-@pytest.mark.parametrize("name", HEALTHY[:3])
+@pytest.mark.parametrize(
+    ("name", "everywhere"), [(HEALTHY[0], False), (HEALTHY[1], True), (HEALTHY[2], False)]
+)
 def test_a_list_that_is_cut_with_its_labels_is_missing_evidence(name: str, everywhere: bool) -> None:
     """Every list of every check, by one, by half, to one and to none."""
     report = recorded(name)

@@ -45,7 +45,7 @@ from tests.properties.spoils import (
     without_subjects,
 )
 
-FAST = settings(max_examples=50)
+FAST = settings(max_examples=25)
 WHEN = "2026-11-22T08:00:00+00:00"
 ONE, MANY, TEXT, LABELS = "one_gbps", "many_gbps", "text", "labels"
 METRICS = (ONE, MANY, TEXT, LABELS)

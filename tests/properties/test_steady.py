@@ -17,7 +17,7 @@ from checks.policy import Over
 from tests.properties.shipped import Case, faulty
 from tests.properties.spoils import Document, bad, mixed
 
-FAST = settings(max_examples=12)
+FAST = settings(max_examples=6)
 
 
 @FAST

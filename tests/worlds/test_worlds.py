@@ -25,20 +25,23 @@ from tests.worlds.tools import known
 
 UPDATE = "UPDATE_GOLDEN"
 GATES = {gate.name: gate for gate in flow.shipped()}
-# Machines of several GPUs or 32 ranks take up to a minute and more for all of theirs: they are in make test-long.
+# Machines of several GPUs or 32 ranks take up to a minute and more for all of theirs: they are in make test-long. So are the
+# hosts of SageMaker without a GPU, on which the same faults are planted as on those of a local gate.
 LARGE = (
+    "sagemaker-cpu",
     *("sagemaker-g5", "sagemaker-p4d", "sagemaker-p5", "sagemaker-p5-injob", "sagemaker-p5en"),
     *("sagemaker-trn1", "slurm-ib"),
 )
-# What the world of one GPU has no part for: reports of larger ones with these faults are kept, and judged again without a machine.
-KEPT = {
+# What the worlds of the usual tests do not have: reports of others, healthy and with these faults, are judged again without a machine.
+KEPT: dict[str, tuple[str, ...]] = {
+    "sagemaker-cpu": (),
     "sagemaker-g5": ("NCCL sums an element wrongly", "NCCL falls back to TCP"),
     "sagemaker-p5": ("an NVLink is down", "PCIe lanes are lost", "an EFA device is missing"),
 }
 FOLDER = Path(__file__).parents[1] / "recordings" / "worlds"
 # Their machines and policies are those of another gate file.
 SAME = (
-    *("hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob"),
+    *("local-namespaces", "hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob"),
     *("eks-p5", "eks-p5-injob", "hyperpod-eks", "kind-cpu"),
 )
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
@@ -109,7 +112,7 @@ def _tried(folder: Path, name: str, record: pytest.FixtureRequest) -> int:
 
 def _missed(made: Cluster, fault: Fault, name: str, record: pytest.FixtureRequest) -> str:
     """Why the fault was not refused as it should be, or ""."""
-    rows = made.observe(fault.checks, fault.faults)
+    rows = made.observe((*fault.after, fault.check), fault.faults)
     verdict = made.verdict(rows)
     _keep(made, fault.name, rows)
     refused = _is_refused(verdict, fault, made.nodes[0].name)

@@ -35,12 +35,12 @@ def sent(rank: int, count: int, round_: int, device: str, start: int = 0) -> Ten
 
 def summed(ranks: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
     """The element-wise sum over all ranks, from index `start` on. Raises ValueError if that is not exact."""
-    import torch
-
     if ranks > MOST_RANKS:
         raise ValueError(
             f"the sum over {ranks} ranks is not exact in float32, over at most {MOST_RANKS} it is"
         )
+    import torch
+
     wide = torch.tensor(_residue_sums(ranks, P, RANK_STEP), device=device)
     narrow = torch.tensor(_residue_sums(ranks, Q, 1), device=device)
     return _spread(wide, narrow, round_ + PLACE_STEP * start, round_ + start, count) + ranks

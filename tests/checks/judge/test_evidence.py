@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.facts.builtin import builtin
@@ -38,6 +38,7 @@ from tests.sample_reports import (
     without_node,
 )
 
+FEW = settings(max_examples=30)
 Spoil = Callable[[Observation], Observation | None]
 
 
@@ -115,6 +116,7 @@ def _says_that_evidence_is_missing(verdict: Verdict) -> bool:
     return verdict.level is not Level.PASS and bool(findings_of(verdict, Cause.EVIDENCE))
 
 
+@FEW
 @given(CLUSTERS)
 def test_a_healthy_report_passes_without_a_finding(report: Report) -> None:
     """Otherwise the properties below would hold for the wrong reason."""
@@ -123,12 +125,14 @@ def test_a_healthy_report_passes_without_a_finding(report: Report) -> None:
     assert (Answer.GO, (), True) == (verdict.answer, verdict.findings, verdict.coverage.complete)
 
 
+@FEW
 @given(CLUSTERS, st.integers(0, 10_000), SPOILS)
 def test_spoiling_any_observation_is_said(report: Report, index: int, spoil: Spoil) -> None:
     """Dropped, errored, skipped, emptied or with holes: at least a WARN, cause EVIDENCE."""
     assert _says_that_evidence_is_missing(verdict_of(_spoilt(report, index, spoil)))
 
 
+@FEW
 @given(CLUSTERS, st.integers(0, 10))
 def test_a_node_that_said_nothing_is_missed(report: Report, index: int) -> None:
     """Named where its name is declared; counted where it is not."""
@@ -141,6 +145,7 @@ def test_a_node_that_said_nothing_is_missed(report: Report, index: int) -> None:
     assert not verdict.condemned
 
 
+@FEW
 @given(CLUSTERS, st.integers(0, 20))
 def test_a_plan_that_lacks_a_line_is_noticed(report: Report, index: int) -> None:
     """The policy knows what had to be planned, with or without the observations."""
@@ -152,6 +157,7 @@ def test_a_plan_that_lacks_a_line_is_noticed(report: Report, index: int) -> None
     assert _says_that_evidence_is_missing(verdict_of(replace(report, plan=plan, observations=rows)))
 
 
+@FEW
 @given(CLUSTERS, st.integers(0, 20), st.sampled_from(Skip))
 def test_a_plan_cannot_excuse_what_is_declared(report: Report, index: int, skip: Skip) -> None:
     """A check that applies is excused by no skip, whatever else the declaration lacks."""
@@ -164,6 +170,7 @@ def test_a_plan_cannot_excuse_what_is_declared(report: Report, index: int, skip:
     assert _says_that_evidence_is_missing(verdict_of(replace(report, plan=plan, observations=rows)))
 
 
+@FEW
 @given(CLUSTERS, st.integers(0, 10))
 def test_a_node_of_another_life_is_noticed(report: Report, index: int) -> None:
     """Another attempt's report, or another catalogue's, proves nothing about this one."""

@@ -193,9 +193,9 @@ def test_digests_tell_reports_and_policies_apart() -> None:
     assert one.digests.policy == two.digests.policy
 
 
-def test_the_biggest_cluster_that_can_be_declared_is_judged_in_seconds() -> None:
-    """100 000 names of which two report; each missing one is named."""
-    names = tuple(f"node-{i}" for i in range(100_000))
+def test_a_huge_cluster_is_judged_in_seconds() -> None:
+    """25 000 names of which two report; each missing one is named."""
+    names = tuple(f"node-{i}" for i in range(25_000))
     report = healthy()
     report = replace(report, declared=replace(report.declared, nodes=len(names), node_names=names))
     begun = time.process_time()
@@ -203,7 +203,7 @@ def test_the_biggest_cluster_that_can_be_declared_is_judged_in_seconds() -> None
 
     assert Answer.CANNOT_TELL is verdict.answer
     assert len(findings_of(verdict, Cause.EVIDENCE)) >= len(names) - 2
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 15
 
 
 @pytest.mark.long

@@ -184,9 +184,9 @@ def test_one_dead_rank_does_not_make_a_slow_node() -> None:
 def test_healthy_machines_of_a_small_cluster_are_not_named(
     nodes: int, ranks: int, metrics: int, noise: float, draw: Draw
 ) -> None:
-    """Ten reports of each: noise on both sides, and noise that only slows, as interference does."""
+    """Four reports of each: noise on both sides, and noise that only slows, as interference does."""
     rules = [replace(PEERS, over=over) for over in (Over.PEERS, Over.NODE)]
-    for seed in range(10):
+    for seed in range(4):
         rows = _rows(nodes, ranks, noise, usual, seed, metrics, draw)
         named = set().union(*(_named(_found(rule, rows, nodes, ranks, metrics)) for rule in rules))
         assert not named, (seed, named)
