@@ -30,9 +30,8 @@ class Candidates:
         parts = matrix.parts
         self.matrix = matrix
         self.whos: list[Candidate] = []
-        self.nodes = list(dict.fromkeys(part.node for part in parts))
-        at = {node: n for n, node in enumerate(self.nodes)}
-        self.node_of = [at[part.node] for part in parts]
+        self.nodes = list(dict.fromkeys(matrix.nodes))
+        self.node_of = matrix.node_of
         self.rails = sorted({part.rail for part in parts})
         self.switches: list[str] = []
         self._members: dict[tuple[Kind, str], list[int]] = {}
@@ -96,7 +95,7 @@ class Candidates:
 
     def of(self, test: int) -> list[int]:
         """The candidates that take part in a test, each once."""
-        source, target = self.matrix.sources[test], self.matrix.targets[test]
+        source, target = self.matrix.ends[test]
         mine = self._sending[source] + self._receiving[target]
         if self.switches:
             mine += self._crossed(self._groups[source], self._groups[target])

@@ -80,7 +80,7 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
         return replace(relative, answer=Answer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
     if len(screened.bad) > MANY_BAD and not _explicable(matrix, screened, tolerance):
         return _unnamed(Answer.FABRIC, screened, unseen)
-    if tolerance.paths and (groups := node_groups(matrix, screened, _nodes(matrix))):
+    if tolerance.paths and (groups := node_groups(matrix, screened)):
         return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
     found = _with_patterns(matrix, screened, tolerance, unseen)
     return (
@@ -94,12 +94,11 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int])
     If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
     partner: a node that is bad in less than half of its tests is not named then.
     """
-    found, nodes = decode(matrix, tolerance), {matrix.parts[part].node for part in known}
+    found, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in known}
     if found.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in found.suspects):
         return found
-    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
-    kept = [test for test, (a, b) in ends if a not in known and b not in known]
-    left = {matrix.parts[matrix.sources[test]].node for test in kept}
+    kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in known and b not in known]
+    left = {matrix.nodes[matrix.sources[test]] for test in kept}
     if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
         return found
     rest = _renumbered(decode(_only(matrix, kept), tolerance), kept)
@@ -116,13 +115,13 @@ def _with_patterns(
     """Takes congestion, nodes that are bad for some of the time, and pairs that are slow for good out of the matrix, and searches the
     culprits of the rest.
     """
-    first, node_of = swept_tests(matrix), _nodes(matrix)
+    first = swept_tests(matrix)
     most = tolerance.max_unfit_fraction
-    slow = slow_parts(matrix, screened, node_of, first, (), most)
+    slow = slow_parts(matrix, screened, first, (), most)
     screened = slow.without_explained(matrix, screened, tolerance)
-    paths = slow_paths(matrix, screened, tolerance, first, node_of) if tolerance.paths else None
+    paths = slow_paths(matrix, screened, tolerance, first) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
-    timed = Times(matrix, set(screened.bad) - of_paths, first, node_of)
+    timed = Times(matrix, set(screened.bad) - of_paths, first)
     part_time = {one.node for one in timed.part_time}
     theirs = set(screened.bad).intersection(timed.tests_of(part_time) if part_time else ())
     gone = timed.excused | theirs | of_paths
@@ -135,21 +134,19 @@ def _with_patterns(
     others = (one for one in found.suspects if one.kind is not Kind.LINK or theirs_now.isdisjoint(one.nodes))
     named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
-    good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
-    open_ = [
-        test for test in sorted(timed.excused) if (matrix.sources[test], matrix.targets[test]) not in good
-    ]
+    good = {matrix.ends[test] for test in kept} if timed.excused else set()
+    open_ = [test for test in sorted(timed.excused) if matrix.ends[test] not in good]
     if found.answer is Answer.FABRIC:
         slow = SlowParts()
     elif lasting := [one for one in named if not one.passed]:
-        slow = slow_parts(matrix, screened, node_of, first, lasting, most)
+        slow = slow_parts(matrix, screened, first, lasting, most)
     more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
     answer = Answer.NAMED if is_named else found.answer
     if open_ and answer is Answer.NOBODY:
         answer = Answer.UNEXPLAINED
     confirm = (*found.confirm, *to_confirm(matrix, more))
     if timed.unsure or is_open(matrix, screened, answer, named):
-        confirm += sweep_again(matrix, node_of)
+        confirm += sweep_again(matrix)
     return replace(
         found,
         answer=answer,
@@ -201,11 +198,6 @@ def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
     }
     parts = tuple(replace(part, switches=of_node.get(part.node, ())) for part in matrix.parts)
     return replace(matrix, parts=parts)
-
-
-def _nodes(matrix: Matrix) -> list[int]:
-    at = {node: n for n, node in enumerate(dict.fromkeys(part.node for part in matrix.parts))}
-    return [at[part.node] for part in matrix.parts]
 
 
 def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]) -> Decoded:
@@ -303,7 +295,7 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
     """The number of cells to which these tests belong. Bad cells are measured again on purpose, which must not make the result
     worse.
     """
-    return len({(matrix.sources[test], matrix.targets[test]) for test in tests})
+    return len({matrix.ends[test] for test in tests})
 
 
 def _noise(screened: Screened, explanation: Explanation, found: Sequence[Named]) -> Noise:
@@ -337,7 +329,7 @@ def _explicable(
     matrix: Matrix, screened: Screened, tolerance: Tolerance, named: Sequence[Suspect] = ()
 ) -> bool:
     """Whether as many bad nodes as may be named, or a named rail or switch, could make this many tests bad."""
-    nodes = len({part.node for part in matrix.parts})
+    nodes = len(set(matrix.nodes))
     if nodes <= 2 or any(one.kind in (Kind.RAIL, Kind.SWITCH) for one in named):
         return True
     good = nodes - max(1, int(tolerance.max_unfit_fraction * nodes))
@@ -353,7 +345,7 @@ def _without_loops(matrix: Matrix) -> list[int] | None:
     """The tests that are not from a part to itself, if there are such tests; None if there are none."""
     if not any(map(eq, matrix.sources, matrix.targets)):
         return None
-    return [test for test, (a, b) in enumerate(zip(matrix.sources, matrix.targets, strict=True)) if a != b]
+    return [test for test, (a, b) in enumerate(matrix.ends) if a != b]
 
 
 def _only(matrix: Matrix, kept: list[int]) -> Matrix:

@@ -82,18 +82,15 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
 
 def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tuple[int, ...]:
     """Those of the bad tests whose cells had no good test yet."""
-    wrong, cells = set(bad), {(matrix.sources[test], matrix.targets[test]) for test in tests}
-    ends = zip(matrix.sources, matrix.targets, strict=True)
-    good = {cell for test, cell in enumerate(ends) if cell in cells and test not in wrong}
-    return tuple(test for test in tests if (matrix.sources[test], matrix.targets[test]) not in good)
+    wrong, cells = set(bad), {matrix.ends[test] for test in tests}
+    good = {cell for test, cell in enumerate(matrix.ends) if cell in cells and test not in wrong}
+    return tuple(test for test in tests if matrix.ends[test] not in good)
 
 
 def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     """All tests of the cells to which these tests belong."""
-    cells = {(matrix.sources[test], matrix.targets[test]) for test in tests}
-    return [
-        test for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)) if cell in cells
-    ]
+    cells = {matrix.ends[test] for test in tests}
+    return [test for test, cell in enumerate(matrix.ends) if cell in cells]
 
 
 def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
@@ -124,10 +121,10 @@ def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
     links = [one for one in found if one.named and one.suspect.kind is Kind.LINK]
     if not matrix.rounds or not links:
         return {}
-    names = [part.node for part in matrix.parts]
+    names = matrix.nodes
     others = (one.suspect for one in found if one.named and one.suspect.kind is not Kind.LINK)
     known = {node for one in others for node in one.nodes}
-    wrong, cells = set(bad), list(zip(matrix.sources, matrix.targets, strict=True))
+    wrong, cells = set(bad), matrix.ends
     good = {cell for test, cell in enumerate(cells) if test not in wrong}
     spoiled = {test for test in bad if cells[test] in good}
     tests = [test for test, (a, b) in enumerate(cells) if not known or known.isdisjoint((names[a], names[b]))]
@@ -168,12 +165,11 @@ def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> 
     return frozenset(crowded)
 
 
-def _ends(matrix: Matrix) -> list[int]:
+def _ends(matrix: Matrix) -> Sequence[int]:
     """The end of a visit to which each part belongs: its node, or the part itself inside of nodes."""
     if matrix.span is Span.INSIDE:
         return list(range(len(matrix.parts)))
-    at = {node: n for n, node in enumerate(dict.fromkeys(part.node for part in matrix.parts))}
-    return [at[part.node] for part in matrix.parts]
+    return matrix.node_of
 
 
 def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
@@ -186,9 +182,9 @@ def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]
     rare = {node for node in named if any(_is_rare(one, node) for one in found)}
     if not rare:
         return list(found)
-    names, wrong = [part.node for part in matrix.parts], set(bad)
+    names, wrong = matrix.nodes, set(bad)
     every, spoiled = Counter[str](), Counter[str]()
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+    for test, (source, target) in enumerate(matrix.ends):
         for node, other in ((names[source], names[target]), (names[target], names[source])):
             if other not in named and node != other:
                 every[node] += 1
@@ -269,8 +265,7 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
         return ()
-    ends = zip(matrix.sources, matrix.targets, strict=True)
-    tests = Counter(pair for a, b in ends if (pair := (a, b) if a < b else (b, a)) in times)
+    tests = Counter(pair for a, b in matrix.ends if (pair := (a, b) if a < b else (b, a)) in times)
     a_part = 2 * len(times) / max(1, len(matrix.parts))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
     load: Counter[int] = Counter()
@@ -288,5 +283,5 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
 
 def pair_of(matrix: Matrix, test: int) -> tuple[int, int]:
     """The two parts of a test, the lower number first."""
-    one, other = matrix.sources[test], matrix.targets[test]
+    one, other = matrix.ends[test]
     return (one, other) if one < other else (other, one)

@@ -36,7 +36,7 @@ class Links:
     """
 
     def __init__(
-        self, sources: Sequence[int], targets: Sequence[int], bad: Iterable[int], ends: list[int]
+        self, sources: Sequence[int], targets: Sequence[int], bad: Iterable[int], ends: Sequence[int]
     ) -> None:
         """`ends[part]` is the end of a pair to which a part belongs: its node, or the part itself if pairs are inside of nodes."""
         self.whole = len(set(ends)) < len(ends)

@@ -95,7 +95,23 @@ class Matrix:
     @cached_property
     def cells(self) -> Mapping[tuple[int, int], int]:
         """The number of tests of each cell (source, target)."""
-        return Counter(zip(self.sources, self.targets, strict=True))
+        return Counter(self.ends)
+
+    @cached_property
+    def ends(self) -> Sequence[tuple[int, int]]:
+        """The cell of each test."""
+        return list(zip(self.sources, self.targets, strict=True))
+
+    @cached_property
+    def nodes(self) -> Sequence[str]:
+        """The name of each part's node."""
+        return [part.node for part in self.parts]
+
+    @cached_property
+    def node_of(self) -> Sequence[int]:
+        """The number of each part's node, in the order in which the nodes are listed."""
+        numbers = {node: number for number, node in enumerate(dict.fromkeys(self.nodes))}
+        return [numbers[node] for node in self.nodes]
 
     @cached_property
     def _by_part(self) -> Sequence[Sequence[int]]:

@@ -116,7 +116,7 @@ def _merits(matrix: Matrix, tests: Sequence[int]) -> dict[tuple[int, int], float
     for test in tests[:: max(1, len(tests) // SAMPLE) | 1]:
         value = matrix.values[test]
         if value is not None and 0 < value < math.inf:
-            cell = matrix.sources[test], matrix.targets[test]
+            cell = matrix.ends[test]
             of_cell.setdefault(cell, []).append(value if higher else 1 / value)
     return {
         cell: values[0] if len(values) == 1 else sorted(values)[len(values) // 2]
@@ -147,7 +147,7 @@ def _distances(matrix: Matrix) -> list[int] | None:
     }
     group = [groups[part.switches] for part in matrix.parts]
     table = [[_distance(one, other) for other in groups] for one in groups]
-    distance = [table[group[a]][group[b]] for a, b in zip(matrix.sources, matrix.targets, strict=True)]
+    distance = [table[group[a]][group[b]] for a, b in matrix.ends]
     used = sorted(set(distance))
     if len(used) == 1 or not all(_comparable(matrix, distance, far) for far in used):
         return None
@@ -164,7 +164,7 @@ def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:
     common: set[str] | None = None
     for test, its in enumerate(distance):
         if its == far:
-            ends = {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
+            ends = {matrix.nodes[matrix.sources[test]], matrix.nodes[matrix.targets[test]]}
             common = ends if common is None else common & ends
             if not common:
                 return True

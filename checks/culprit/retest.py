@@ -142,7 +142,7 @@ def suspects(
     most = max(LEAST_SUSPECTS, int(SUSPECT_SHARE * nodes))
     for matrix, found in _decoded(tests, ranks_per_node, bounds):
         wrong = set(found.bad)
-        for cell, pair in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        for cell, pair in enumerate(matrix.ends):
             for node in {end // ranks_per_node for end in pair}:
                 all_of[node] += 1
                 bad[node] += cell in wrong
@@ -165,7 +165,7 @@ def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bound
         if t.outcome is not PairOutcome.OK or (t.slowest_us or 0.0) > PAUSE_US
     ]
     for matrix, found in _decoded(tests, ranks_per_node, bounds):
-        bad = ((matrix.sources[test], matrix.targets[test]) for test in found.bad)
+        bad = (matrix.ends[test] for test in found.bad)
         all_bad = found.answer is Answer.FABRIC and matrix.better is Better.HIGHER
         cells += found.confirm or (bad if all_bad else ())
     return tuple(cells)

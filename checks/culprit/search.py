@@ -219,7 +219,7 @@ def _names(candidates: Candidates, fault: LinkFault) -> tuple[str, tuple[str, ..
 
 
 def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: int) -> bool:
-    ends = matrix.sources[test], matrix.targets[test]
+    ends = matrix.ends[test]
     if fault.rail is not None and ends not in (fault.rail, fault.rail[::-1]):
         return False
     forward = explanation.links.forward(test)

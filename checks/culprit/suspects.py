@@ -89,11 +89,11 @@ def node_suspect(
 ) -> Suspect:
     """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
     name, bad = matrix.parts[part].node, set(screened.bad)
-    sends = {matrix.parts[matrix.sources[test]].node == name for test in tests if test in bad}
+    sends = {matrix.nodes[matrix.sources[test]] == name for test in tests if test in bad}
     way = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
     if way is not Direction.BOTH:
         is_out = way is Direction.OUT
-        tests = [test for test in tests if (matrix.parts[matrix.sources[test]].node == name) is is_out]
+        tests = [test for test in tests if (matrix.nodes[matrix.sources[test]] == name) is is_out]
     made = suspect_of(matrix, screened, (Kind.NODE, name, (name,), way), tests, bad, probability)
     return replace(made, passed=passed)
 

@@ -34,9 +34,9 @@ NO_VALUE = -3.0
 Logs = Mapping[tuple[int, int], float]
 
 
-def node_groups(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> NodeGroups | None:
+def node_groups(matrix: Matrix, screened: Screened) -> NodeGroups | None:
     """The groups, if all nodes fall into such, and if between them there is at least a quarter of the bandwidth within them."""
-    nodes = max(node_of, default=-1) + 1
+    nodes = len(set(matrix.nodes))
     if (
         matrix.span is Span.INSIDE
         or matrix.better is Better.LOWER
@@ -45,7 +45,7 @@ def node_groups(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> N
         or len(screened.bad) < MANY_BAD * len(matrix.values)
     ):
         return None
-    logs = _logs(matrix, screened, node_of)
+    logs = _logs(matrix, screened)
     near = _near(logs, nodes)
     groups = _grouped(near, nodes)
     if len(groups) < 2 or max(map(len, groups)) > UNEVEN * min(map(len, groups)):
@@ -59,7 +59,7 @@ def node_groups(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> N
     share = math.exp(median(logs[pair] for pair in between) - median(logs[pair] for pair in within))
     if fit[0] < FIT * len(within) or fit[1] < FIT * len(between) or share < FAR:
         return None
-    names = {node: part.node for part, node in zip(matrix.parts, node_of, strict=True)}
+    names = dict(zip(matrix.node_of, matrix.nodes, strict=True))
     return NodeGroups(tuple(tuple(names[node] for node in sorted(group)) for group in groups), share)
 
 
@@ -78,11 +78,11 @@ def known_groups(matrix: Matrix, screened: Screened, ratio: float) -> NodeGroups
     return NodeGroups(tuple(tuple(nodes) for nodes in below.values()), share, told=True)
 
 
-def _logs(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> Logs:
+def _logs(matrix: Matrix, screened: Screened) -> Logs:
     """The median of each pair of nodes, as a logarithm of its share of the usual value."""
     found: dict[tuple[int, int], list[float]] = {}
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-        a, b = sorted((node_of[source], node_of[target]))
+    for test, (source, target) in enumerate(matrix.ends):
+        a, b = sorted((matrix.node_of[source], matrix.node_of[target]))
         value, usual = matrix.values[test], screened.usual(test)
         is_rate = value is not None and usual and 0 < value < math.inf
         found.setdefault((a, b), []).append(math.log(value / usual) if is_rate else NO_VALUE)  # type: ignore[operator]
@@ -132,11 +132,11 @@ def standing_together(matrix: Matrix, named: Sequence[str], bad: Sequence[int]) 
     """The largest set of these nodes (within one node: ranks) that are good with each other in most of their tests: something that
     they share is bad, and they are not.
     """
-    alone = len({part.node for part in matrix.parts}) == 1
-    names = [part.name if alone else part.node for part in matrix.parts]
+    alone = len(set(matrix.nodes)) == 1
+    names = [part.name for part in matrix.parts] if alone else matrix.nodes
     wrong, wanted = set(bad), set(named)
     counts: dict[frozenset[str], list[int]] = {}
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+    for test, (source, target) in enumerate(matrix.ends):
         ends = frozenset((names[source], names[target]))
         if len(ends) == 2 and ends <= wanted:
             its = counts.setdefault(ends, [0, 0])

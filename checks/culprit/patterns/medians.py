@@ -137,7 +137,6 @@ class _Swept:
 def slow_parts(
     matrix: Matrix,
     screened: Screened,
-    node_of: Sequence[int],
     first: Sequence[bool],
     named: Sequence[Suspect],
     most: float,
@@ -153,7 +152,7 @@ def slow_parts(
     slow: list[_Slow] = []
     suspects, doubtful = [], list[int]()
     seen_from = slower = None
-    for level in _levels(matrix, node_of):
+    for level in _levels(matrix):
         columns = _columns(swept, level)
         if len(level.subjects) < LEAST_PARTS or any(
             len(its) < LEAST_TESTS for its in columns[Direction.BOTH]
@@ -189,17 +188,17 @@ def slow_parts(
     return SlowParts(tuple(suspects), seen_from, tuple(doubtful), slower, tuple(slow))
 
 
-def _levels(matrix: Matrix, node_of: Sequence[int]) -> Iterator[_Level]:
+def _levels(matrix: Matrix) -> Iterator[_Level]:
     """The kinds of parts, the largest first."""
     parts = matrix.parts
-    names = list(dict.fromkeys(part.node for part in parts))
+    names = list(dict.fromkeys(matrix.nodes))
     if len(parts) > len(names):
         rails = sorted({part.rail for part in parts})
         subjects = [f"rail {rail}" for rail in rails]
         yield _Level(
             Kind.RAIL, [rails.index(part.rail) for part in parts], subjects, [tuple(names)] * len(rails)
         )
-    yield _Level(Kind.NODE, node_of, names, [(name,) for name in names])
+    yield _Level(Kind.NODE, matrix.node_of, names, [(name,) for name in names])
     if len(parts) > len(names):
         subjects = [part.name for part in parts]
         yield _Level(Kind.RANK, range(len(parts)), subjects, [(part.node,) for part in parts])
@@ -318,7 +317,7 @@ def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], named: Seq
     again: dict[tuple[int, int], float] = {}
     for test, is_first in enumerate(first):
         if not is_first:
-            cell = matrix.sources[test], matrix.targets[test]
+            cell = matrix.ends[test]
             again[cell] = max(again.get(cell, -math.inf), logs[test])
     sources, targets = list(compress(matrix.sources, first)), list(compress(matrix.targets, first))
     swept = list(compress(logs, first))

@@ -25,12 +25,8 @@ def is_crowded(matrix: Matrix, screened: Screened) -> bool:
     if len(screened.bad) < MANY_CELLS or len(screened.bad) < CROWD * len(matrix.values):
         return False
     first = swept_tests(matrix)
-    cells = {(matrix.sources[test], matrix.targets[test]) for test in screened.bad}
-    if any(
-        (matrix.sources[test], matrix.targets[test]) in cells
-        for test, is_first in enumerate(first)
-        if not is_first
-    ):
+    cells = {matrix.ends[test] for test in screened.bad}
+    if any(matrix.ends[test] in cells for test, is_first in enumerate(first) if not is_first):
         return False
     worst = worst_parts(matrix, set(screened.bad), first)
     free = sum(not worst.intersection(cell) for cell in cells)
@@ -42,21 +38,18 @@ def is_open(matrix: Matrix, screened: Screened, answer: Answer, named: Sequence[
     if answer is Answer.NOBODY:
         return False
     known = {node for one in named for node in one.nodes} if answer is Answer.NAMED else set()
-    names = [part.node for part in matrix.parts]
     left = [
-        test
-        for test in screened.bad
-        if names[matrix.sources[test]] not in known and names[matrix.targets[test]] not in known
+        test for test in screened.bad if known.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
     ]
     return len(left) > OPEN * len(matrix.values)
 
 
-def sweep_again(matrix: Matrix, node_of: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def sweep_again(matrix: Matrix) -> tuple[tuple[int, int], ...]:
     """All cells of a small cluster: to sweep it again takes a few seconds, and what lasted for most of the sweep has ended then,
     or has not.
     """
-    small = matrix.span is Span.BETWEEN and matrix.rounds and is_small(max(node_of) + 1)
-    return tuple(zip(matrix.sources, matrix.targets, strict=True)) if small else ()
+    small = matrix.span is Span.BETWEEN and matrix.rounds and is_small(len(set(matrix.nodes)))
+    return tuple(matrix.ends) if small else ()
 
 
 def of_short_periods(
@@ -71,6 +64,6 @@ def of_short_periods(
     """
     if not any(one.is_short for one in part_time):
         return []
-    cells, bad = list(zip(matrix.sources, matrix.targets, strict=True)), set(screened.bad)
+    cells, bad = matrix.ends, set(screened.bad)
     good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}
     return [test for test in sorted(tests) if cells[test] not in good]

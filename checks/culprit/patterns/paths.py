@@ -34,12 +34,12 @@ BY_CHANCE = 0.001
 
 
 def slow_paths(
-    matrix: Matrix, screened: Screened, tolerance: Tolerance, first: Sequence[bool], node_of: Sequence[int]
+    matrix: Matrix, screened: Screened, tolerance: Tolerance, first: Sequence[bool]
 ) -> SlowPaths | None:
     """The pairs that are slow for good, if there are too many for broken links, and if they are spread over the nodes as chance
-    spreads them; `first[k]`: test k was the first of its cell, and `node_of` maps parts to nodes.
+    spreads them; `first[k]`: test k was the first of its cell.
     """
-    bad = set(screened.bad)
+    bad, node_of = set(screened.bad), matrix.node_of
     if matrix.span is Span.INSIDE or not bad:
         return None
     tests, spoiled = _cells(matrix, bad)
@@ -58,7 +58,7 @@ def slow_paths(
     of_node = Counter(node for pair in of_nodes for node in pair)
     if len(of_nodes) < MANY or len(pairs) < SHARE * every or max(of_node.values()) > HALF * len(of_nodes) + 1:
         return None
-    if not _by_chance(matrix, of_node, len(of_nodes), node_of):
+    if not _by_chance(matrix, of_node, len(of_nodes)):
         return None
     if len(always) >= STAYED * again:
         pairs |= {
@@ -67,8 +67,7 @@ def slow_paths(
             if tests[cell] < ALWAYS and tests[cell] == spoiled[cell] and not worst.intersection(cell)
         }
     cells = pairs | {(b, a) for a, b in pairs}
-    ends = zip(matrix.sources, matrix.targets, strict=True)
-    mine = tuple(test for test, cell in enumerate(ends) if cell in cells)
+    mine = tuple(test for test, cell in enumerate(matrix.ends) if cell in cells)
     return SlowPaths(
         len(pairs), every, tuple(test for test in mine if test in bad), cost(matrix, screened, mine), mine
     )
@@ -84,7 +83,7 @@ def shared_path(matrix: Matrix, screened: Screened, floor: float | None, one: Su
         return None
     mine: dict[Pair, list[int]] = {}
     for test in tests_of(matrix, one):
-        mine.setdefault((matrix.sources[test], matrix.targets[test]), []).append(test)
+        mine.setdefault(matrix.ends[test], []).append(test)
     bad = set(screened.bad)
     every = [test for its in mine.values() for test in its]
     if (
@@ -117,7 +116,7 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
 
 def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
     """The number of tests of each cell, and of the bad ones of each cell that has some."""
-    spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in bad)
+    spoiled = Counter(matrix.ends[test] for test in bad)
     return matrix.cells, spoiled
 
 
@@ -130,7 +129,7 @@ def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Co
         max(floor or 0.0, LEAST_RATE * (level.usual or 0.0)) if higher else 0.0 for level in screened.levels
     ]
     every, below = Counter[Pair](), Counter[Pair]()
-    for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+    for test, cell in enumerate(matrix.ends):
         if cell in spoiled:
             value = matrix.values[test]
             every[cell] += 1
@@ -139,9 +138,9 @@ def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Co
     return {_pair(cell) for cell, some in below.items() if 2 * some > every[cell]}
 
 
-def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int, node_of: Sequence[int]) -> bool:
+def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int) -> bool:
     """Whether chance may have given each node its number of slow pairs, `ends`: a binomial distribution over its partners."""
-    every = {_pair((node_of[a], node_of[b])) for a, b in matrix.cells}
+    every = {_pair((matrix.node_of[a], matrix.node_of[b])) for a, b in matrix.cells}
     partners = Counter(node for pair in every for node in pair)
     share = pairs / len(every)
     least = min(at_least(*its, share) for its in {(partners[node], some) for node, some in ends.items()})

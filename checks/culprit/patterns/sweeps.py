@@ -22,7 +22,7 @@ def swept_tests(matrix: Matrix) -> list[bool]:
     if len(matrix.cells) == len(matrix.values):
         return [True] * len(matrix.values)
     times, places = dict[tuple[int, int], int](), list[int]()
-    for cell in zip(matrix.sources, matrix.targets, strict=True):
+    for cell in matrix.ends:
         place = times.get(cell, 0)
         places.append(place)
         times[cell] = place + 1
@@ -39,5 +39,5 @@ def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
     """
     tests = matrix.cells
     least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
-    spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in wrong)
+    spoiled = Counter(matrix.ends[test] for test in wrong)
     return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}

@@ -93,8 +93,7 @@ class PartTime:
 
 @dataclass
 class Times:
-    """The times of a matrix whose `bad` tests are these. `first[k]` says whether test k belongs to a sweep; `node_of` maps parts to
-    nodes.
+    """The times of a matrix whose `bad` tests are these. `first[k]` says whether test k belongs to a sweep.
 
     `excused` are bad tests that congestion explains. `unsure`: some node was bad for a while, and it is not known whether that
     returns.
@@ -103,7 +102,6 @@ class Times:
     matrix: Matrix
     bad: set[int]
     first: Sequence[bool]
-    node_of: Sequence[int]
     congestion: tuple[Congestion, ...] = ()
     excused: frozenset[int] = frozenset()
     part_time: list[PartTime] = field(default_factory=list)
@@ -128,7 +126,7 @@ class Times:
         if _share([one for node, its in own.items() if node not in steady for one in its]) >= BLIND:
             return
         spells = [spell for node, its in own.items() for spell in _spells(node, its, rate)]
-        nodes = max(self.node_of) + 1
+        nodes = len(set(matrix.nodes))
         together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
         past = [
             one
@@ -160,7 +158,7 @@ class Times:
         always, weight = always_bad(matrix, self.bad), 1 / max(1, len({part.rail for part in matrix.parts}))
         spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
         for test in self.bad:
-            is_used = self.first[test] and (matrix.sources[test], matrix.targets[test]) not in always
+            is_used = self.first[test] and matrix.ends[test] not in always
             (spoiled if is_used else ignored)[visit_of[test]] += 1
         visits: dict[int, list[Visit]] = {}
         for key, every in tests:
@@ -175,7 +173,7 @@ class Times:
     @cached_property
     def _pairs(self) -> tuple[list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]]]:
         """The round and the nodes of each test, the lower number first, and how many tests have the same, in the order of time."""
-        matrix, node_of = self.matrix, self.node_of
+        matrix, node_of = self.matrix, self.matrix.node_of
         ends = zip(matrix.rounds, matrix.sources, matrix.targets, strict=True)
         nodes = [(at, node_of[source], node_of[target]) for at, source, target in ends]
         visit_of = [(at, a, b) if a < b else (at, b, a) for at, a, b in nodes]
@@ -191,9 +189,9 @@ class Times:
     def _excuse(self, crowd: Sequence[Spell]) -> bool:
         """Explains the bad tests of this time by congestion. Returns whether so many nodes share them that it is congestion."""
         matrix, (first, last), touched = self.matrix, _ends(crowd), set(_nodes(crowd))
-        names = dict(zip(self.node_of, matrix.parts, strict=True))
+        names = dict(zip(matrix.node_of, matrix.parts, strict=True))
         then = {
-            test: (self.node_of[matrix.sources[test]], self.node_of[matrix.targets[test]])
+            test: (self.matrix.node_of[matrix.sources[test]], self.matrix.node_of[matrix.targets[test]])
             for test in sorted(self.bad - self.excused)
             if first - MARGIN <= matrix.rounds[test] <= last + MARGIN
         }
@@ -220,7 +218,7 @@ class Times:
         lonely = {its[0].node for its in apart if len(_nodes(its)) == 1}
         left = [test for test in self.bad - self.excused if self.first[test]]
         ends = [
-            {self.node_of[self.matrix.sources[test]], self.node_of[self.matrix.targets[test]]}
+            {self.matrix.node_of[self.matrix.sources[test]], self.matrix.node_of[self.matrix.targets[test]]}
             for test in left
         ]
         often = Counter(node for its in ends if steady.isdisjoint(its) for node in its)
@@ -241,23 +239,23 @@ class Times:
 
     def tests_of(self, nodes: Collection[int]) -> list[int]:
         """The tests of these nodes."""
-        return self.matrix.tests_of(part for part, node in enumerate(self.node_of) if node in nodes)
+        return self.matrix.tests_of(part for part, node in enumerate(self.matrix.node_of) if node in nodes)
 
     def suspect(self, screened: Screened, one: PartTime) -> Suspect:
         """The suspect for a node that was bad in some spells."""
-        bad, cells = set(screened.bad), list(zip(self.matrix.sources, self.matrix.targets, strict=True))
+        bad, cells = set(screened.bad), self.matrix.ends
         tests = self.tests_of([one.node])
         mine = {cells[test] for test in tests if test in bad}
         again = [test for test in tests if not self.first[test] and cells[test] in mine]
         passed = one.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
         probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
         return node_suspect(
-            self.matrix, screened, self.node_of.index(one.node), tests, probability, passed=passed
+            self.matrix, screened, self.matrix.node_of.index(one.node), tests, probability, passed=passed
         )
 
     def at_any_time(self, screened: Screened, named: Sequence[Suspect]) -> Iterator[Suspect]:
         """Nodes that are bad in some of their tests, at any time and with any partner, beside those that are `named`."""
-        matrix, node_of = self.matrix, self.node_of
+        matrix, node_of = self.matrix, self.matrix.node_of
         if matrix.span is Span.INSIDE or not matrix.rounds or not screened.bad:
             return
         others = {node for one in named if one.kind is not Kind.LINK for node in one.nodes}
