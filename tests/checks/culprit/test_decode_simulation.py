@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Direction, Kind
+from checks.culprit.matrix import Kind
 from tests.benchmarks.localisation import OURS, main, run
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, MODELS, Noise
-from tests.benchmarks.localising.plan import circle, met, rounds_of, tournament
 from tests.benchmarks.localising.rules import RULES, Blame
 from tests.benchmarks.localising.scenarios import TARGETS, Scenario, compared
 from tests.benchmarks.localising.world import World
@@ -79,39 +78,6 @@ def test_two_bad_nodes_in_one_pair(rule: str) -> None:
 def test_a_bad_link_between_good_nodes(rule: str, blame: Blame) -> None:
     """Most rules forgive it, one blames its ends; only all pairs show it."""
     assert blame == RULES[rule](world(Fault(Kind.LINK, (4, 5))))
-
-
-@pytest.mark.parametrize("count", [2, 3, 8, 9, 16])
-def test_a_round_robin_meets_everybody_once(count: int) -> None:
-    """Disjoint pairs in each round, each pair once in all, and `met` knows when."""
-    rounds = [circle(range(count), when) for when in range(rounds_of(count))]
-
-    assert all(len({end for pair in pairs for end in pair}) == 2 * len(pairs) for pairs in rounds)
-    assert sorted({(min(pair), max(pair)) for pairs in rounds for pair in pairs}) == [
-        (a, b) for a in range(count) for b in range(a + 1, count)
-    ]
-    assert all(met(count, a, b) == when for when, pairs in enumerate(rounds) for a, b in pairs)
-
-
-@pytest.mark.parametrize(
-    ("fault", "touched"),
-    [
-        (Fault(Kind.NODE, (1,)), 2 * 2 * 3),
-        (Fault(Kind.NODE, (1,), way=Direction.OUT), 2 * 3),
-        (Fault(Kind.RANK, (1,), rail=1), 2 * 3),
-        (Fault(Kind.LINK, (1, 2)), 2 * 2),
-        (Fault(Kind.LINK, (2, 1), rail=0, way=Direction.IN), 1),
-        (Fault(Kind.RAIL, rail=1), 12),
-        (Fault(Kind.SWITCH, (0, 1)), 2 * 2 * 4),
-        (Fault(Kind.FABRIC), 24),
-    ],
-)
-def test_what_a_fault_touches(fault: Fault, touched: int) -> None:
-    """Of 24 tests between four nodes on two rails, and just these are slow."""
-    plan = tournament(4, 2)
-    values = world(fault, nodes=4, rails=2).measure(plan)
-
-    assert touched == len(plan.touched(fault)) == sum(value != 1.0 for value in values)
 
 
 @pytest.mark.parametrize("scenario", TARGETS[:3], ids=lambda scenario: scenario.name)
