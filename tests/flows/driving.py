@@ -4,62 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from prefect import Flow, Task
-from prefect.utilities.annotations import quote
-
-from tasks import collect
 from tasks.gate import session
 from tasks.gate.outcome import Outcome
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.gate_file.request import Advanced, GateRequest
-from tasks.orchestration import artifacts, events, status
 from tasks.orchestration.run_state import run_is_final
 from tests.flows.gates import processes_below
-from tests.prefect_backend import _settings
 
 Play = Callable[[str], None]
-# What writes Prefect's artifacts.
-PAGES = {
-    artifacts: ("acreate_markdown_artifact", "acreate_progress_artifact", "aupdate_progress_artifact"),
-    status: ("acreate_markdown_artifact",),
-}
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """What the fake nodes play; nobody's deadlines are long."""
-    monkeypatch.setattr(collect, "GRACE_S", 0.5)
-    monkeypatch.setenv("FAKE_NODE", "healthy")
-    return lambda part: monkeypatch.setenv("FAKE_NODE", part)
-
-
-@pytest.fixture
-def without_prefect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Flows and tasks are called as functions, without Prefect's engine and server; what is meant for its pages goes nowhere.
-
-    A gate takes a fifth of the time. What Prefect makes of its runs is tested in test_gate.py.
-    """
-
-    async def unseen(*_: object, **__: object) -> None:
-        """An artifact."""
-
-    def call(self: Any, *given: Any, return_state: bool = False, **more: Any) -> Any:
-        return self.fn(*(one.unquote() if isinstance(one, quote) else one for one in given), **more)
-
-    for function in (Flow, Task):
-        monkeypatch.setattr(function, "__call__", call)
-    for module, names in PAGES.items():
-        for name in names:
-            monkeypatch.setattr(module, name, unseen)
-    monkeypatch.setattr(events, "emit_event", lambda *_, **__: True)
-    with _settings({"PREFECT_API_URL": "", "PREFECT_SERVER_EPHEMERAL_ENABLED": "false"}):
-        yield
 
 
 def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0) -> GateRequest:

@@ -1,4 +1,4 @@
-"""Gates on the engine that is in this process: a fixture, and what a test asks of it."""
+"""Gates on the engine that is in this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ from tests.flows.gates import write_gate
 CHECKS = ("system.identity", "network.reachability", "compute.gemm", "collective.all_reduce")
 
 
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The engine that the gate files of a test use; nobody waits long."""
-    return engine_of(tmp_path, monkeypatch)
-
-
 def engine_of(folder: Path, patch: pytest.MonkeyPatch) -> Engine:
-    """The same for a fixture that lives longer than a test."""
+    """An engine that the gate files of a test use until `patch` is undone; nobody waits long."""
     few = tuple(check for check in catalog.CATALOG if check.name in CHECKS)
     patch.setattr(catalog, "CATALOG", few)
     patch.setitem(registry.LAUNCHERS, "fake", "tests.flows.fake_engine")

@@ -21,12 +21,11 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Q
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import Placement
 from tests.flows.answering import answered, asked, by_slack, form, paused
-from tests.flows.driving import gate_it, kept, page, play, request_of, run
+from tests.flows.driving import gate_it, kept, page, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 from tests.tasks.sessions import answer, session
 
-__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 ADA, BOB = "U0ADA", "U0BOB"
 

@@ -27,9 +27,7 @@ from tasks.orchestration.commission_result import ClusterResult
 from tasks.orchestration.run_state import run_is_final
 from tests.flows.commissioning import write_cluster
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 

@@ -27,9 +27,8 @@ from tasks.orchestration.work_pools import START
 from tasks.store.layout import summary_key
 from tests.flows.driving import request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 

@@ -18,12 +18,11 @@ from tasks.gate.outcome import Decision, Outcome
 from tasks.launchers.base import JobState, JobStatus
 from tasks.reports.gate_folder.decision import kept_beside
 from tasks.reports.read import read_input
-from tests.flows.driving import Play, gate_it, logs, play, request_of, run, without_prefect
+from tests.flows.driving import Play, gate_it, logs, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

@@ -25,11 +25,10 @@ from tasks.launchers.base import (
     Placement,
     Trouble,
 )
-from tests.flows.driving import gate_it, open_session, play, request_of, without_prefect
+from tests.flows.driving import gate_it, open_session, request_of
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 NOBODY = 1 << 22  # above every pid of Linux
 

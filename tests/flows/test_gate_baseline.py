@@ -18,12 +18,10 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Outcome
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tests.flows.driving import gate_it, run, without_prefect
+from tests.flows.driving import gate_it, run
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
-from tests.flows.pools import engine, fake_gate
-
-__all__ = ["engine", "without_prefect"]
+from tests.flows.pools import fake_gate
 
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:

@@ -19,11 +19,10 @@ from tasks.launchers.base import Hold, JobState, Keeping, LaunchError
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
-from tests.flows.driving import gate_it, open_session, play, request_of, run, without_prefect
+from tests.flows.driving import gate_it, open_session, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 

@@ -21,12 +21,11 @@ from tests.flows import reapers
 from tests.flows.answering import REASON, answered, asked
 from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 from tests.flows.reapers import failed_actions
 from tests.world import ROOT, World
 from tests.world_processes import until
 
-__all__ = ["engine"]
 DOCS = ROOT / "docs" / "server.md"
 ABOUT = (None, "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
 REACTING = """

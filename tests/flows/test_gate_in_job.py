@@ -15,11 +15,11 @@ from checks.model import Answer
 from tasks.gate.outcome import Decision, Outcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
-from tests.flows.driving import gate_it, play, request_of, run, without_prefect
+from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "in_job", "play", "without_prefect"]
+__all__ = ["in_job"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play", "in_job")
 
 

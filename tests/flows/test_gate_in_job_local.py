@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
-from tests.flows.driving import Play, gate_it, logs, play
+from tests.flows.driving import Play, gate_it, logs
 from tests.flows.gates import write_gate
 
-__all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 

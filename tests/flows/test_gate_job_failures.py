@@ -22,11 +22,10 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
-from tests.flows.driving import gate_it, play, without_prefect
+from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 FAILED = JobStatus(JobState.FAILED, "the engine's words", "", {}, history=("Starting", "Failed: why"))
 RAISED: dict[Trouble, type[LaunchError]] = {
     Trouble.CONFIGURATION: LaunchRejected,

@@ -20,11 +20,10 @@ from tasks.launchers.base import (
     NoCapacity,
     Trouble,
 )
-from tests.flows.driving import gate_it, play, request_of, run, without_prefect
+from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 NONE_NOW = NoCapacity("CapacityError: unable to provision the machines.")

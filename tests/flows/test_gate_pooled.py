@@ -9,11 +9,10 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightResult
-from tests.flows.driving import gate_it, kept, page, play, request_of, run, without_prefect
+from tests.flows.driving import gate_it, kept, page, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 

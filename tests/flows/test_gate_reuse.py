@@ -10,11 +10,10 @@ import pytest
 from tasks.gate.outcome import JudgedReport
 from tasks.judge import find_fresh_pass
 from tasks.launchers.base import JobState
-from tests.flows.driving import gate_it, open_session, play, request_of, without_prefect
+from tests.flows.driving import gate_it, open_session, request_of
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 
 

@@ -16,9 +16,8 @@ from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
 from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 

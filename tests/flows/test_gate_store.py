@@ -18,12 +18,11 @@ from tasks.store.aws import Limits
 from tasks.store.history import listed
 from tasks.store.layout import fleet_key
 from tasks.store.open import open_store
-from tests.flows.driving import gate_it, without_prefect
+from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
 
-__all__ = ["engine", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "engine")
 
 

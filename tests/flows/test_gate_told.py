@@ -16,12 +16,10 @@ from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
 from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
-from tests.flows.driving import gate_it, kept, without_prefect
+from tests.flows.driving import gate_it, kept
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine as engine
 from tests.flows.pools import fake_gate
 
-__all__ = ["without_prefect"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 

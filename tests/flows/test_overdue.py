@@ -14,12 +14,11 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LeaseLost, OpenQuestion
 from tasks.gate.question import Question, keep_question
-from tests.flows.driving import gate_it, open_session, request_of, without_prefect
+from tests.flows.driving import gate_it, open_session, request_of
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 from tests.tasks.gate.lease.test_lease import DEAD
 
-__all__ = ["engine", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect")
 RUN = "00000000-0000-0000-0000-000000000007"
 

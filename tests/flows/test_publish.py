@@ -21,12 +21,11 @@ from tasks.store.history import known_nodes, listed
 from tasks.store.layout import NODES
 from tasks.store.node_rows import Standing
 from tests.fakes.mlflow import mlflow_server
-from tests.flows.driving import gate_it, without_prefect
+from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
-__all__ = ["engine", "without_prefect"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "engine")
 
 

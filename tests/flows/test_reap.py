@@ -29,9 +29,8 @@ from tasks.launchers.base import EngineUnavailable
 from tasks.reap import end_jobs
 from tests.flows.driving import open_session, request_of
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 

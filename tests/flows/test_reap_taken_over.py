@@ -12,10 +12,9 @@ import pytest
 from tasks.gate.context import open_gate_context
 from tasks.gate.record.request import keep_request
 from tasks.store.layout import outcome_key
-from tests.flows.pools import engine
 from tests.flows.test_reap import _begun, _reaped, _state, nobody_waits
 
-__all__ = ["engine", "nobody_waits"]
+__all__ = ["nobody_waits"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 

@@ -19,14 +19,13 @@ from tasks.machines.base import EngineSilent, Machine, Rung
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tests.flows.driving import gate_it, without_prefect
+from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, engine_of, fake_gate
+from tests.flows.pools import engine_of, fake_gate
 from tests.flows.two_machines import TwoMachines
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
-__all__ = ["engine", "without_prefect"]
 Refused = Callable[[Path], str]
 
 

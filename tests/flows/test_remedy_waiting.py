@@ -8,14 +8,12 @@ import pytest
 
 from tasks import remedy as remedies
 from tasks.gate_file.request import RemedyRequest
-from tests.flows.driving import without_prefect
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine
 from tests.flows.test_remedy import gate_file, machines, records, refuse, remedy
 from tests.flows.two_machines import TwoMachines
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "engine")
-_ = engine, machines, without_prefect
+_ = machines
 
 
 def test_the_schedule_goes_on_with_what_was_interrupted_and_begins_nothing(

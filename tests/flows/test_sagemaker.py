@@ -9,11 +9,11 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, names
-from tests.flows.driving import kept, page, play
+from tests.flows.driving import kept, page
 from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "play"]
+__all__ = ["account"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

@@ -18,10 +18,10 @@ from tasks import launch
 from tasks.gate.outcome import Decision, Outcome
 from tests.fakes.sagemaker.bench import Cloud
 from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, names, pools
-from tests.flows.driving import kept, play, request_of, run
+from tests.flows.driving import kept, request_of, run
 from tests.survival.faulty_network import needs_root
 
-__all__ = ["account", "play"]
+__all__ = ["account"]
 pytestmark = [
     needs_root,
     pytest.mark.root,

@@ -17,11 +17,10 @@ from checks.documents.report import dump_plain, load_node
 from checks.model import Value
 from tasks.launchers.base import JobState, JobStatus, LaunchRejected, PreflightCheck, PreflightResult
 from tests.flows import fake_engine, fake_python
-from tests.flows.driving import play, request_of, run
+from tests.flows.driving import request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 TOKEN = "tk-5f0c9e1d7b3a48c2"
 SAID = f"RuntimeError: 401 for token {TOKEN}\n"

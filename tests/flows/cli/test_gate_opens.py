@@ -17,9 +17,8 @@ from checks.facts.provenance import table_bytes
 from flows.cli.main import main
 from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.orchestration.foreground import release_signals
-from tests.flows.pools import engine, fake_gate
+from tests.flows.pools import fake_gate
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("engine")
 _SEEN: list[Counter[Path]] = []
 FACTS = Path(builtin.__file__).parent

@@ -14,8 +14,8 @@ from tasks.gate.outcome import Decision, Outcome
 from tasks.gate.question import AnswerChannel
 from tasks.notifiers.slack.messages import APPROVE
 from tasks.orchestration.server.server import EmbeddedServer
+from tests.flows.conftest import play as play
 from tests.flows.driving import Play, request_of, run
-from tests.flows.driving import play as play
 from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
 
