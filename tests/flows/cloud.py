@@ -128,13 +128,6 @@ def names(outcome: Outcome) -> tuple[str, str]:
     return f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
 
 
-def pools(cloud: Cloud) -> dict[str, str]:
-    """The state of every job's warm pool, of those that asked for one."""
-    return {
-        name: job["WarmPoolStatus"]["Status"] for name, job in cloud.jobs().items() if "WarmPoolStatus" in job
-    }
-
-
 def answered(path: Path, action: str) -> Outcome:
     """Run the gate, and answer its question as a person would in Prefect's UI."""
     return answering.answered(request_of(path, ask_minutes=1), action)

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tasks.gate import session
 from tasks.gate.outcome import Outcome
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.orchestration.run_state import run_is_final
+from tests.flows.fake_engine import Engine
 from tests.flows.gates import processes_below
 
 Play = Callable[[str], None]
@@ -56,6 +59,26 @@ def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
     if (store / "clusters").exists() and more.get("wait", "finished") == "finished":
         assert processes_below(path.parent) == []
     return state, outcome
+
+
+def cancelled(path: Path, engine: Engine, when: Callable[[str, str], bool]) -> None:
+    """Run the flow, and cancel it at the first call of the engine of which `when` is true; see that nothing is left."""
+
+    async def cancel() -> None:
+        running = asyncio.create_task(run(request_of(path)))
+        loop = asyncio.get_running_loop()
+
+        def hook(verb: str, job: str) -> None:
+            if when(verb, job):
+                loop.call_soon_threadsafe(running.cancel)
+
+        engine.hook = hook
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+    assert engine.jobs and engine.idle
+    assert not list((path.parent / "store" / "leases").rglob("*.json"))
 
 
 def logs(folder: Path, stage: str) -> str:

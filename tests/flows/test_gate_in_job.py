@@ -15,7 +15,7 @@ from checks.model import Answer
 from tasks.gate.outcome import Decision, Outcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
-from tests.flows.driving import gate_it, request_of, run
+from tests.flows.driving import cancelled, gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
@@ -158,21 +158,7 @@ def test_a_cancelled_gate_ends_the_job(tmp_path: Path, engine: Engine) -> None:
     """Also where its nodes train already."""
     engine.parts = ["hang"]
 
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
-        loop = asyncio.get_running_loop()
-
-        def hook(verb: str, job: str) -> None:
-            if verb == "fetch":
-                loop.call_soon_threadsafe(running.cancel)
-
-        engine.hook = hook
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    assert engine.jobs and engine.idle
+    cancelled(fake_gate(tmp_path), engine, lambda verb, job: verb == "fetch")
 
 
 def test_an_answer_about_one_start_is_none_about_the_next(tmp_path: Path, engine: Engine) -> None:

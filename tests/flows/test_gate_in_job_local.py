@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
-from tests.flows.driving import Play, gate_it, logs
+from tests.flows.driving import gate_it, logs
 from tests.flows.gates import write_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
@@ -22,13 +22,3 @@ def test_one_job_checks_and_trains(tmp_path: Path) -> None:
     assert ("all 2 nodes checked themselves and trained, in one start of one job",) == outcome.placement.proof
     assert 1 == len(list(tmp_path.glob("store/clusters/*/jobs/*")))
     assert 2 == logs(tmp_path, "train").count("trained")
-
-
-def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play) -> None:
-    """Wrong sums: every node decides for itself."""
-    play("wrong")
-
-    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
-
-    assert 1 == outcome.code
-    assert "trained" not in logs(tmp_path, "train")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tasks.launchers.base import (
     NoCapacity,
     Trouble,
 )
-from tests.flows.driving import gate_it, request_of, run
+from tests.flows.driving import cancelled, gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
@@ -108,22 +107,7 @@ def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(tmp_path: Path, 
     """No pool is kept, no job runs, no lease is held."""
     engine.train_refusals = [NONE_NOW] * 100
 
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(fake_gate(tmp_path, cluster=WAITS))))
-        loop = asyncio.get_running_loop()
-
-        def hook(verb: str, job: str) -> None:
-            if verb == "submit" and job.endswith("-train-1-3"):
-                loop.call_soon_threadsafe(lambda: loop.call_later(0.05, running.cancel))
-
-        engine.hook = hook
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    assert engine.jobs and engine.idle
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    cancelled(fake_gate(tmp_path, cluster=WAITS), engine, lambda verb, job: job.endswith("-train-1-3"))
 
 
 def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from tasks.gate.outcome import Decision
 from tasks.launchers.base import Keeping, NoCapacity, PreflightCheck, PreflightResult
-from tests.flows.driving import gate_it, kept, page, request_of, run
+from tests.flows.driving import cancelled, gate_it, kept, page
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
@@ -68,23 +67,10 @@ def test_a_gate_cancelled_in_any_phase_leaves_nothing(tmp_path: Path, engine: En
     """No job runs on, no pool is kept, no lease is held."""
     engine.training = "hang"
 
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
-        loop = asyncio.get_running_loop()
+    def now(called: str, job: str) -> bool:
+        return called == "state" and "-train-" in job if verb == "train" else called == verb
 
-        def hook(called: str, job: str) -> None:
-            wanted = called == "state" and "-train-" in job if verb == "train" else called == verb
-            if wanted:
-                loop.call_soon_threadsafe(running.cancel)
-
-        engine.hook = hook
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    assert engine.jobs and engine.idle
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    cancelled(fake_gate(tmp_path), engine, now)
 
 
 def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:

@@ -21,17 +21,15 @@ pytestmark = [
     pytest.mark.usefixtures("prefect_backend", "play"),
 ]
 
+
 # The node's own code either way; all checks need torch, and the machine to themselves.
-FEW = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     "few",
     [
         pytest.param(True, id="few checks"),
         pytest.param(False, id="all checks", marks=pytest.mark.long),
     ],
 )
-
-
-@FEW
 def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
     with account() as cloud, few_checks.chosen() if few else nullcontext():
@@ -50,24 +48,6 @@ def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Accoun
         assert ("pooled", f"{train} reused the machines of {check}") == (proof["kind"], proof["proof"][0])
         assert "all 2 hosts confirmed" in proof["proof"][1] and "GPU UUIDs" in proof["proof"][1]
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
-
-
-@pytest.mark.long
-@FEW
-def test_in_one_job_it_checks_and_trains(tmp_path: Path, account: Account, few: bool) -> None:
-    """Real checks; one job, whose hosts decide and then become the training."""
-    with account() as cloud, few_checks.chosen() if few else nullcontext():
-        path = cloud_gate(tmp_path, cloud, "in_job", real=True, few=few)
-        _, outcome = gate_there(path)
-        _, train = names(outcome)
-
-        assert (Decision.LAUNCHED, 0, [train]) == (outcome.decision, outcome.code, list(cloud.jobs())), (
-            outcome.reason
-        )
-        assert ["trained", "trained"] == [
-            line for lines in cloud.log(train).values() for line in lines if line == "trained"
-        ]
-        assert "in_job" == kept(tmp_path, outcome, "outcome.json")["placement"]["kind"]
 
 
 def test_in_one_job_a_no_go_trains_nowhere_and_tells_sagemaker_why(tmp_path: Path, account: Account) -> None:

@@ -6,47 +6,35 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
-from flows.cli.main import main
 from tasks.orchestration import follow
+from tests.flows.cli.conftest import Ended, Run
+from tests.flows.cli.conftest import run as run
 from tests.flows.gates import write_gate
 from tests.pipelines.pipeline import ROOT
 from tests.world import World
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What a command said, and with which code it ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Ended]
-
-
 @pytest.fixture
 def command(
-    at_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
-    """The command in this process, on the world's server: only how a signal ends it needs a process of its own."""
+    at_world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> Run:
+    """The command in this process, on the world's server, which prints what it deploys."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> Ended:
-        capsys.readouterr()
-        code = main(list(words))
-        return Ended(code, *capsys.readouterr())
+    def command(*words: object) -> Ended:
+        capfdbinary.readouterr()
+        return run(*words)
 
-    heeded = signal.getsignal(signal.SIGTERM)
-    yield run
-    signal.signal(signal.SIGTERM, heeded)
+    return command
 
 
 def _deployed(world: World, folder: Path, node: str, pool: str = "prelaunch") -> str:
@@ -65,7 +53,7 @@ def _deployed(world: World, folder: Path, node: str, pool: str = "prelaunch") ->
     [("wrong", 1, "NO-GO test"), pytest.param("healthy", 0, "GO test", marks=pytest.mark.long)],
 )
 def test_a_deployment_is_run_and_waited_for(
-    world_worker: World, command: Command, tmp_path: Path, node: str, code: int, word: str
+    world_worker: World, command: Run, tmp_path: Path, node: str, code: int, word: str
 ) -> None:
     """The exit code and the table are the gate's own; watching the run afterwards says the same again."""
     name = _deployed(world_worker, tmp_path, node)
@@ -73,15 +61,13 @@ def test_a_deployment_is_run_and_waited_for(
     done = command(
         "trigger", name, "--check-only", "--junit", "out.xml", "--summary", "out.md", "--html", "out.html"
     )
-    run = done.stderr.split("run ", 1)[1].split()[0]
+    run = done.err.split("run ", 1)[1].split()[0]
     again = command("watch", run)
-    document = json.loads(
-        command("watch", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").stdout
-    )
+    document = json.loads(command("watch", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").out)
 
-    assert (done.returncode, again.returncode) == (code, code), done.stderr + done.stdout
-    assert word in done.stdout and "node-1" in done.stdout
-    assert again.stdout == done.stdout
+    assert (done.code, again.code) == (code, code), done.err + done.out
+    assert word in done.out and "node-1" in done.out
+    assert again.out == done.out
     assert document["decision"] == ("refused" if code else "passed")
     kept = tmp_path / "store" / "gates" / document["gate_id"]
     assert (tmp_path / "out.md").read_text() == (kept / "summary.md").read_text()
@@ -90,7 +76,7 @@ def test_a_deployment_is_run_and_waited_for(
 
 
 def test_an_interrupted_trigger_ends_the_run(
-    at_world: World, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_world: World, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a pipeline started does not outlive it. What a worker does then to the run's nodes: tests/flows/test_cancelled_log.py."""
     started: list[UUID] = []
@@ -104,24 +90,24 @@ def test_an_interrupted_trigger_ends_the_run(
     name = _deployed(at_world, tmp_path, "healthy", at_world.pool("nobody-serves-it"))
     done = command("trigger", name, "--summary", "out.md")
 
-    assert done.returncode == 143, done.stderr
-    assert "has been cancelled" in done.stdout and "SIGTERM received: cancelling the run" in done.stderr
+    assert done.code == 143, done.err
+    assert "has been cancelled" in done.out and "SIGTERM received: cancelling the run" in done.err
     assert "CANCELLED" == at_world.run(str(started[0]))["state_type"]
     assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")
 
 
-def test_what_is_not_there_is_rejected(command: Command) -> None:
+def test_what_is_not_there_is_rejected(command: Run) -> None:
     """A deployment and a run that the server does not know, and a word that is no run."""
     known = [command("trigger", "gate/nobody"), command("watch", str(uuid4())), command("watch", "yesterday")]
 
-    assert [2, 2, 2] == [done.returncode for done in known]
-    assert "has no deployment 'gate/nobody'" in known[0].stderr
-    assert "has no flow run" in known[1].stderr
-    assert "is not a flow run" in known[2].stderr
+    assert [2, 2, 2] == [done.code for done in known]
+    assert "has no deployment 'gate/nobody'" in known[0].err
+    assert "has no flow run" in known[1].err
+    assert "is not a flow run" in known[2].err
 
 
 @pytest.mark.long
-def test_a_run_that_goes_on_is_no_go(world: World, command: Command, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_is_no_go(world: World, command: Run, tmp_path: Path) -> None:
     """Nobody takes the run: after the time that was given the code is 3, and the state is named."""
     name = f"remote-{uuid4().hex[:8]}"
     pool = world.pool(name)
@@ -131,6 +117,6 @@ def test_a_run_that_goes_on_is_no_go(world: World, command: Command, tmp_path: P
         "trigger", f"gate/{name}", "--gate", "local", "--timeout-minutes", "0.05", "--format", "json"
     )
 
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["decision"] is None
-    assert "has been cancelled" in done.stderr
+    assert done.code == 3
+    assert json.loads(done.out)["decision"] is None
+    assert "has been cancelled" in done.err
