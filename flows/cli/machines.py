@@ -87,7 +87,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Gate, Machines, Records]:
 
 def _found(machines: Machines, problems: list[str]) -> Mapping[str, Machine] | None:
     try:
-        return machines.look()
+        return machines.by_name()
     except MachineError as error:
         problems.append(
             f"the engine did not answer, so only our own records are shown: {one_line(str(error), 500)}"

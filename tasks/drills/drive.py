@@ -152,7 +152,7 @@ class DrillRun:
 def require_free(machines: Machines, node: str) -> None:
     """Require that the machine serves and runs no job. Raises DrillRefused."""
     try:
-        machine = machines.look().get(node)
+        machine = machines.by_name().get(node)
     except MachineError as error:
         raise DrillRefused(
             f"the engine does not say whether {node} runs a job: {one_line(str(error), 300)}"
@@ -168,16 +168,16 @@ def require_free(machines: Machines, node: str) -> None:
         )
     if machine.service is not Service.SERVING or machine.holder is not Holder.NOBODY:
         raise DrillRefused(
-            f"{node} is {machine.service.value} ({one_line(machine.words, 200)}). A drill runs only on a node that serves."
+            f"{node} is {machine.service.value} ({one_line(machine.status, 200)}). A drill runs only on a node that serves."
         )
 
 
 def condition_after(machines: Machines, node: str) -> str:
     """What a person has to know of the node after a drill; "" if it serves as before."""
     try:
-        machine = machines.look().get(node, Machine(node, Service.GONE))
+        machine = machines.by_name().get(node, Machine(node, Service.GONE))
     except MachineError as error:
         return f"The engine does not say what state {node} is in now: {one_line(str(error), 200)}"
     if machine.service is Service.SERVING and machine.holder is Holder.NOBODY:
         return ""
-    return f"{node} is {machine.service.value} now ({one_line(machine.words, 200)})."
+    return f"{node} is {machine.service.value} now ({one_line(machine.status, 200)})."

@@ -108,15 +108,15 @@ class Mark:
 class Machine:
     """A machine as its engine shows it. Unknown texts are "", an unknown time is None.
 
-    `words` is the engine's state and reason verbatim, `who` names the holder if it is OTHER, `mark` is ours. `booted_at` (Unix
+    `status` is the engine's state and reason verbatim, `owner` names the holder if it is OTHER, `mark` is ours. `booted_at` (Unix
     seconds) is when the engine says that it started, `boot_id` the id of that boot; `jobs` are the jobs that run on it now.
     """
 
     node: str
     service: Service
     holder: Holder = Holder.NOBODY
-    words: str = ""
-    who: str = ""
+    status: str = ""
+    owner: str = ""
     mark: Mark | None = None
     since: float | None = None
     booted_at: float | None = None
@@ -142,7 +142,7 @@ def listed(machines: Mapping[str, AnyMachine], node: str) -> AnyMachine:
             f"The engine has no node {node!r:.80}. Correct the name (prelaunch machines lists them)."
         )
     if machine.service is Service.UNKNOWN:
-        raise ActRefused(f"The state {machine.words!r:.200} of {node} is unknown. It is left alone.")
+        raise ActRefused(f"The state {machine.status!r:.200} of {node} is unknown. It is left alone.")
     return machine
 
 
@@ -151,15 +151,15 @@ def require_ours(machine: Machine, mark: Mark) -> None:
 
     The check of a mark is not compared: a later finding of a gate may have another one.
     """
-    node, words = machine.node, f"{machine.words!r:.200}"
+    node, status = machine.node, f"{machine.status!r:.200}"
     if machine.holder is Holder.OTHER:
-        raise ActRefused(f"{node} belongs to {machine.who}: {words}. It is left alone.")
+        raise ActRefused(f"{node} belongs to {machine.owner}: {status}. It is left alone.")
     if machine.holder is Holder.NOBODY:
-        raise ActRefused(f"{node} is not held by Prelaunch: the engine shows {words}. It is left alone.")
+        raise ActRefused(f"{node} is not held by Prelaunch: the engine shows {status}. It is left alone.")
     if machine.mark is None or machine.mark.gate_id != mark.gate_id:
-        raise ActRefused(f"{node} is held by another gate than {mark.gate_id}: {words}.")
+        raise ActRefused(f"{node} is held by another gate than {mark.gate_id}: {status}.")
     if machine.service is Service.CHANGING:
-        raise ActRefused(f"A repair of {node} is under way: {words}. Wait until it has ended.")
+        raise ActRefused(f"A repair of {node} is under way: {status}. Wait until it has ended.")
 
 
 def require_free_or_ours(machine: Machine, mark: Mark) -> None:
@@ -206,7 +206,7 @@ class Machines(Protocol):
     rungs: frozenset[Rung]
     fence_is: Rung
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """Every machine of the cluster by the engine's node name. Raises EngineSilent."""
         ...
 

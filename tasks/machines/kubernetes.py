@@ -81,7 +81,7 @@ class KubernetesMachines:
         self._now = now
         self.rungs = frozenset((Rung.REBOOT, Rung.REPLACE) if self.options.hyperpod else ())
 
-    def look(self) -> Mapping[str, KubernetesMachine]:
+    def by_name(self) -> Mapping[str, KubernetesMachine]:
         """Every node, with the pods on it that hold a device."""
         jobs = self._jobs()
         nodes = (machine_of(node, jobs.get(str(node["metadata"]["name"]), ())) for node in self._list(NODE))
@@ -93,7 +93,7 @@ class KubernetesMachines:
         require_free_or_ours(machine, mark)
         if machine.service is not Service.OUT:
             self._change(machine, fence_change(machine, mark, self._now().isoformat(timespec="seconds")))
-        return self._again(node).words
+        return self._again(node).status
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """A label that HyperPod reads."""
@@ -101,7 +101,7 @@ class KubernetesMachines:
             raise ActRefused(f"Kubernetes cannot {rung} a node. A person has to do it for {node}.")
         machine = self._ours(node, mark)
         if machine.service is not Service.OUT:
-            raise ActRefused(f"{node} is not out of service ({machine.words}). Fence it first.")
+            raise ActRefused(f"{node} is not out of service ({machine.status}). Fence it first.")
         require_quiet(machine)
         if machine.health != SCHEDULABLE:
             raise ActRefused(
@@ -136,7 +136,7 @@ class KubernetesMachines:
             self.fence(partner, _partner(mark, node))
         if machine.service is not Service.TESTING:
             if machine.service is not Service.OUT:
-                raise ActRefused(f"{node} is not out of service ({machine.words}). Fence it first.")
+                raise ActRefused(f"{node} is not out of service ({machine.status}). Fence it first.")
             self._change(machine, testing_change(machine, True))
         nodes = tuple(sorted({node, *partners}))
         return Retest(nodes, {"only_nodes": ",".join(nodes)})
@@ -144,7 +144,7 @@ class KubernetesMachines:
     def close_retest(self, node: str, mark: Mark) -> None:
         """The node stays fenced; its partners serve again."""
         self._free_partners(node, mark)
-        machine = self.look().get(node)
+        machine = self.by_name().get(node)
         if machine is not None and machine.mark == mark and machine.service is Service.TESTING:
             self._change(machine, testing_change(machine, False))
 
@@ -155,8 +155,8 @@ class KubernetesMachines:
         self._change(machine, free_change(machine))
         freed = self._again(node)
         if freed.service is not Service.SERVING:
-            raise ActRefused(f"{node} does not serve again: {freed.words}.")
-        return freed.words
+            raise ActRefused(f"{node} does not serve again: {freed.status}.")
+        return freed.status
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """What a person would type with kubectl."""
@@ -180,7 +180,7 @@ class KubernetesMachines:
     # -------------------------------------------------------------------------------------------- questions
 
     def _known(self, node: str) -> KubernetesMachine:
-        return listed(self.look(), node)
+        return listed(self.by_name(), node)
 
     def _ours(self, node: str, mark: Mark) -> KubernetesMachine:
         """The machine if it is under this mark, and nobody else has it. Raises ActRefused."""
@@ -235,7 +235,7 @@ class KubernetesMachines:
 
     def _free_partners(self, node: str, mark: Mark) -> None:
         own = _partner(mark, node)
-        for machine in self.look().values():
+        for machine in self.by_name().values():
             if machine.mark == own and machine.holder is Holder.PRELAUNCH:
                 self._change(machine, free_change(machine))
 

@@ -17,7 +17,7 @@ class LogMachines:
     def __init__(self, engine: Machines | None) -> None:
         self.engine = engine
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """Nothing is known of any machine."""
         return {}
 

@@ -117,7 +117,7 @@ class SlurmMachines:
         # clustermgtd replaces a static node that is drained and idle (aws/aws-parallelcluster-node, pull requests 691 and 727).
         self.fence_is = Rung.REPLACE if self.parallelcluster else Rung.FENCE
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """Nodes, reservations and jobs, in this order."""
         view = self._view()
         return {name: view.machine(name) for name in view.nodes}
@@ -128,7 +128,7 @@ class SlurmMachines:
         require_free_or_ours(view.seen(node), mark)
         if not view.drained(node, mark):
             view = self._drained(node, mark)
-        return view.words(node)
+        return view.status(node)
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """A repair in the node's reservation, which stays."""
@@ -151,7 +151,7 @@ class SlurmMachines:
         view.require_drained(node, mark)
         require_quiet(view.seen(node))
         self._change(self._as_operator(self._repair(rung, node, mark)))
-        return self._again(node).words(node)
+        return self._again(node).status(node)
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """A reboot or a replacement is done once the boot time moved, and failed if Slurm has ended it without that.
@@ -170,7 +170,7 @@ class SlurmMachines:
             return Settled.DONE if moved and now.holder is not Holder.OTHER else Settled.PENDING
         if moved is not None:
             return Settled.DONE if moved else Settled.FAILED
-        return Settled.FAILED if timed_out(now.words) else Settled.PENDING
+        return Settled.FAILED if timed_out(now.status) else Settled.PENDING
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Reserve the nodes, and only then resume the node."""
@@ -187,7 +187,7 @@ class SlurmMachines:
             view = self._resumed(node, mark, name)
         view = self._answering(node, view)
         if view.machine(node).service is not Service.TESTING:
-            raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.words(node)!r:.200}.")
+            raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.status(node)!r:.200}.")
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
 
     def close_retest(self, node: str, mark: Mark) -> None:
@@ -331,7 +331,7 @@ class SlurmMachines:
         try:
             self._until_taken(resume)
         except TooEarly as error:
-            raise ActRefused(f"{error}. Slurm shows {self._view().words(node)!r:.200}.") from error
+            raise ActRefused(f"{error}. Slurm shows {self._view().status(node)!r:.200}.") from error
         return self._again(node)
 
     def _until_taken(self, change: Callable[[], object]) -> None:

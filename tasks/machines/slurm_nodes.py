@@ -122,7 +122,7 @@ class SlurmNode:
     instance_type: str = ""
 
     @property
-    def words(self) -> str:
+    def status(self) -> str:
         """State and reason, as Slurm shows them."""
         by = f" [{self.reason_by}]" if self.reason_by else ""
         return f"{self.state} {self.reason}{by}" if self.reason else self.state

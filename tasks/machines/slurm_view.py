@@ -66,8 +66,8 @@ class View:
             node=name,
             service=service,
             holder=holder,
-            words=one_line(node.words, 500),
-            who=owner,
+            status=one_line(node.status, 500),
+            owner=owner,
             mark=mark,
             since=node.reason_at if node.flags & (OUT | REBOOTING) else None,
             booted_at=node.booted_at,
@@ -80,10 +80,10 @@ class View:
         """The node, if it can be judged. Raises ActRefused."""
         return listed({name: self.machine(name)}, name)
 
-    def words(self, name: str) -> str:
+    def status(self, name: str) -> str:
         """State and reason of a node, as Slurm shows them."""
         node = self.nodes.get(name)
-        return node.words if node else "no such node"
+        return node.status if node else "no such node"
 
     def leaves_mark(self, name: str) -> bool:
         """Whether our mark is the reason of a node, whatever its state."""
@@ -121,7 +121,7 @@ class View:
         require_ours(self.seen(name), mark)
         if not self.drained(name, mark):
             raise ActRefused(
-                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.words(name)!r:.200}."
+                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.status(name)!r:.200}."
             )
 
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
@@ -131,7 +131,7 @@ class View:
             return
         if machine.service is not Service.SERVING:
             raise ActRefused(
-                f"{name} cannot help to test {node}, because it does not serve: {machine.words!r:.200}."
+                f"{name} cannot help to test {node}, because it does not serve: {machine.status!r:.200}."
             )
 
     def require_unchanged(self, name: str) -> None:
@@ -168,10 +168,10 @@ class View:
         self.require_reserved(reservation, frozenset((name,)))
         node = self.nodes[name]
         if self.machine(name).service is not Service.TESTING:
-            raise ActRefused(f"{name} cannot be freed while Slurm shows {node.words!r:.200}.")
+            raise ActRefused(f"{name} cannot be freed while Slurm shows {node.status!r:.200}.")
         if node.reason and node.mark is None:
             raise ActRefused(
-                f"Somebody wrote a reason for {name} during its re-test: {node.words!r:.200}. It is not freed."
+                f"Somebody wrote a reason for {name} during its re-test: {node.status!r:.200}. It is not freed."
             )
 
     def require_freed(self, name: str) -> str:
@@ -179,8 +179,8 @@ class View:
         machine, node = self.machine(name), self.nodes[name]
         waited_for = machine.holder is Holder.NOBODY and node.flags & OUT == SILENT
         if machine.service is Service.SERVING or machine.holder is Holder.OTHER or waited_for:
-            return node.words
-        raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.words!r:.200}.")
+            return node.status
+        raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.status!r:.200}.")
 
     def _service(self, node: SlurmNode) -> Service:
         if node.flags - FLAGS:

@@ -111,7 +111,7 @@ class Remediation:
         pages: dict[tuple[str, Reason], list[Case]] = {}
         for case in journal.cases:
             try:
-                machines = self.machines.look()
+                machines = self.machines.by_name()
             except EngineSilent as error:
                 LOG.warning("the engine does not answer, so nothing is done for %s: %s", case.node, error)
                 steps.append((case, Step(Kind.WAIT, reason=Reason.NOT_SEEN)))
@@ -158,7 +158,7 @@ class Remediation:
                 booted_at=act.booted_at,
                 boot_id=act.boot_id,
                 instance_id=act.instance_id,
-                words=act.before,
+                status=act.before,
             )
             return self.machines.settled(act.rung, before, now)
         ours = now.holder is Holder.PRELAUNCH and now.mark is not None and now.mark.gate_id == act.gate_id
@@ -179,7 +179,7 @@ class Remediation:
             self._keep(replace(step.act, begun=True))
         elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
             self._keep(
-                in_state(replace(step.act, why=step.reason, after=_words(case, machines)), step.state, now)
+                in_state(replace(step.act, why=step.reason, after=_status(case, machines)), step.state, now)
             )
         elif step.kind is Kind.ASK and step.rung is not None:
             self._ask(case, step.rung, act_number(case, step.rung, journal))
@@ -281,7 +281,7 @@ class Remediation:
             SCHEMA_VERSION, act_id(case.gate_id, case.node, rung, number), case.cluster, case.node, case.gate_id, rung, number,
             ActState.INTENDED, now, now, self.writer, case.verdict, case.blames[0].check if case.blames else "",
             tuple(dict.fromkeys(blame.check for blame in case.blames)), case.domain, step.allowed_by,
-            self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",
+            self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.status if machine else "",
             machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.reason,
             boot_id=machine.boot_id if machine else "",
         )  # fmt: skip
@@ -289,7 +289,7 @@ class Remediation:
     def _page(self, cases: Sequence[Case], reason: Reason) -> None:
         """Call a person once for all nodes of a gate; written before and after, so that it is done again if this process dies."""
         try:
-            machines: Mapping[str, Machine] = self.machines.look()
+            machines: Mapping[str, Machine] = self.machines.by_name()
         except EngineSilent:
             machines = {}
         step = Step(Kind.DO, Rung.PAGE, reason)
@@ -366,6 +366,6 @@ def _partner(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     return ()
 
 
-def _words(case: Case, machines: Mapping[str, Machine]) -> str:
+def _status(case: Case, machines: Mapping[str, Machine]) -> str:
     machine = machines.get(case.node)
-    return machine.words if machine else ""
+    return machine.status if machine else ""

@@ -37,7 +37,7 @@ def until(so: Callable[[], object], seconds: float = 60.0) -> None:
 
 def seen(node: str = "n1") -> Machine:
     """How the back end sees a node."""
-    return SlurmMachines().look()[node]
+    return SlurmMachines().by_name()[node]
 
 
 def state_of(node: str = "n1") -> tuple[Service, Holder, str]:

@@ -52,7 +52,7 @@ def test_a_dead_node_that_is_ours_stays_ours(reboots: RebootingCluster) -> None:
     machines.open_retest("n1", (), MARK)
     reboots.kill("n1")
     try:
-        until(lambda: seen().words.startswith("DOWN"), 90.0)
+        until(lambda: seen().status.startswith("DOWN"), 90.0)
         assert state_of() == FENCED
         machines.close_retest("n1", MARK)
         assert (state_of(), seen().mark) == (FENCED, MARK)

@@ -97,7 +97,7 @@ def test_a_node_is_handed_to_hyperpod_with_its_exact_words(reboots: RebootingClu
     foreign = job(reboots)
 
     assert machines.act(Rung.REPLACE, "n1", MARK).startswith("IDLE+FAIL")
-    assert (seen().service, seen().holder, seen().who) == (Service.OUT, Holder.OTHER, "HyperPod")
+    assert (seen().service, seen().holder, seen().owner) == (Service.OUT, Holder.OTHER, "HyperPod")
     reboots.run("scontrol", "update", "nodename=n1", "state=resume")
     until(lambda: state_of()[:2] == TESTED[:2])
     scheduled(reboots)

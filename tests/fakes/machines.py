@@ -28,7 +28,7 @@ class PlayedMachines:
     rungs: frozenset[Rung] = frozenset((Rung.REBOOT,))
     fence_is: Rung = Rung.FENCE
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """What the test says."""
         self.looks += 1
         if self.silent:
@@ -38,7 +38,7 @@ class PlayedMachines:
     def fence(self, node: str, mark: Mark) -> str:
         """Take the machine out of service."""
         self.shown[node] = replace(
-            self.shown[node], service=Service.OUT, holder=Holder.PRELAUNCH, mark=mark, words=f"out: {mark}"
+            self.shown[node], service=Service.OUT, holder=Holder.PRELAUNCH, mark=mark, status=f"out: {mark}"
         )
         return "fenced"
 
@@ -59,7 +59,7 @@ class PlayedMachines:
 
     def free(self, node: str, mark: Mark) -> str:
         """Return the machine to service."""
-        self.shown[node] = Machine(node, Service.SERVING, words="idle")
+        self.shown[node] = Machine(node, Service.SERVING, status="idle")
         return "freed"
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
@@ -73,4 +73,4 @@ class PlayedMachines:
 
 def serving(*nodes: str) -> PlayedMachines:
     """Machines of these names that serve and run nothing."""
-    return PlayedMachines({node: Machine(node, Service.SERVING, words="idle") for node in nodes})
+    return PlayedMachines({node: Machine(node, Service.SERVING, status="idle") for node in nodes})

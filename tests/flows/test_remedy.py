@@ -182,10 +182,10 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     refused(path)
     capsys.readouterr()
 
-    def look() -> dict[str, Machine]:
+    def by_name() -> dict[str, Machine]:
         raise EngineSilent("there is no scontrol here")
 
-    monkeypatch.setattr(machines, "look", look)
+    monkeypatch.setattr(machines, "by_name", by_name)
     assert 0 == main(["remedy", str(path)])
     said = capsys.readouterr()
     assert "1. fence: type-fence node-1" in said.out

@@ -17,7 +17,7 @@ class TwoMachines:
         self.testing = False
         self.calls: list[str] = []
 
-    def look(self) -> dict[str, Machine]:
+    def by_name(self) -> dict[str, Machine]:
         """Both."""
         service = Service.TESTING if self.testing else Service.OUT if self.mark else Service.SERVING
         holder = Holder.PRELAUNCH if self.mark else Holder.NOBODY

@@ -95,7 +95,7 @@ def _engine_view(
 ) -> dict[str, MachineRow] | None:
     cluster, machines = engine
     try:
-        machine_states = machines.look()
+        machine_states = machines.by_name()
     except MachineError as error:
         problems.append(f"the scheduler did not answer: {error}")
         return None

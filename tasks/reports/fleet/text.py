@@ -193,7 +193,8 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "changes": plain(trend.changes),
         "acts": plain(node.acts),
         "ours": node.ours.name.lower() if node.ours else None,
-        "scheduler": engine and {"service": engine.service.value, "words": engine.words, "who": engine.who},
+        "scheduler": engine
+        and {"service": engine.service.value, "words": engine.status, "who": engine.owner},
         "differs": node.differs.value if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
     }
@@ -269,7 +270,7 @@ def act_words(act: Act) -> str:
 def scheduler_words(node: FleetNode) -> str:
     """The scheduler's word beside ours."""
     said = "does not know the node" if node.engine is None else node.engine.service.value
-    words = f" ({node.engine.words})" if node.engine is not None and node.engine.words else ""
+    words = f" ({node.engine.status})" if node.engine is not None and node.engine.status else ""
     differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
     return f"{said}{words}{differs}"
 

@@ -39,8 +39,8 @@ def machines_text(rows: Sequence[MachineRow], now: float, reached: bool) -> str:
 def node_text(row: MachineRow, now: float, reached: bool) -> str:
     """One machine with all acts, oldest first."""
     lines = [f"{name}: {cell}" for name, cell in zip(COLUMNS, _cells(row, now, reached), strict=True)]
-    if row.machine is not None and row.machine.words:
-        lines.append(f"the engine's words: {one_line(row.machine.words, 500)}")
+    if row.machine is not None and row.machine.status:
+        lines.append(f"the engine's words: {one_line(row.machine.status, 500)}")
     for act in row.acts:
         lines += ["", *_act_lines(act)]
     return "\n".join(lines) + "\n"
@@ -52,7 +52,7 @@ def row_table(row: MachineRow, now: float, reached: bool) -> dict[str, object]:
     return {
         "node": row.node,
         "engine": None if machine is None else {
-            "service": machine.service.value, "words": machine.words, "holder": machine.holder.value, "who": machine.who,
+            "service": machine.service.value, "words": machine.status, "holder": machine.holder.value, "who": machine.owner,
             "mark": str(machine.mark) if machine.mark else None, "since": machine.since, "jobs": list(machine.jobs),
             "instance_type": machine.instance_type or None, "instance_id": machine.instance_id or None,
             "booted_at": machine.booted_at, "boot_id": machine.boot_id or None, "health": machine.engine_health or None,
@@ -97,7 +97,7 @@ def _holder(machine: Machine | None) -> str:
     if machine is None or machine.holder is Holder.NOBODY:
         return NONE
     if machine.holder is Holder.OTHER:
-        return one_line(machine.who, 60) or "somebody else"
+        return one_line(machine.owner, 60) or "somebody else"
     return one_line(str(machine.mark), 100) if machine.mark else "prelaunch"
 
 

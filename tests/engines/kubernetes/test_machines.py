@@ -23,7 +23,7 @@ def test_a_fenced_node_runs_only_our_retest_and_serves_again_once_it_is_freed(
 ) -> None:
     """The scheduler keeps other pods off it; what was cordoned by somebody else stays so."""
     machines = KubernetesMachines(api=Api("default", cluster.kubeconfig))
-    before = machines.look()
+    before = machines.by_name()
     machines.fence("worker-1", MARK)
     try:
         one, spec = launcher(cluster, tmp_path), bench(cluster, tmp_path).job(SAY)
@@ -32,14 +32,14 @@ def test_a_fenced_node_runs_only_our_retest_and_serves_again_once_it_is_freed(
         one.cancel(spec.name)
 
         place = machines.open_retest("worker-1", ("worker-0",), MARK)
-        testing = machines.look()
+        testing = machines.by_name()
         retest, again = launcher(cluster, tmp_path, **dict(place.options)), bench(cluster, tmp_path).job(SAY)
         retest.submit(retest.plan(again))
         ended = until_final(retest, again.name, 90.0)
         machines.close_retest("worker-1", MARK)
     finally:
         machines.free("worker-1", MARK)
-    after = machines.look()
+    after = machines.by_name()
     with pytest.raises(ActRefused, match="somebody who cordoned it"):
         machines.fence("worker-2", MARK)
 
@@ -47,6 +47,6 @@ def test_a_fenced_node_runs_only_our_retest_and_serves_again_once_it_is_freed(
     assert (testing["worker-1"].service, testing["worker-0"].holder) == (Service.TESTING, Holder.PRELAUNCH)
     assert ended.state is JobState.SUCCEEDED
     assert {said["engine_node"] for said in ended.machines.values()} == {"worker-0", "worker-1"}
-    assert [(row.service, row.words) for row in after.values()] == [
-        (row.service, row.words) for row in before.values()
+    assert [(row.service, row.status) for row in after.values()] == [
+        (row.service, row.status) for row in before.values()
     ]

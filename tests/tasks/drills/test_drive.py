@@ -19,7 +19,7 @@ REFUSED = {
     "unknown": Machine("n2", Service.UNKNOWN),
     "testing": Machine("n2", Service.TESTING, Holder.PRELAUNCH, mark=Mark("g", "c")),
     "changing": Machine("n2", Service.CHANGING),
-    "held": Machine("n2", Service.SERVING, Holder.OTHER, who="jdoe"),
+    "held": Machine("n2", Service.SERVING, Holder.OTHER, owner="jdoe"),
 }
 INJECT, UNDO = ">>", "dd of"
 

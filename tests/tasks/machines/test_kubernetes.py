@@ -73,7 +73,7 @@ def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
     here = machines(cluster)
     here.fence("worker-0", MARK)
     here.fence("worker-0", MARK)
-    seen = here.look()["worker-0"]
+    seen = here.by_name()["worker-0"]
 
     assert node(cluster)["spec"]["unschedulable"] is True
     assert node(cluster)["spec"]["taints"] == [GPU, {"key": TAINT, "value": "gate-1", "effect": "NoSchedule"}]
@@ -97,7 +97,7 @@ def test_freeing_leaves_the_node_as_it_was(cluster: Cluster) -> None:
     assert not {
         key for key in node(cluster)["metadata"].get("annotations", {}) if key.startswith("prelaunch.dev/")
     }
-    assert here.look()["worker-0"].service is Service.SERVING
+    assert here.by_name()["worker-0"].service is Service.SERVING
 
 
 def failing(condition: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_a_node_that_somebody_else_has_is_theirs(change: dict[str, Any], who: st
     healthy = {"conditions": [{"type": "Ready", "status": "True"}]}
     seen = machine_of({"metadata": {"name": "n"}, "spec": {}, "status": healthy, **change})
 
-    assert seen.holder is Holder.OTHER and who in seen.who
+    assert seen.holder is Holder.OTHER and who in seen.owner
 
 
 def test_a_node_that_somebody_else_has_is_only_looked_at(cluster: Cluster) -> None:
@@ -154,7 +154,7 @@ def test_healthy_words_of_others_claim_nothing(cluster: Cluster) -> None:
     node(cluster)["metadata"]["labels"] = labels
     node(cluster)["status"]["conditions"] += [{"type": name, "status": "True"} for name in EKS_CONDITIONS]
 
-    assert machines(cluster).look()["worker-0"].holder is Holder.NOBODY
+    assert machines(cluster).by_name()["worker-0"].holder is Holder.NOBODY
 
 
 def test_what_somebody_changed_meanwhile_is_not_changed(
@@ -187,7 +187,7 @@ def test_a_node_under_another_gates_mark_is_not_touched(cluster: Cluster) -> Non
         with pytest.raises(ActRefused):
             act()
 
-    assert here.look()["worker-0"].mark == OTHER
+    assert here.by_name()["worker-0"].mark == OTHER
 
 
 def test_a_change_whose_answer_was_lost_is_not_known(cluster: Cluster) -> None:
@@ -197,7 +197,7 @@ def test_a_change_whose_answer_was_lost_is_not_known(cluster: Cluster) -> None:
     with pytest.raises(ActAmbiguous):
         here.fence("worker-0", MARK)
 
-    assert here.look()["worker-0"].mark == MARK
+    assert here.by_name()["worker-0"].mark == MARK
     assert changes(cluster.server) == 1
 
 
@@ -209,7 +209,7 @@ def test_an_api_server_that_does_not_answer_is_silent(cluster: Cluster) -> None:
     cluster.server.fails.clear()
     cluster.server.denied.add(("list", "nodes"))
     with pytest.raises(EngineSilent, match='"resources": \\["nodes"\\]'):
-        machines(cluster).look()
+        machines(cluster).by_name()
     assert changes(cluster.server) == 0
 
 
@@ -238,9 +238,9 @@ def test_hyperpod_is_asked_by_a_label_that_only_it_may_take_back(cluster: Cluste
     here.act(Rung.REBOOT, "worker-0", MARK)
 
     assert node(cluster)["metadata"]["labels"][HEALTH] == PENDING_REBOOT
-    assert here.look()["worker-0"].service is Service.CHANGING
+    assert here.by_name()["worker-0"].service is Service.CHANGING
     with pytest.raises(ValueError, match="not to be written"):
-        health_change(here.look()["worker-0"], "Schedulable")
+        health_change(here.by_name()["worker-0"], "Schedulable")
 
 
 def pod_with_gpu(on: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> N
 
     Of the machine as it was before, the remediation has what its records keep.
     """
-    seen = machines(cluster).look()["worker-0"]
+    seen = machines(cluster).by_name()["worker-0"]
     before = Machine("worker-0", Service.OUT, boot_id=seen.boot_id)
     changing = replace(before, service=Service.CHANGING)
     away = replace(before, holder=Holder.OTHER)
@@ -282,11 +282,11 @@ def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
     here = machines(cluster)
     here.fence("worker-0", MARK)
     place = here.open_retest("worker-0", ("worker-1",), MARK)
-    during = here.look()
+    during = here.by_name()
     assert here.open_retest("worker-0", ("worker-1",), MARK) == place
     here.close_retest("worker-0", MARK)
     here.close_retest("worker-0", MARK)
-    after = here.look()
+    after = here.by_name()
 
     assert (place.nodes, place.options) == (("worker-0", "worker-1"), {"only_nodes": "worker-0,worker-1"})
     assert (during["worker-0"].service, during["worker-1"].service) == (Service.TESTING, Service.OUT)
@@ -302,7 +302,7 @@ def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
     with pytest.raises(ActRefused, match="worker-1 still runs default/busy"):
         here.open_retest("worker-0", ("worker-1",), MARK)
 
-    assert here.look()["worker-1"].service is Service.SERVING
+    assert here.by_name()["worker-1"].service is Service.SERVING
 
 
 def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) -> None:

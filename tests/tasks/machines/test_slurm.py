@@ -66,7 +66,7 @@ def test_a_node_is_freed_inside_its_reservation(keeps_reason: bool, more: list[t
     machines(answers).free("n1", MARK)
 
     assert answers.argvs == [CREATE, RESUME, *more, DELETE]
-    assert machines(answers).look()["n1"].service is Service.SERVING
+    assert machines(answers).by_name()["n1"].service is Service.SERVING
 
 
 def test_a_reboot_happens_in_a_reservation() -> None:
@@ -84,7 +84,7 @@ def test_a_node_that_came_back_by_itself_is_still_ours() -> None:
         answers = fenced()
         machines(answers).act(Rung.REBOOT, "n1", MARK)
         answers.nodes["n1"] = FakeNode(["IDLE"], reason, "14:00:00")
-        seen = machines(answers).look()["n1"]
+        seen = machines(answers).by_name()["n1"]
         machines(answers).act(Rung.REBOOT, "n1", MARK)
 
         assert (seen.service, seen.holder, seen.mark and seen.mark.gate_id) == (

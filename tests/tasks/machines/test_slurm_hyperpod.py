@@ -26,12 +26,12 @@ def test_hyperpod_repairs_for_an_exact_reason_in_a_reservation(rung: Rung, reaso
     made = hyperpod(answers)
     words = made.act(rung, "n1", MARK)
     handed = ("scontrol", "update", "nodename=n1", "state=fail", f"reason={reason}")
-    during = made.look()["n1"]
+    during = made.by_name()["n1"]
 
     assert ([argv[1] for argv in answers.argvs], answers.argvs[-1]) == (["create", "update"], handed)
     assert (NAME in answers.reservations, words) == (True, f"IDLE+FAIL {reason} [root]")
     assert shlex.split(made.command(rung, "n1", MARK)) == list(handed)
-    assert (during.service, during.holder, during.who) == (Service.OUT, Holder.OTHER, "HyperPod")
+    assert (during.service, during.holder, during.owner) == (Service.OUT, Holder.OTHER, "HyperPod")
     with pytest.raises(ActRefused, match="belongs to HyperPod"):
         made.act(rung, "n1", MARK)
     with pytest.raises(ActRefused, match="belongs to HyperPod"):
@@ -45,7 +45,7 @@ def test_a_node_that_hyperpod_gives_back_is_still_ours() -> None:
     made.act(Rung.REPLACE, "n1", MARK)
     made.close_retest("n1", MARK)
     answers.nodes["n1"] = FakeNode(["IDLE"], "", "14:00:00")
-    seen = made.look()["n1"]
+    seen = made.by_name()["n1"]
     made.open_retest("n1", (), MARK)
     made.free("n1", MARK)
 

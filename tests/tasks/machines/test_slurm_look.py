@@ -32,7 +32,7 @@ def test_a_reboot_is_done_when_the_boot_time_moved(
     service: Service, booted_at: float | None, words: str, settled: Settled
 ) -> None:
     """By more than Slurm's own reckoning moves it."""
-    now = replace(BEFORE, service=service, booted_at=booted_at, words=words)
+    now = replace(BEFORE, service=service, booted_at=booted_at, status=words)
 
     assert machines(SlurmAnswers()).settled(Rung.REBOOT, BEFORE, now) is settled
 
@@ -95,7 +95,7 @@ def test_every_node_is_looked_at() -> None:
     """With its jobs, its boot time, and whose it is."""
     answers = fenced(jobs={"41": "n[0,2]", "42": "n2"})
     answers.nodes["n2"] = FakeNode(["MIXED", "PLANNED"], "left over")
-    found = machines(answers).look()
+    found = machines(answers).by_name()
 
     assert {name: (one.service, one.holder, one.jobs) for name, one in found.items()} == {
         "n0": (Service.SERVING, Holder.NOBODY, ("41",)),
@@ -104,4 +104,4 @@ def test_every_node_is_looked_at() -> None:
     }
     assert found["n1"].booted_at == found["n0"].booted_at is not None
     assert found["n1"].since is not None and found["n2"].since is None
-    assert found["n2"].words == "MIXED+PLANNED left over [root]"
+    assert found["n2"].status == "MIXED+PLANNED left over [root]"

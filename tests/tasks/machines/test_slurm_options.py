@@ -43,7 +43,7 @@ def test_log_refuses_every_act_with_the_command_of_a_person() -> None:
     """It knows no machine, so nothing ever follows from what it shows."""
     log = LogMachines(SlurmMachines())
 
-    assert log.look() == {}
+    assert log.by_name() == {}
     with pytest.raises(
         ActRefused,
         match=r"Type: scontrol update nodename=n1 state=drain 'reason=prelaunch: gate-7f3a gpu.ecc'",

@@ -100,7 +100,7 @@ class FileEngine:
         self.moment()
         return request
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """The nodes."""
         found = {f"n{index}": Machine(f"n{index}", Service.SERVING) for index in range(NODES)}
         kept = self.state()

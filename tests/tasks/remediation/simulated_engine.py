@@ -143,7 +143,7 @@ class SimulatedMachines:
     def __init__(self, world: Ground) -> None:
         self.world = world
 
-    def look(self) -> Mapping[str, Machine]:
+    def by_name(self) -> Mapping[str, Machine]:
         """The truth, without the sickness."""
         if self.world.chance(0.03):
             raise EngineSilent("the simulated engine does not answer")

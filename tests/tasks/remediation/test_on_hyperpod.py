@@ -56,7 +56,7 @@ class Site:
     @property
     def service(self) -> Service:
         """Whether Slurm starts jobs on the node."""
-        return self.machines.look()[NODE].service
+        return self.machines.by_name()[NODE].service
 
     def advance(self) -> None:
         """Let HyperPod look at the node once; it gives a node back by itself."""

@@ -112,7 +112,7 @@ def test_a_silent_engine_leaves_what_we_know() -> None:
 
 def test_unreadable_records_leave_what_the_engine_shows() -> None:
     """Nobody takes a node for untouched because its records could not be read."""
-    (row,) = machine_rows(serving("n2").look(), None, serving())
+    (row,) = machine_rows(serving("n2").by_name(), None, serving())
 
     assert (OurState.UNREAD, None) == (row.ours, row.disagreement)
 
@@ -129,7 +129,7 @@ def test_the_table_has_what_an_operator_asks_for() -> None:
         since=1000.0,
         instance_type="p5.48xlarge",
         jobs=("17",),
-        words="drained",
+        status="drained",
     )
     (row,) = machine_rows({"n2": shown}, acts, serving())
     line = machines_text((row,), 1690.0, reached=True).splitlines()[1]
@@ -178,7 +178,9 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
 def test_words_of_an_engine_are_data() -> None:
     """No control character reaches a terminal, and no line is added."""
     evil = "n2\x1b[2J\nn3  serving"
-    shown = Machine(evil, Service.OUT, Holder.OTHER, words=evil, who=evil, jobs=(evil,), instance_type=evil)
+    shown = Machine(
+        evil, Service.OUT, Holder.OTHER, status=evil, owner=evil, jobs=(evil,), instance_type=evil
+    )
     rows = machine_rows({evil: shown}, (), serving())
     texts = machines_text(rows, 0.0, True), node_text(rows[0], 0.0, True)
 
