@@ -75,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     if missing := [option for option, value in needed.items() if value is None]:
         raise InputError("init", f"these options are missing: {', '.join(missing)}.")
     wish = _wish(arguments)
-    text = starter_text(wish, builtin().of(_declared(wish)).instances, file)
+    declared = Declared(wish.instance_type, wish.nodes, wish.gpus, max(wish.gpus, 1), machine=wish.machine)
+    text = starter_text(wish, builtin().of(declared).instances, file)
     _require_accepted(file, text)
     write_file(file, text)
     left = copied_keys(text)
@@ -161,10 +162,6 @@ def _notifiers(text: str) -> tuple[str, ...]:
 def _require_one_of(option: str, text: str, choices: Sequence[str]) -> None:
     if text not in choices:
         raise InputError(option, f"{text!r:.80} is none of {', '.join(choices)}.", "", nearest(text, choices))
-
-
-def _declared(wish: Wish) -> Declared:
-    return Declared(wish.instance_type, wish.nodes, wish.gpus, max(wish.gpus, 1), machine=wish.machine)
 
 
 def _require_accepted(file: Path, text: str) -> None:

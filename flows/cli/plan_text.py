@@ -58,7 +58,8 @@ def plan_text(
         "Jobs": map(_job, plans),
         "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
     }
-    page = [_summary(context, planned), *_obstacles(lines), _store(context)]
+    store = f"Results are kept in {context.address}{relative_note(context)}."
+    page = [_summary(context, planned), *_obstacles(lines), store]
     for title, rows in sections.items():
         if shown := [f"  {one_line(row, 4000)}" for row in rows]:
             page += ["", title, *shown]
@@ -89,11 +90,6 @@ def _obstacles(lines: Sequence[PreflightCheck]) -> Iterator[str]:
     for line in lines:
         if line.result is PreflightResult.WARNING:
             yield f"WARNING: {one_line(line.text, 1200)}"
-
-
-def _store(context: GateContext) -> str:
-    """Where results are kept; a relative path says relative to what."""
-    return f"Results are kept in {context.address}{relative_note(context)}."
 
 
 def relative_note(context: GateContext) -> str:

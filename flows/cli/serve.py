@@ -70,8 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     except Exception as error:
         if service_fault(error) is None:
             raise
-        why = "the server requires a password. Set PREFECT_API_AUTH_STRING." if _is_locked(error) else error
-        write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {why}")
+        locked = getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)
+        reason = "the server requires a password. Set PREFECT_API_AUTH_STRING." if locked else error
+        write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {reason}")
         return int(Exit.NO_CAPACITY)
     return int(Exit.GO)
 
@@ -140,8 +141,3 @@ async def _end(runner: Runner, serving: asyncio.Task[None]) -> None:
     else:
         serving.cancel()
     await asyncio.wait({serving})
-
-
-def _is_locked(error: Exception) -> bool:
-    """Whether the server requires a password that we do not have."""
-    return getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)

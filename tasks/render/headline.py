@@ -60,11 +60,6 @@ def opening(verdict: Verdict, name: str) -> str:
     return f"{ANSWER_WORDS[verdict.answer]} {one_line(name, 80)}"
 
 
-def answer_word(verdict: Verdict) -> str:
-    """GO, NO-GO, CANNOT TELL or ASK."""
-    return ANSWER_WORDS[verdict.answer]
-
-
 def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:
     """In which images it was measured and trains, and which numbers somebody raised for this run; () where there is neither. `images`
     are those of the gate, where they may be others than the report has.

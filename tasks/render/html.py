@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checks.judge.rules.expected_questions import LEAST_BYTES
-from checks.model import Answer, Cause, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
-from tasks.render.headline import answer_word, counts_of, explanation_before, headline, run_lines
+from tasks.render.headline import counts_of, explanation_before, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
@@ -120,9 +120,9 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
     is_more = bool(ended) and ended != said
     return {
         "name": one_line(name, 80),
-        "said": said if is_more else said.removeprefix(f"{answer_word(verdict)} "),
+        "said": said if is_more else said.removeprefix(f"{ANSWER_WORDS[verdict.answer]} "),
         "ended": ended if is_more else "",
-        "word": answer_word(verdict),
+        "word": ANSWER_WORDS[verdict.answer],
         "tone": _tone(verdict, context),
         "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),

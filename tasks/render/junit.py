@@ -71,15 +71,11 @@ def _case(
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
         _add(case, "failure", worst, verdict)
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
-        xml.SubElement(case, "skipped", message=one_line(skip or _reason(observation, worst)))
+        reason = worst.message if worst else observation.reason if observation else ""
+        xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
     if findings:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case
-
-
-def _reason(observation: Observation | None, worst: Finding | None) -> str:
-    reason = worst.message if worst else observation.reason if observation else ""
-    return reason or "skipped"
 
 
 def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from checks.command_line import InputError
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
@@ -158,12 +157,12 @@ def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error:
     reason = not_a_report(data, error)
     if document_kind(data) == VERDICT:
         beside = Path(path).with_name(REPORT_FILE)
-        judge_it = (
+        other = (
             f"Judge the report beside it: {beside}"
             if beside.is_file()
             else "Name the report that it is about"
         )
-        raise InputError(file, f"{reason}, and no report. {judge_it}.")
+        raise InputError(file, f"{reason}, and no report. {other}.")
     return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
 
 
@@ -216,7 +215,7 @@ def default_policy_of(instance_type: str, declared: Declared | None = None) -> t
 def read_input(file: str) -> tuple[str, bytes]:
     """The path of the report and its bytes, at most one more than a reader of reports accepts. Raises InputError."""
     if file == "-":
-        return "stdin", _bounded(sys.stdin.buffer)
+        return "stdin", sys.stdin.buffer.read(REPORT_BYTES + 1)
     path = Path(file)
     if is_gate_id(file):
         here = gate_folder(DEFAULT, file)
@@ -228,16 +227,12 @@ def read_input(file: str) -> tuple[str, bytes]:
         if stat.S_ISCHR(path.stat().st_mode):
             raise InputError(file, "it is a device. Name a report, a folder that holds one, or - for stdin.")
         with path.open("rb") as opened:
-            return str(path), _bounded(opened)
+            return str(path), opened.read(REPORT_BYTES + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
             file, f"it cannot be read ({why}). Name a report, a folder, or - for stdin."
         ) from error
-
-
-def _bounded(opened: BinaryIO) -> bytes:
-    return opened.read(REPORT_BYTES + 1)
 
 
 def _only_report(folder: Path) -> Path:

@@ -192,16 +192,15 @@ def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[Re
 def require_reports(arguments: Sequence[str]) -> None:
     """Raise NoReports if what the arguments name is there and holds no report; what is not there is left to whoever reads it."""
     for argument in arguments:
+        address = argument
         if is_store(argument):
             named = open_named_store(argument)
-            declared = argument.endswith(".toml") or Path(named.address).is_dir()
+            address, declared = named.address, argument.endswith(".toml") or Path(named.address).is_dir()
             empty = declared and not named.store.list(RECORDS) and not named.store.list(GATES)
-            place = named.address
         else:
-            place = argument
             empty = Path(argument).is_dir() and not any(Path(argument).rglob(REPORT_FILE))
         if empty:
-            raise NoReports(place, "it holds no reports yet.")
+            raise NoReports(address, "it holds no reports yet.")
 
 
 def require_gates(name: NamedStore) -> None:

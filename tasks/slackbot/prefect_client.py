@@ -189,13 +189,10 @@ def _asking() -> Iterator[None]:
     except PrefectHTTPStatusError as error:
         code = error.response.status_code
         if code in (409, 422):
-            raise NotStarted(f"Prefect's server refused it ({code}): {_detail(error)}.") from error
+            detail = " ".join(error.response.text.split())[:300]
+            raise NotStarted(f"Prefect's server refused it ({code}): {detail}.") from error
         raise Unreachable(f"Prefect's server answers {code}.") from error
     except httpx.HTTPStatusError as error:
         raise Unreachable(f"Prefect's server answers {error.response.status_code}.") from error
     except (httpx.HTTPError, PrefectException, OSError, RuntimeError) as error:
         raise Unreachable(f"Prefect's server does not answer ({type(error).__name__}).") from error
-
-
-def _detail(error: Any) -> str:
-    return " ".join(error.response.text.split())[:300]

@@ -207,12 +207,8 @@ def _facts(page: Notification) -> list[Block]:
 def _tail(page: Notification) -> list[Block]:
     """The end of a message, which stays however long the message is."""
     blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
-    blocks += _links((*page.links, *_report(page)))
+    blocks += _links((*page.links, *((Link("report", page.url),) if page.url else ())))
     return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
-
-
-def _report(page: Notification) -> tuple[Link, ...]:
-    return (Link("report", page.url),) if page.url else ()
 
 
 def _links(links: Sequence[Link]) -> list[Block]:

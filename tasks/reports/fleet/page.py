@@ -91,7 +91,7 @@ def node_page(name: str, fleet: Fleet) -> str:
         fleet,
         "",
         title=one_line(name, 120),
-        tone=_worse_of(tone) if fleet.problems else tone,
+        tone="unknown" if fleet.problems and tone == "pass" else tone,  # what could not be read is no health
         said=one_line(said, 500),
         about=f"{counted(sum(node.count for node in nodes), 'gate')}; {counted(len(nodes), 'machine')} had this name",
         nodes=[_section(node, fleet) for node in nodes],
@@ -125,11 +125,6 @@ def _tone(fleet: Fleet) -> str:
 def _tone_of(node: FleetNode) -> str:
     """A machine that gets worse is not shown as one that is well, although it is proven."""
     return "warn" if node.state is NodeState.PROVEN and node.trend.worse else TONES[node.state]
-
-
-def _worse_of(tone: str) -> str:
-    """What could not be read is never shown as health."""
-    return "unknown" if tone == "pass" else tone
 
 
 def _head(node: FleetNode) -> dict[str, object]:
