@@ -89,7 +89,7 @@ class KubernetesMachines:
 
     def fence(self, node: str, mark: Mark) -> str:
         """Cordon, taint and mark the node in one patch, unless it is fenced under this mark already."""
-        machine = self._known(node)
+        machine = self._listed(node)
         require_free_or_ours(machine, mark)
         if machine.service is not Service.OUT:
             self._change(machine, fence_change(machine, mark, self._now().isoformat(timespec="seconds")))
@@ -132,7 +132,7 @@ class KubernetesMachines:
         """Fence the partners under marks of their own, and say on the node that it is tested."""
         machine = self._ours(node, mark)
         for partner in partners:
-            require_quiet(self._known(partner))
+            require_quiet(self._listed(partner))
             self.fence(partner, _partner(mark, node))
         if machine.service is not Service.TESTING:
             if machine.service is not Service.OUT:
@@ -179,12 +179,12 @@ class KubernetesMachines:
 
     # -------------------------------------------------------------------------------------------- questions
 
-    def _known(self, node: str) -> KubernetesMachine:
+    def _listed(self, node: str) -> KubernetesMachine:
         return listed(self.by_name(), node)
 
     def _ours(self, node: str, mark: Mark) -> KubernetesMachine:
         """The machine if it is under this mark, and nobody else has it. Raises ActRefused."""
-        machine = self._known(node)
+        machine = self._listed(node)
         require_ours(machine, mark)
         return machine
 
@@ -211,7 +211,7 @@ class KubernetesMachines:
     def _again(self, node: str) -> KubernetesMachine:
         """The machine after a change that was taken. Raises ActAmbiguous if it cannot be seen."""
         with after_change(node):
-            return self._known(node)
+            return self._listed(node)
 
     # -------------------------------------------------------------------------------------------- changes
 

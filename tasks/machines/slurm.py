@@ -125,7 +125,7 @@ class SlurmMachines:
     def fence(self, node: str, mark: Mark) -> str:
         """Drain the node, unless it is drained under this mark already."""
         view = self._view()
-        require_free_or_ours(view.seen(node), mark)
+        require_free_or_ours(view.listed(node), mark)
         if not view.drained(node, mark):
             view = self._drained(node, mark)
         return view.status(node)
@@ -137,8 +137,8 @@ class SlurmMachines:
         if rung is Rung.RESET and not gpus:
             raise ActRefused(f"It is not known which GPU of {node} to reset.")
         view = self._view()
-        require_ours(view.seen(node), mark)
-        require_quiet(view.seen(node))
+        require_ours(view.listed(node), mark)
+        require_quiet(view.listed(node))
         if rung is Rung.RESET:
             name = self.open_retest(node, (), mark).options["reservation"]
             return self._change(acts.reset(name, node, gpus), RESET_S) or "nvidia-smi ended without an error"
@@ -149,7 +149,7 @@ class SlurmMachines:
         self._reserve(node, (), mark)
         view = self._view()
         view.require_drained(node, mark)
-        require_quiet(view.seen(node))
+        require_quiet(view.listed(node))
         self._change(self._as_operator(self._repair(rung, node, mark)))
         return self._again(node).status(node)
 
@@ -175,14 +175,14 @@ class SlurmMachines:
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Reserve the nodes, and only then resume the node."""
         view = self._view()
-        require_ours(view.seen(node), mark)
+        require_ours(view.listed(node), mark)
         for partner in partners:
             view.require_partner(partner, node, mark)
         name = self._reserve(node, partners, mark)
         view = self._view()
         if view.machine(node).holder is Holder.OTHER:
             self._delete(node, name)
-        require_ours(view.seen(node), mark)
+        require_ours(view.listed(node), mark)
         if view.machine(node).service is not Service.TESTING:
             view = self._resumed(node, mark, name)
         view = self._answering(node, view)
@@ -201,7 +201,7 @@ class SlurmMachines:
             self._change(self._as_operator(acts.drain(node, mark)))
             view = self._again(node)
         elif node in view.nodes and view.machine(node).holder is not Holder.OTHER:
-            require_ours(view.seen(node), mark)
+            require_ours(view.listed(node), mark)
             if not view.drained(node, mark):
                 view = self._drained(node, mark)
         if name in view.reservations and not (self.hyperpod and view.is_handed_over(node)):
@@ -211,7 +211,7 @@ class SlurmMachines:
     def free(self, node: str, mark: Mark) -> str:
         """Resume the node inside its reservation, and then delete that."""
         view, name = self._view(), ""
-        require_ours(view.seen(node), mark)
+        require_ours(view.listed(node), mark)
         if view.machine(node).service is not Service.TESTING:
             view.require_drained(node, mark)
         if not parallelcluster.loops(self.parallelcluster):
@@ -222,7 +222,7 @@ class SlurmMachines:
             if view.leaves_mark(node):
                 self._change(self._as_operator(acts.clear_reason(node)))
             view = self._again(node)
-            require_ours(view.seen(node), mark)
+            require_ours(view.listed(node), mark)
             view.require_testing(node, name)
             view = self._delete(node, name)
         return view.require_freed(node)
@@ -322,7 +322,7 @@ class SlurmMachines:
 
         def resume() -> None:
             view = self._view()
-            require_ours(view.seen(node), mark)
+            require_ours(view.listed(node), mark)
             if name:
                 view.require_reserved(name, frozenset((node,)))
             if view.machine(node).service is not Service.TESTING:

@@ -76,7 +76,7 @@ class View:
             jobs=jobs,
         )
 
-    def seen(self, name: str) -> Machine:
+    def listed(self, name: str) -> Machine:
         """The node, if it can be judged. Raises ActRefused."""
         return listed({name: self.machine(name)}, name)
 
@@ -118,7 +118,7 @@ class View:
 
     def require_drained(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless the node is drained with our mark."""
-        require_ours(self.seen(name), mark)
+        require_ours(self.listed(name), mark)
         if not self.drained(name, mark):
             raise ActRefused(
                 f"{name} is not drained under the mark {str(mark)!r:.120}: {self.status(name)!r:.200}."
@@ -126,7 +126,7 @@ class View:
 
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
         """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
-        machine = self.seen(name)
+        machine = self.listed(name)
         if machine.service is Service.TESTING and name in self.reserved_with(node, mark):
             return
         if machine.service is not Service.SERVING:

@@ -97,7 +97,7 @@ def test_a_pool_needs_the_policy_for_pools() -> None:
 
 def test_the_types_of_all_shipped_gates_are_listed_together() -> None:
     """One policy serves gates of several types."""
-    kinds = {asked(path).kind for path in GATES}
+    kinds = {asked(path).instance_type for path in GATES}
     statements = [
         row for name in ("orchestrator-jobs", "orchestrator-pool") for row in filled()[name]["Statement"]
     ]

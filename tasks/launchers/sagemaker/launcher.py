@@ -118,9 +118,9 @@ class SageMakerLauncher:
                 self._remove_key(name)
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        from tasks.launchers.sagemaker.preflight import look
+        from tasks.launchers.sagemaker.preflight import check
 
-        return look(plans, self.options, Clients(self.options.region, PREFLIGHT))
+        return check(plans, self.options, Clients(self.options.region, PREFLIGHT))
 
     def hold(self, name: str) -> Hold:
         return warm_pool.hold(self.clients, name)
@@ -146,7 +146,7 @@ class SageMakerLauncher:
         latest, output = SeenOutput(), self._output(name)
         if job_states.trained(described):
             try:
-                latest = output.look(described)
+                latest = output.summary(described)
             except LaunchError as error:
                 if state.final and isinstance(error, EngineUnavailable):
                     raise  # whether there are reports is not known: ask again

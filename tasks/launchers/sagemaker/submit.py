@@ -62,7 +62,7 @@ def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
     return handle
 
 
-def _shown(clients: Clients, name: str, unseen: dict[str, bool], problem: str) -> Described:
+def _describe_created(clients: Clients, name: str, unseen: dict[str, bool], problem: str) -> Described:
     """A job that SageMaker says it has: for a moment it may not describe it. Raises LaunchError."""
     described = describe_new(clients, name)
     if described is None:
@@ -119,12 +119,14 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
     except Refused as refusal:
         if refusal.code != "ResourceInUse":
             raise explained(refusal) from refusal
-        described = _shown(clients, call.name, unseen, str(refusal))
+        described = _describe_created(clients, call.name, unseen, str(refusal))
         return adopted(described, call), described
     if described:  # the answer was lost: somebody else's job may bear the name as well
         adopted(described, call)
     else:
-        described = _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
+        described = _describe_created(
+            clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}"
+        )
     return JobHandle(call.name, adopted=False), described
 
 

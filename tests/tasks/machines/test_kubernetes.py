@@ -162,14 +162,14 @@ def test_what_somebody_changed_meanwhile_is_not_changed(
 ) -> None:
     """The patch holds for the version that was seen: a cordon that came in between is never overwritten."""
     here = machines(cluster)
-    known = here._known
+    known = here._listed
 
     def meanwhile(name: str) -> Any:
         seen = known(name)
         node(cluster)["metadata"]["resourceVersion"] = "77"
         return seen
 
-    monkeypatch.setattr(here, "_known", meanwhile)
+    monkeypatch.setattr(here, "_listed", meanwhile)
     with pytest.raises(ActRefused, match="by somebody else meanwhile"):
         here.fence("worker-0", MARK)
     assert "unschedulable" not in node(cluster)["spec"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.process import own_packages
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, answered
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, offline_trainer
 
 REACHING = frozenset(
     ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
@@ -68,7 +68,7 @@ def _because(error: BaseException, reference: str) -> str:
 def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
     uploads = StagedUploads(f"{question['root']}/{question['job']}/code", work)
-    trainer_type = answered(question, uploads)
+    trainer_type = offline_trainer(question, uploads)
     _restore_search_order()
     trainer = _trainer(question["reference"], trainer_type)
     _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, question["region"])
@@ -102,13 +102,13 @@ def _trainer(reference: str, trainer_type: type) -> Any:
         trainer = trainer()
     if not isinstance(trainer, trainer_type):
         raise Refused(
-            f"{name} is {_what(trainer)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
+            f"{name} is {_type_text(trainer)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
             " arguments that returns one."
         )
     return trainer
 
 
-def _what(value: object) -> str:
+def _type_text(value: object) -> str:
     return "not there" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
 
 
@@ -133,7 +133,7 @@ def _plain(value: Any, path: str = "") -> Any:
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (bool, int, float, str)):
         return value
-    raise Refused(f"{path} is {_what(value)}. Give it a plain value.")
+    raise Refused(f"{path} is {_type_text(value)}. Give it a plain value.")
 
 
 if __name__ == "__main__":

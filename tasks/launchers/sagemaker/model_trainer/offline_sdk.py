@@ -74,7 +74,7 @@ class StagedUploads:
         return copy.name, hashlib.sha256(copy.read_bytes()).hexdigest()
 
 
-def answered(question: Mapping[str, Any], uploads: StagedUploads) -> type:
+def offline_trainer(question: Mapping[str, Any], uploads: StagedUploads) -> type:
     """Import the SDK, and replace its calls to AWS by our answers; returns its ModelTrainer."""
     model_trainer = importlib.import_module("sagemaker.train.model_trainer")
     defaults = importlib.import_module("sagemaker.train.defaults")

@@ -52,13 +52,13 @@ class Output:
         self.last = SeenOutput()
         self._lock = threading.RLock()
 
-    def look(self, described: Described) -> SeenOutput:
+    def summary(self, described: Described) -> SeenOutput:
         """Which attempts there are and, for a job that has ended, how its hosts ended. Raises LaunchError.
 
         A start of which nothing came is not stood in for by the one before it.
         """
         with self._lock:
-            self.last = self._look(described)
+            self.last = self._summary(described)
             return self.last
 
     def fetch(self, into: Path, ended: Described | None) -> None:
@@ -85,7 +85,7 @@ class Output:
         if problems and lacks:
             raise LaunchError(problems[0])
 
-    def _look(self, described: Described) -> SeenOutput:
+    def _summary(self, described: Described) -> SeenOutput:
         listing, final = channels.written(self._clients, self._places), job_states.state_of(described).final
         brought: tuple[ChannelFiles, ...] = ()
         if final and (not listing or self._silent(listing, (), described)):

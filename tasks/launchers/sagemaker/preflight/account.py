@@ -69,8 +69,8 @@ def wanted_of(needs: Requirements) -> tuple[Wanted, ...]:
     )
     shorter = "a shorter max_runtime_minutes (in_job, the checks and the time to answer count as well)"
     return (
-        Wanted(USAGE.format(needs.kind, spot), nodes, reserved=True),
-        *((Wanted(POOL.format(needs.kind), nodes, instead=unkept),) if needs.pooled else ()),
+        Wanted(USAGE.format(needs.instance_type, spot), nodes, reserved=True),
+        *((Wanted(POOL.format(needs.instance_type), nodes, instead=unkept),) if needs.pooled else ()),
         Wanted(EVERY.format(spot), nodes, reserved=True),
         Wanted(SIZE.format(spot), nodes, reserved=True),
         Wanted(TIME, needs.run_s, " s", instead=shorter),

@@ -41,9 +41,7 @@ def starts_jobs(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, 
         names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
         return (ok(JOBS, f"{principal} may {', '.join(names)}"),)
     files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if needs.pooled else "")
-    attach = (
-        f"Attach deployments/iam/{files}, which name the role and whose INSTANCE_TYPES hold {needs.kind}."
-    )
+    attach = f"Attach deployments/iam/{files}, which name the role and whose INSTANCE_TYPES hold {needs.instance_type}."
     remedy = NO_POLICY if any(decision == DENY for _, decision in denied) else attach
     return (wrong(JOBS, _listed(denied), remedy),)
 

@@ -38,9 +38,7 @@ def groups(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether they let the machines talk; for EFA there has to be one (SageMaker, "Run training with EFA")."""
     names = list(needs.options.security_group_ids)
     if not names:
-        message = (
-            f"{needs.nodes} x {needs.kind} talk over EFA, and no VPC is named whose security group lets them"
-        )
+        message = f"{needs.nodes} x {needs.instance_type} talk over EFA, and no VPC is named whose security group lets them"
         remedy = "Set subnets and security_group_ids in [cluster.options] (docs/sagemaker.md)."
         return (wrong(GROUPS, message, remedy),)
     listed = clients.request("ec2", "describe_security_groups", GroupIds=names)["SecurityGroups"]

@@ -43,10 +43,10 @@ CORRECTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing to examine. `look` may raise: that becomes a line as well."""
+    """One thing to examine. `check` may raise: that becomes a line as well."""
 
-    what: str
-    look: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
+    subject: str
+    check: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
     applies: Callable[[Requirements], bool] = lambda _asked: True
     within_s: float = DEADLINE_S
 
@@ -77,7 +77,9 @@ def line_of(subject: str, name: str, ask: Callable[[str], PreflightCheck]) -> Pr
         return unanswered(subject, error, name)
 
 
-def look_at(probes: tuple[Probe, ...], needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+def run_probes(
+    probes: tuple[Probe, ...], needs: Requirements, clients: Clients
+) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
     running = [_Running(probe, needs, clients) for probe in probes if probe.applies(needs)]
     for thread in running:
@@ -89,15 +91,15 @@ class _Running(threading.Thread):
     """A daemon, so that an AWS that never answers does not keep the command from ending."""
 
     def __init__(self, probe: Probe, needs: Requirements, clients: Clients) -> None:
-        super().__init__(name=f"preflight {probe.what}", daemon=True)
+        super().__init__(name=f"preflight {probe.subject}", daemon=True)
         self._probe, self._asked, self._clients = probe, needs, clients
         self._found: tuple[PreflightCheck, ...] | None = None
         self._end = time.monotonic() + probe.within_s
 
     def run(self) -> None:
-        subject = self._probe.what
+        subject = self._probe.subject
         try:
-            self._found = self._probe.look(self._asked, self._clients)
+            self._found = self._probe.check(self._asked, self._clients)
         except (Refused, LaunchError) as error:
             self._found = (unanswered(subject, error),)
         except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
@@ -110,4 +112,4 @@ class _Running(threading.Thread):
         remedy = (
             "Check that the endpoints of the region can be reached from here (AWS_ENDPOINT_URL, HTTPS_PROXY)."
         )
-        return (unseen(self._probe.what, late, remedy),) if self._found is None else self._found
+        return (unseen(self._probe.subject, late, remedy),) if self._found is None else self._found

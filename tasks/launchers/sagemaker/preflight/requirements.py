@@ -17,14 +17,13 @@ from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 class Requirements:
     """All requests are for one role, one network and as many machines of one type: those of the options.
 
-    `bodies` are the requests, in their order. `kind` is the type as SageMaker names it, and `run_s` the longest time that one job
-    may run.
+    `bodies` are the requests, in their order. `instance_type` is as SageMaker names it, `run_s` the longest time that one job may run.
     """
 
     options: SageMakerOptions
     bodies: tuple[Mapping[str, Any], ...]
     images: tuple[str, ...]
-    kind: str
+    instance_type: str
     nodes: int
     run_s: int
 
@@ -71,7 +70,7 @@ class Requirements:
     @property
     def efa(self) -> bool:
         """Whether machines of a type with EFA devices (facts) are to talk to each other."""
-        facts = builtin().instances.get(self.kind.removeprefix("ml."))
+        facts = builtin().instances.get(self.instance_type.removeprefix("ml."))
         return self.nodes > 1 and bool(facts and facts.efa_devices)
 
 
@@ -82,7 +81,7 @@ def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requi
         options=options,
         bodies=bodies,
         images=tuple(dict.fromkeys(image for body in bodies if (image := image_of(body)))),
-        kind=bodies[0]["ResourceConfig"]["InstanceType"],
+        instance_type=bodies[0]["ResourceConfig"]["InstanceType"],
         nodes=bodies[0]["ResourceConfig"]["InstanceCount"],
         run_s=max(body["StoppingCondition"]["MaxRuntimeInSeconds"] for body in bodies),
     )

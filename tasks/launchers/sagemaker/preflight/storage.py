@@ -68,10 +68,10 @@ def channels(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...
 def sources(needs: Requirements) -> dict[str, str]:
     """Channel -> address, without those below the jobs' own prefixes, which are filled on submit. Pure."""
     ours = tuple(f"{needs.root}/{job}/" for job in needs.jobs)
-    return {name: url for name, url in _named(needs) if not url.startswith(ours)}
+    return {name: url for name, url in _channel_urls(needs) if not url.startswith(ours)}
 
 
-def _named(needs: Requirements) -> Iterator[tuple[str, str]]:
+def _channel_urls(needs: Requirements) -> Iterator[tuple[str, str]]:
     for body in needs.bodies:
         for channel in body.get("InputDataConfig", ()):
             url = at(channel, "DataSource.S3DataSource.S3Uri")

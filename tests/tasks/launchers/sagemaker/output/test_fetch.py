@@ -206,7 +206,7 @@ def test_the_log_is_the_last_way_out(aws: Account, tmp_path: Path) -> None:
     output.fetch(tmp_path, aws.ended())
 
     assert {f"{A}/nodes/{host}.json": report(host) for host in ("algo-1", "algo-2")} == files_in(tmp_path)
-    assert output.look(aws.ended()).attempt == A
+    assert output.summary(aws.ended()).attempt == A
 
 
 def test_a_host_speaks_for_itself_alone_in_the_log(aws: Account, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_exit_codes_are_the_agents_own(aws: Account) -> None:
     """One that said nothing of its end is not there."""
     aws.writes(told(A, "algo-1", code=7) | told(A, "algo-2", code=None))
 
-    assert {"algo-1": 7} == aws.output().look(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
+    assert {"algo-1": 7} == aws.output().summary(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
 
 
 def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account) -> None:
@@ -229,7 +229,7 @@ def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account) ->
     aws.writes(told(A))
     aws.writes({"output.tar.gz": packed(told(B, code=1))}, ARCHIVE)
     steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
-    seen = aws.output().look(aws.ended(steps=steps))
+    seen = aws.output().summary(aws.ended(steps=steps))
 
     assert ("", {A, B}, {}) == (seen.attempt, set(seen.earlier), seen.exit_codes)
 
@@ -240,7 +240,7 @@ def test_the_logs_own_time_tells_the_last_start(aws: Account) -> None:
     for host in ("algo-1", "algo-2"):
         aws.prints(host, list(lines_of("gate", B, host, report(host))), int(time.time()) + 60)
     steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
-    seen = aws.output().look(aws.ended(steps=steps))
+    seen = aws.output().summary(aws.ended(steps=steps))
 
     assert (B, (A,)) == (seen.attempt, seen.earlier)
 
@@ -250,7 +250,7 @@ def test_a_running_job_reads_no_record(aws: Account) -> None:
     aws.writes(told())
     aws.reads()
 
-    assert (aws.output().look(described()).attempt, aws.reads()) == (A, 1)
+    assert (aws.output().summary(described()).attempt, aws.reads()) == (A, 1)
 
 
 def test_a_disk_that_cannot_be_written_is_said(aws: Account, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker import preflight
-from tasks.launchers.sagemaker.preflight import PROBES, look
+from tasks.launchers.sagemaker.preflight import PROBES, check
 from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets
-from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
+from tasks.launchers.sagemaker.preflight.probe import Probe, run_probes
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, prefix, sources
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
@@ -49,7 +49,7 @@ def _vpc(account: Account, **changed: object) -> dict[str, Any]:
 def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     """What moto has not got is not seen, and nothing else."""
     chosen = options()
-    lines = look(plans(chosen), chosen, account.clients)
+    lines = check(plans(chosen), chosen, account.clients)
 
     assert {"permission to start jobs", "permissions of the role", "quota"} == {
         line.subject for line in lines if line.result is not OK
@@ -156,7 +156,7 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for key, value in servers.environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
             monkeypatch.setenv(key, value)
-        lines = look_at(quick, requirements_of(plans(chosen), chosen), clients())
+        lines = run_probes(quick, requirements_of(plans(chosen), chosen), clients())
 
     assert {UNSEEN} == {line.result for line in lines}
     assert [] == [line for line in lines if servers.SECRET in str(line)]
@@ -164,7 +164,7 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_a_probe_that_stumbles_is_a_line(account: Account) -> None:
     """Whatever it is."""
-    found = look_at((Probe("odd", lambda _asked, _clients: (1 / 0,)),), asked(), account.clients)  # type: ignore[return-value, arg-type]
+    found = run_probes((Probe("odd", lambda _asked, _clients: (1 / 0,)),), asked(), account.clients)  # type: ignore[return-value, arg-type]
 
     assert [("odd", UNSEEN)] == looks(found)
 
@@ -181,7 +181,7 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "PROBES", patient)
     chosen = options()
 
-    lines = look(plans(chosen), chosen, clients())
+    lines = check(plans(chosen), chosen, clients())
 
     assert ["credentials"] == [line.subject for line in lines if line.result is WRONG]
 
@@ -193,7 +193,7 @@ def test_names_that_are_not_there_are_wrong(account: Account) -> None:
         security_group_ids=("sg-0123456789abcdef0",),
     )
     probes = (Probe("security groups", groups), Probe("subnets", subnets))
-    found = look_at(probes, wanted, account.clients)
+    found = run_probes(probes, wanted, account.clients)
 
     assert [("security groups", WRONG), ("subnets", WRONG)] == looks(found)
     assert "security_group_ids" in found[0].remedy and "subnets" in found[1].remedy

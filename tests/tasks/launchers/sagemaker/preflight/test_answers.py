@@ -11,7 +11,7 @@ import pytest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight.account import quotas
 from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
-from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
+from tasks.launchers.sagemaker.preflight.probe import Probe, run_probes
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.store.aws import Refused
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, answered, asked, looks
@@ -139,7 +139,7 @@ def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
 
 def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
     """Not seen is neither ok nor wrong."""
-    found = look_at(
+    found = run_probes(
         (Probe("quota", quotas),),
         asked(),
         answered(quotas=[("list_service_quotas", "AccessDeniedException")]),
@@ -229,6 +229,6 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
 def test_a_role_that_is_not_there_is_wrong() -> None:
     """The remedy names the key of the gate file."""
     calls = answered(iam=[("simulate_principal_policy", "NoSuchEntity")])
-    (line,) = look_at((Probe("permissions of the role", inside),), asked(), calls)
+    (line,) = run_probes((Probe("permissions of the role", inside),), asked(), calls)
 
     assert (WRONG, True) == (line.result, "role_arn" in line.remedy)
