@@ -71,21 +71,19 @@ async def _reap_run(run: GateRun, cause: Why) -> ReapResult:
             # Within a moment: its first heartbeat came after its end, which looks like silence.
             return ReapResult(run.name, "was rejected before it started anything", acted=False)
         return ReapResult(run.name, str(error), left=str(error))
-    assessment = await examine_run(run, opaque(context), cause)
-    if assessment.act is ReapAction.LEAVE:
-        return ReapResult(run.name, assessment.reason, acted=False, lives=assessment.lives)
-    if assessment.act is ReapAction.WAKE:
-        return await handle_waiting_run(run, context, assessment.reason)
-    if assessment.act is ReapAction.LATE:
+    advice = await examine_run(run, opaque(context), cause)
+    if advice.act is ReapAction.LEAVE:
+        return ReapResult(run.name, advice.reason, acted=False, lives=advice.lives)
+    if advice.act is ReapAction.WAKE:
+        return await handle_waiting_run(run, context, advice.reason)
+    if advice.act is ReapAction.LATE:
         notified = await notify_owner(run, opaque(context), Kind.LATE, LATE.format(run=run.name))
-        return ReapResult(run.name, f"{assessment.reason}; {notified}")
-    if assessment.act is ReapAction.CRASH:
-        return await _crashed(run, context, assessment.reason)
-    cancels = assessment.act is ReapAction.CANCEL and not await mark_ended(
-        run, Cancelled(message=assessment.reason)
-    )
+        return ReapResult(run.name, f"{advice.reason}; {notified}")
+    if advice.act is ReapAction.CRASH:
+        return await _crashed(run, context, advice.reason)
+    cancels = advice.act is ReapAction.CANCEL and not await mark_ended(run, Cancelled(message=advice.reason))
     done, left = ("it has ended in the meantime", "") if cancels else await jobs_of(run, context, paged=False)
-    return ReapResult(run.name, f"{assessment.reason}; {done}", left=left)
+    return ReapResult(run.name, f"{advice.reason}; {done}", left=left)
 
 
 async def _crashed(run: GateRun, context: GateContext, cause: str) -> ReapResult:

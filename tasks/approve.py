@@ -102,10 +102,8 @@ async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, Publishe
     asking, session.open_question = session.open_question, None
     judged = await run_to_end(_judged, session, asking)
     session.judged = judged
-    location_of = session.context.store.location
-    return judged, PublishedReport(
-        location_of(report_key(session.gate_id)), location_of(html_key(session.gate_id))
-    )
+    locate = session.context.store.location
+    return judged, PublishedReport(locate(report_key(session.gate_id)), locate(html_key(session.gate_id)))
 
 
 def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:

@@ -35,11 +35,11 @@ from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import StopWatch
 from tasks.gate.context import GateContext
 from tasks.gate.job_failures import (
+    HISTORY_LINES,
     end_said,
     ending_text,
     require_reports,
     starts_said,
-    state_history,
 )
 from tasks.gate.job_times import JobTimes, SilenceNotices
 from tasks.gate.jobs import JobEnd, images_of
@@ -371,7 +371,7 @@ def _about_job(watched: JobEnd, any_report: bool) -> Iterator[str]:
         yield one_line(f"job {watched.job}: {watched.late}")
     elif status.state is not JobState.SUCCEEDED or not any_report:
         yield one_line(f"the job {watched.job} {ending_text(status)}: {status.detail}")
-    if states := "; ".join(state_history(status)):
+    if states := "; ".join(status.history[-HISTORY_LINES:]):
         yield one_line(f"states of {watched.job}, reported by the engine: {states}", STORY_CHARACTERS)
 
 

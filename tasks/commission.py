@@ -209,12 +209,8 @@ async def _run_cluster(run: Run, context: GateContext, request: GateRequest, gat
 
 def about_of(outcome: Outcome) -> tuple[str, ...]:
     """Check and subject of the finding that decided the verdict, for each of its subjects."""
-    findings = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
-    return (
-        tuple(sorted(f"{findings[0].check} {subject}" for subject in findings[0].subjects))
-        if findings
-        else ()
-    )
+    worst = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
+    return tuple(sorted(f"{worst[0].check} {subject}" for subject in worst[0].subjects)) if worst else ()
 
 
 def result_of(outcome: Outcome) -> CommissionResult:
@@ -270,10 +266,8 @@ async def compare_with_last(
 def _compared(context: GateContext, result: ClusterResult) -> ClusterResult:
     store, key = context.store, commission_key(result.cluster)
     data = store.get(key)
-    store.put(
-        key,
-        dump_plain(KeptResult(1, result.result, result.reason, result.gate_id, time.time(), result.about)),
-    )
+    latest = KeptResult(1, result.result, result.reason, result.gate_id, time.time(), result.about)
+    store.put(key, dump_plain(latest))
     last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None
     difference, changed = since(result, last)
     return replace(result, since=difference, changed=changed)

@@ -256,10 +256,8 @@ def defect_outcome(session: Session, error: Exception) -> Outcome:
     if (fault := service_fault(error)) is not None:
         return failed_outcome(session, fault, None)
     LOG.error("the gate broke", exc_info=error)
-    message = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
-    reason = (
-        f"this is an error in prelaunch itself, so there is no verdict: {message}{leave_training(session)}"
-    )
+    cause = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
+    reason = f"this is an error in prelaunch itself, so there is no verdict: {cause}{leave_training(session)}"
     return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
 
 

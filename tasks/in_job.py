@@ -242,18 +242,14 @@ async def compare_with_nodes(session: Session, judged: JudgedReport, starts: Job
     nodes = await _node_verdicts(session, judged, starts)
     mine = judged.verdict
     others = {
-        node: verdict
-        for node, verdict in nodes.items()
-        if (verdict.level, verdict.answer) != (mine.level, mine.answer)
+        node: vote for node, vote in nodes.items() if (vote.level, vote.answer) != (mine.level, mine.answer)
     }
-    starts.refusing = any(STRICTNESS[verdict.answer] > 1 for verdict in nodes.values())
+    starts.refusing = any(STRICTNESS[vote.answer] > 1 for vote in nodes.values())
     if not others:
         return
-    difference = ", ".join(
-        f"{node} {verdict.answer.value} ({verdict.level.value})" for node, verdict in others.items()
-    )
-    message = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {difference}"
-    most = max(STRICTNESS[verdict.answer] for verdict in nodes.values())
+    votes = ", ".join(f"{node} {vote.answer.value} ({vote.level.value})" for node, vote in others.items())
+    message = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {votes}"
+    most = max(STRICTNESS[vote.answer] for vote in nodes.values())
     stricter = STRICTNESS[mine.answer] > most
     stop = stricter and session.context.gate.policy.mode is not Mode.OBSERVE
     LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, message)
@@ -319,9 +315,7 @@ def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict]
     record = {
         "attempt": attempt,
         "gate": {"level": judged.verdict.level, "answer": judged.verdict.answer},
-        "nodes": {
-            node: {"level": verdict.level, "answer": verdict.answer} for node, verdict in nodes.items()
-        },
+        "nodes": {node: {"level": vote.level, "answer": vote.answer} for node, vote in nodes.items()},
         "stopped": stop,
     }
     key = disagreement_key(session.gate_id, attempt)

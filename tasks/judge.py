@@ -67,15 +67,11 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     launcher = engine_of(cluster.launcher, cluster.options)
     restarts = tuple(f"{line[:1].upper()}{line[1:]}." for line in session.restarts)
     lines = (*doubts, *placement_lines, *restarts)
-    shown_context = verdict_context(
-        report, context.policy, verdict, launcher, pool, lines, cost, context.facts
-    )
+    extra = verdict_context(report, context.policy, verdict, launcher, pool, lines, cost, context.facts)
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
     return JudgedReport(
-        report,
-        verdict,
-        context=replace(shown_context, images=_images(session, report), doubts=doubts, measured=age),
+        report, verdict, context=replace(extra, images=_images(session, report), doubts=doubts, measured=age)
     )
 
 
@@ -163,10 +159,9 @@ def load_own_report(session: Session) -> JudgedReport | None:
 def proven_pass(judged: JudgedReport) -> Pass:
     """The identities that the training job's nodes have to confirm."""
     report = judged.report
-    answered_findings = answered(report, judged.verdict.findings)
+    answers = answered(report, judged.verdict.findings)
     nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, answered_findings.get(node.name, ()))
-        for node in report.nodes
+        PassedNode(node.name, node.rank, node.identity, answers.get(node.name, ())) for node in report.nodes
     )
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
 

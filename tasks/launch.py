@@ -192,12 +192,8 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
     elif checked:
         session.proof.append("not all hosts are the machines that passed, so they checked again")
     elif started >= nodes:
-        identities = [node.identity for node in judged.report.nodes]
-        confirmed = [
-            label
-            for key, label in IDENTITIES
-            if identities and all(identity.get(key) for identity in identities)
-        ]
+        hosts = [node.identity for node in judged.report.nodes]
+        confirmed = [label for key, label in IDENTITIES if hosts and all(host.get(key) for host in hosts)]
         session.proof.append(f"all {nodes} hosts confirmed: {', '.join(confirmed) or 'host'}")
 
 

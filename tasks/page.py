@@ -117,13 +117,11 @@ def notify_question(
 ) -> Notification:
     """Notify people of the question, before the run waits for the answer; returns the notification."""
     try:
-        notification = question_of(session, judged, pending, line, run_links(session))
+        note = question_of(session, judged, pending, line, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
-        notification = replace(
-            _bare(session, session.gate_id, line, error), kind=Kind.QUESTION, question=pending
-        )
-    deliver(*_receivers(session), notification)
-    return notification
+        note = replace(_bare(session, session.gate_id, line, error), kind=Kind.QUESTION, question=pending)
+    deliver(*_receivers(session), note)
+    return note
 
 
 def _receivers(session: Session) -> tuple[Notify, Store]:

@@ -270,17 +270,15 @@ async def _round(work: Work, give_up: Callable[[], object]) -> tuple[tuple[Case,
 
 def final_state(ends: Mapping[str, Reason | None], waiting: tuple[Case, ...]) -> State[Any]:
     """The state that Prefect shows: `ends` says of each node why its case was closed."""
-    summary = "; ".join(f"{node}: {end.value if end else 'open'}" for node, end in sorted(ends.items()))
+    text = "; ".join(f"{node}: {end.value if end else 'open'}" for node, end in sorted(ends.items()))
     if waiting:
         nodes = ", ".join(sorted(case.node for case in waiting))
-        return Failed(
-            name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {summary}"
-        )
+        return Failed(name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {text}")
     if all(end is Reason.PROVEN for end in ends.values()):
-        return Completed(name="Repaired", message=summary or "there was nothing to do")
+        return Completed(name="Repaired", message=text or "there was nothing to do")
     if all(end in (Reason.PROVEN, Reason.MODE, Reason.OBSERVED, Reason.NO_REPAIR) for end in ends.values()):
-        return Completed(name="Planned", message=summary)
-    return Failed(name="NotRepaired", message=summary)
+        return Completed(name="Planned", message=text)
+    return Failed(name="NotRepaired", message=text)
 
 
 def say_step(case: Case, step: Step) -> None:

@@ -107,9 +107,7 @@ def gate_requests(request: CommissionRequest, settings: Mapping[str, GateContext
     return {gate_file: _request_of(request, gate_file, context) for gate_file, context in settings.items()}
 
 
-def _request_of(
-    request: CommissionRequest, gate_file: str, context: GateContext | None = None
-) -> GateRequest:
+def _request_of(request: CommissionRequest, file: str, context: GateContext | None = None) -> GateRequest:
     sets = ["policy.reuse_pass_minutes=0"]
     if context is not None:
         checks = context.gate.checks
@@ -117,7 +115,7 @@ def _request_of(
         stage_s = max(minutes * 60 * STAGE_SHARE, checks.stage_s)
         sets += [f"checks.max_runtime_minutes={minutes}", f"checks.stage_s={stage_s}"]
     return GateRequest(
-        gate_file=gate_file,
+        gate_file=file,
         profile=request.profile,
         launch=False,
         wait="verdict",

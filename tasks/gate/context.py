@@ -202,34 +202,26 @@ def _about_launcher(file: str, launcher_name: str, error: LaunchRejected) -> Gat
     return GateFileError(file, "cluster", str(error))
 
 
-def _policy(file: str, here: Path, reference: str) -> Policy:
-    path = here / reference
+def _policy(file: str, here: Path, entry: str) -> Policy:
+    path = here / entry
     try:
         return read_policy(path)
     except InputError as error:
         if not path.exists():
             near = nearest(path.name, policies_in(path.parent))
-            message = f"there is no file {path.resolve()}"
-            raise GateFileError(
-                file, "policy.file", message, near and str(Path(reference).parent / near)
-            ) from error
-        message = f"{error.message.rstrip('.')} (it is the [policy] file of {file})"
-        raise GateFileError(_shown_path(path), error.path, message, error.nearest) from error
+            text = f"there is no file {path.resolve()}"
+            raise GateFileError(file, "policy.file", text, near and str(Path(entry).parent / near)) from error
+        text = f"{error.message.rstrip('.')} (it is the [policy] file of {file})"
+        raise GateFileError(_shown_path(path), error.path, text, error.nearest) from error
 
 
-def _baseline(file: str, here: Path, gate: Gate, requested: str) -> Baseline | None:
+def _baseline(file: str, here: Path, gate: Gate, own: str) -> Baseline | None:
     """The baseline that the request names, otherwise the gate file's, relative to the gate file's folder."""
-    path = (
-        Path(requested).expanduser()
-        if requested
-        else here / gate.policy.baseline
-        if gate.policy.baseline
-        else None
-    )
+    path = Path(own).expanduser() if own else here / gate.policy.baseline if gate.policy.baseline else None
     try:
         return None if path is None else read_baseline(path)
     except InputError as error:
-        where = "baseline (--baseline)" if requested else f"{file}: policy.baseline"
+        where = "baseline (--baseline)" if own else f"{file}: policy.baseline"
         raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
 
 
@@ -241,18 +233,13 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     where = "cluster.declared.instance_type"
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
-        message = (
-            f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
-        )
-        raise GateFileError(file, "cluster.declared.gpus_per_node", message, str(instance.gpus))
+        text = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
+        raise GateFileError(file, "cluster.declared.gpus_per_node", text, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        instance_type, types = (
-            declared.instance_type,
-            types_text(policy.instance_types, declared.instance_type),
-        )
-        message = f"policy {policy.name!r} ({gate.policy.file}) was not written for {instance_type}, but for {types}"
+        machine, types = (declared.instance_type, types_text(policy.instance_types, declared.instance_type))
+        text = f"policy {policy.name!r} ({gate.policy.file}) was not written for {machine}, but for {types}"
         raise GateFileError(
-            file, where, f"{message}. Name another in [policy] file, or add the type to a copy of this one"
+            file, where, f"{text}. Name another in [policy] file, or add the type to a copy of this one"
         )
     try:
         catalogue = catalog.with_extra(gate.checks.extra)
@@ -267,16 +254,16 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     table = gate.declared(())
     applying = [check for check in catalogue if lacks(check.part, table, instance) is None]
     if missing := [check.name for check in applying if check.name not in policy.checks]:
-        message = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
-        message += "begin with a copy of the shipped policy for these machines"
-        raise GateFileError(file, "policy.file", message)
+        text = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
+        text += "begin with a copy of the shipped policy for these machines"
+        raise GateFileError(file, "policy.file", text)
     for check in applying:
         if misfit := unfit_line(check, policy.checks[check.name]):
             raise GateFileError(file, "policy.file", f"policy {policy.name!r} {misfit}")
     for name in policy.checks:
         if name not in checks:
-            message = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
-            raise GateFileError(file, "policy.file", message, nearest(name, checks))
+            text = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
+            raise GateFileError(file, "policy.file", text, nearest(name, checks))
 
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
@@ -288,17 +275,15 @@ def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelL
             raise GateFileError(file, where, "there is no such check", nearest(name, names))
         line = policy.checks.get(name, CheckPolicy())
         if withheld_kernel_log.required(name, declared):
-            message = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"
-            raise GateFileError(file, where, message)
+            text = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"
+            raise GateFileError(file, where, text)
         if not line.may_be_left_out:
-            message = (
-                f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
-            )
+            text = f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
             optional = ", ".join(other for other in policy.checks if policy.checks[other].may_be_left_out)
             raise GateFileError(
                 file,
                 where,
-                f"{message} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
+                f"{text} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
             )
 
 
@@ -326,15 +311,13 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
     if approval.on_fail != "ask":
         return
     if launcher.placement is Placement.IN_JOB:
-        message = (
+        text = (
             "checks and training are one job here, and its nodes end on a FAIL: nobody can approve any more"
         )
-        raise GateFileError(file, where, f'{message}. Write on_fail = "refuse", or choose another placement')
+        raise GateFileError(file, where, f'{text}. Write on_fail = "refuse", or choose another placement')
     if not approval.overriders and not approval.form_may_override:
-        message = (
-            "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
-        )
-        raise GateFileError(file, where, message)
+        text = "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
+        raise GateFileError(file, where, text)
 
 
 def _checks_text(names: Sequence[str]) -> str:

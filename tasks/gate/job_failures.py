@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from checks.documents.report import load_node
@@ -155,8 +155,3 @@ def _lost(name: str, ids: Mapping[str, str], now: Mapping[str, Mapping[str, str]
     if name not in now:
         return name
     return f"{name} ({next(iter(ids.values()))})" if ids.keys() & now[name].keys() else ""
-
-
-def state_history(status: JobStatus) -> Iterator[str]:
-    """The last of the states that the job went through, in the engine's own words."""
-    yield from status.history[-HISTORY_LINES:]

@@ -218,10 +218,8 @@ def cancelled_by(outcome: Outcome, reason: str, unended: str = "") -> Outcome:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
         before = f". Before, it had failed: {training.said}" if training.said else ""
-        ended_job = (
-            "the training that it had started" if training.certain else "its job, which may have trained,"
-        )
-        left = f"{ended_job} was {was}{before}"
+        job = "the training that it had started" if training.certain else "its job, which may have trained,"
+        left = f"{job} was {was}{before}"
     message = f"{reason} after the verdict {answer_name}; {unended or left}"
     return replace(outcome, training=training, reason=message)
 

@@ -127,10 +127,8 @@ def _examples(session: Session) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         session.preflight_done = True
         raise PreflightFailed(f"{error.message}.", error.path) from error
-    for example in examples_of(gate, os.environ):  # none of them is refused
-        yield PreflightCheck(
-            example.location, PreflightResult.WARNING, example.message, example.remedy, key=example.key
-        )
+    for item in examples_of(gate, os.environ):  # none of them is refused
+        yield PreflightCheck(item.location, PreflightResult.WARNING, item.message, item.remedy, key=item.key)
 
 
 def doubts_of(session: Session) -> tuple[str, ...]:

@@ -94,16 +94,12 @@ def missing_name(gate_name: str) -> tuple[str, str | None] | None:
         return None
     here = HERE.absolute()
     own = VARIABLE not in os.environ and here != folder and here.is_dir()
-    names_of = {
-        place_searched: names_in(place_searched) for place_searched in ((here, folder) if own else (folder,))
-    }
+    names_of = {path: names_in(path) for path in ((here, folder) if own else (folder,))}
     # The shipped ones are listed only where there are no others.
-    listed = next((place_searched for place_searched, names in names_of.items() if names), folder)
+    listed = next((path for path, names in names_of.items() if names), folder)
     places = " or ".join(
-        f"{place_searched} (it has {', '.join(names)})"
-        if place_searched == listed and names
-        else str(place_searched)
-        for place_searched, names in names_of.items()
+        f"{path} (it has {', '.join(names)})" if path == listed and names else str(path)
+        for path, names in names_of.items()
     )
     message = f"there is no gate file {gate_name!r} in {places}; {VARIABLE} names another folder"
     return message, nearest(

@@ -79,14 +79,12 @@ class Example:
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
     """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
-    refused = [example for example in examples_of(gate, environ) if example.is_refused]
+    refused = [item for item in examples_of(gate, environ) if item.is_refused]
     if refused:
         first, *others = refused
-        message = f"{first.message}. {first.remedy}"
-        message += (
-            f" The same holds for {', '.join(example.location for example in others)}" if others else ""
-        )
-        raise GateFileError(file, first.key, message, line=first.line)
+        text = f"{first.message}. {first.remedy}"
+        text += f" The same holds for {', '.join(item.location for item in others)}" if others else ""
+        raise GateFileError(file, first.key, text, line=first.line)
 
 
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:

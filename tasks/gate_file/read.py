@@ -85,11 +85,7 @@ def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
     paths: list[str] = []
     for key, field in model.model_fields.items():
         kinds = (field.annotation, *get_args(field.annotation))
-        tables = [
-            table_type
-            for table_type in kinds
-            if isinstance(table_type, type) and issubclass(table_type, BaseModel)
-        ]
+        tables = [cls for cls in kinds if isinstance(cls, type) and issubclass(cls, BaseModel)]
         paths += [key] if key == name and not tables else []
         if get_origin(field.annotation) is not dict:
             paths += [f"{key}.{inner}" for table in tables for inner in places_of(name, table)]
@@ -131,10 +127,8 @@ def _absent(path: Path) -> GateFileError:
         return GateFileError(str(path), "", f"there is no folder {path.parent}")
     names = names_in(path.parent)
     near = nearest(path.stem, names)
-    message = (
-        f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
-    )
-    return GateFileError(str(path), "", message, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
+    text = f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
+    return GateFileError(str(path), "", text, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
 def line_of(text: str, path: str) -> int | None:
@@ -234,21 +228,18 @@ def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | No
 
 def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
     error_type, value, ctx = error["type"], error["input"], error.get("ctx", {})
-    loc = [str(key_part) for key_part in error["loc"]]
+    loc = [str(key) for key in error["loc"]]
     if error_type == "extra_forbidden":
         return _unknown(loc, model)
     if error_type == "missing":
         return ".".join(loc), "missing key", None
     if loc[:2] == ["cluster", "options"] and error_type.endswith("_type"):
         return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(value)}", None
-    loc = [
-        key_part
-        for key_part in loc
-        if key_part not in ("bool", "int", "float", "str", "[key]") and "[" not in key_part
-    ]
+    loc = [key for key in loc if key not in ("bool", "int", "float", "str", "[key]") and "[" not in key]
     path = ".".join(loc)
     if error_type in ("enum", "literal_error"):
-        choices = _choices(str(ctx["expected"]))
+        expected = str(ctx["expected"]).replace(" or ", ", ")
+        choices = [choice.strip("'") for choice in expected.split(", ")]
         return path, f"{value!r:.80} is none of {', '.join(choices)}", nearest(str(value), choices)
     if error_type in EXPECTED:
         # It may be a secret in a wrong place.
@@ -278,40 +269,22 @@ def _form(loc: list[str], pattern: str) -> str:
     return f"is not of the form {pattern}"
 
 
-def _choices(expected: str) -> list[str]:
-    return [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
-
-
 def _name(value: object) -> str:
     if isinstance(value, bool):
         return f"{value}".lower()
     if isinstance(value, str):
         return f"text {value!r:.60}"
     kinds = {dict: "a table", list: "a list", int: "the number", float: "the number"}
-    type_name = next(
-        (name for python_type, name in kinds.items() if isinstance(value, python_type)), "nothing"
-    )
+    type_name = next((name for cls, name in kinds.items() if isinstance(value, cls)), "nothing")
     return f"{type_name} {value!r:.60}" if type_name == "the number" else type_name
 
 
 def _keys(loc: Sequence[str], model: type[BaseModel]) -> list[str]:
     """The keys of the table at `loc`: of a table, of one that may be left out, or of one in a table of tables."""
-    annotation: Any = model
-    for key_part in loc:
-        fields = getattr(annotation, "model_fields", {})
-        field_type = fields[key_part].annotation if key_part in fields else annotation
-        inner = [
-            argument
-            for argument in get_args(field_type)
-            if isinstance(argument, type) and issubclass(argument, BaseModel)
-        ]
-        annotation = (
-            field_type
-            if key_part in fields and get_origin(field_type) is dict
-            else next(iter(inner), field_type)
-        )
-    return (
-        list(annotation.model_fields)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        else []
-    )
+    owner: Any = model
+    for key in loc:
+        fields = getattr(owner, "model_fields", {})
+        field = fields[key].annotation if key in fields else owner
+        inner = [arg for arg in get_args(field) if isinstance(arg, type) and issubclass(arg, BaseModel)]
+        owner = field if key in fields and get_origin(field) is dict else next(iter(inner), field)
+    return list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else []

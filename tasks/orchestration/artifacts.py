@@ -33,12 +33,12 @@ class ProgressArtifact:
         self.key = f"gate-progress-{cluster}"
         self.id: UUID | None = None
         self.written_at = 0.0
-        self.percent, self.description = 0.0, PROGRESS_TITLE
+        self.percent, self.text = 0.0, PROGRESS_TITLE
         self.written: tuple[float, str] | None = None
 
     async def show(self, percent: float, description: str = PROGRESS_TITLE) -> None:
         """Show it, unless something was shown just now; `description` is a sentence for people."""
-        self.percent, self.description = max(percent, self.percent), description
+        self.percent, self.text = max(percent, self.percent), description
         if time.monotonic() - self.written_at >= EVERY_S:
             await self._write()
 
@@ -47,16 +47,14 @@ class ProgressArtifact:
         await self._write()
 
     async def _write(self) -> None:
-        if self.written == (self.percent, self.description):
+        if self.written == (self.percent, self.text):
             return
-        self.written_at, self.written = time.monotonic(), (self.percent, self.description)
+        self.written_at, self.written = time.monotonic(), (self.percent, self.text)
         with warn_on_failure("progress"):
             if self.id is None:
-                self.id = await acreate_progress_artifact(
-                    self.percent, key=self.key, description=self.description
-                )
+                self.id = await acreate_progress_artifact(self.percent, key=self.key, description=self.text)
             else:
-                await aupdate_progress_artifact(self.id, self.percent, self.description)
+                await aupdate_progress_artifact(self.id, self.percent, self.text)
 
 
 async def show_markdown(key: str, text: str, description: str) -> None:

@@ -138,17 +138,15 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
     client = get_client()
     try:
         async with client:
-            deployed = await client.read_deployment_by_name(deployment)
-            own = deployed.parameters.get("request")
-            parameters = _merged(own if isinstance(own, dict) else {}, request)
-            if deployment.startswith(GATES) and not parameters.get("gate_file"):
+            target = await client.read_deployment_by_name(deployment)
+            own = target.parameters.get("request")
+            wanted = _merged(own if isinstance(own, dict) else {}, request)
+            if deployment.startswith(GATES) and not wanted.get("gate_file"):
                 raise FollowError(
                     f"{deployment} has no gate file of its own. Name one: prelaunch trigger {deployment} --gate NAME"
                 )
             flow_run = await client.create_flow_run_from_deployment(
-                deployed.id,
-                parameters={**deployed.parameters, "request": parameters},
-                idempotency_key=once or None,
+                target.id, parameters={**target.parameters, "request": wanted}, idempotency_key=once or None
             )
             return flow_run.id
     except httpx.HTTPError as error:
@@ -228,18 +226,16 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
     return Progress("checks", artifact.description or "checking", percent, 100)
 
 
-def _followed(run: FlowRun, final: bool, announced: RunStatus | None, problem: str) -> FollowedRun:
+def _followed(run: FlowRun, final: bool, announced: RunStatus | None, fault: str) -> FollowedRun:
     state = run.state
     completed = state is not None and state.is_completed()
     if announced is not None and announced.code == Exit.GO and not completed:
         # Said by an earlier try of this run, or before somebody ended it and its jobs: no go any more.
-        announced, problem = None, "its last status was a go, but the run did not end so"
+        announced, fault = None, "its last status was a go, but the run did not end so"
     if state is None:
-        return FollowedRun(str(run.id), "", "", final, announced, problem)
+        return FollowedRun(str(run.id), "", "", final, announced, fault)
     cancelled = state.is_cancelled() or state.is_cancelling()
-    return FollowedRun(
-        str(run.id), state.name or "", state.message or "", final, announced, problem, cancelled
-    )
+    return FollowedRun(str(run.id), state.name or "", state.message or "", final, announced, fault, cancelled)
 
 
 def _merged(own: Mapping[str, Any], requested: Mapping[str, object]) -> dict[str, object]:

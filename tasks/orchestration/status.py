@@ -133,12 +133,9 @@ def _cut(document: dict[str, Any]) -> int:
     if verdict is None:
         return 0
     findings = verdict["findings"]
-    findings_kept = [
-        *findings[:WITH_EVIDENCE],
-        *({**f, "evidence": ""} for f in findings[WITH_EVIDENCE:FINDINGS]),
-    ]
-    document["verdict"] = {**verdict, "findings": findings_kept}
-    return len(findings) - len(findings_kept)
+    left = [*findings[:WITH_EVIDENCE], *({**f, "evidence": ""} for f in findings[WITH_EVIDENCE:FINDINGS])]
+    document["verdict"] = {**verdict, "findings": left}
+    return len(findings) - len(left)
 
 
 async def _write(key: str, sentence: str, data: Mapping[str, object]) -> UUID | None:

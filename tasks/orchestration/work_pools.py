@@ -90,11 +90,7 @@ async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:
 async def without_reaper() -> tuple[str, ...]:
     """The configured server's deployments of gates, if it has none of the reaper, which ends dead runs. Raises httpx.HTTPError."""
     async with get_client() as client:
-        gates = [
-            f"{FLOW}/{deployment.name}"
-            for deployment in await _deployed(client, FLOW)
-            if deployment.work_pool_name
-        ]
+        gates = [f"{FLOW}/{served.name}" for served in await _deployed(client, FLOW) if served.work_pool_name]
         return tuple(sorted(gates)) if gates and not await _deployed(client, REAP) else ()
 
 

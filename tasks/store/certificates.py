@@ -52,12 +52,10 @@ def offer(
         for record in records_found
     )
     left, choices = chosen([record for record in usable if record.checks], now, job, builtin_failures())
-    while (
-        len(dump(certificates := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left
-    ):
+    while len(dump(sent := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left:
         left = left[: len(left) // 2]
-    store.put(certificates_key(gate_id), dump(certificates).encode())
-    return certificates
+    store.put(certificates_key(gate_id), dump(sent).encode())
+    return sent
 
 
 def offered(store: Store, gate_id: str) -> Certificates:
@@ -75,11 +73,9 @@ def _evidence(
     """The kept gates, the newest first; None for one that cannot be read whole, after which nothing counts."""
     ends_at = time.monotonic() + READ_S
     # A gate that was named by hand does not say when it began: it counts as the oldest.
-    judged_at = {
-        name: records.stamped_at(name) or since for name in records.recorded(store) if name != gate_id
-    }
-    recent = [name for name, at in judged_at.items() if at >= since]
-    for name in sorted(recent, key=lambda name: (judged_at[name], name), reverse=True)[:MOST_GATES]:
+    times = {name: records.stamped_at(name) or since for name in records.recorded(store) if name != gate_id}
+    recent = [name for name, at in times.items() if at >= since]
+    for name in sorted(recent, key=lambda name: (times[name], name), reverse=True)[:MOST_GATES]:
         if time.monotonic() > ends_at:
             return
         try:

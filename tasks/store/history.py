@@ -89,14 +89,12 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> Listed:
     """
     ids, read = records.recorded(store), {} if cache is None else cache
     problems: list[str] = []
-    for record in read_records(store, [candidate for candidate in ids if candidate not in read], problems):
+    for record in read_records(store, [gate for gate in ids if gate not in read], problems):
         read[record.gate_id] = record
     gates = kept_gates(store)
     problems += _without_record(gates, ids)
     unjudged = tuple(
-        candidate
-        for candidate, keys in gates.items()
-        if outcome_key(candidate) in keys and verdict_key(candidate) not in keys
+        gate for gate, keys in gates.items() if outcome_key(gate) in keys and verdict_key(gate) not in keys
     )
     records_found = [read[gate_id] for gate_id in ids if gate_id in read]
     return Listed(tuple(sorted(records_found, key=_turn)), tuple(problems), unjudged)
@@ -122,10 +120,7 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
         _write(store, changed)
     _fold(store, known, newest, problems)
     mine = [
-        replace(
-            history,
-            nodes=tuple(node_history for node_history in history.nodes if node in ("", node_history.node)),
-        )
+        replace(history, nodes=tuple(past for past in history.nodes if node in ("", past.node)))
         for history in known.values()
         if cluster in (None, history.cluster)
     ]

@@ -234,8 +234,8 @@ def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:
         return gate
     numbers = replace(gate.numbers, nodes=tuple(node for node in gate.numbers.nodes if node.name in names))
     sets: dict[tuple[str, ...], int] = {}
-    records = [record for record in gate.nodes if record.node in names]
-    records = [
-        replace(record, checks=sets.setdefault(gate.checks[record.checks], len(sets))) for record in records
+    nodes = [record for record in gate.nodes if record.node in names]
+    nodes = [
+        replace(record, checks=sets.setdefault(gate.checks[record.checks], len(sets))) for record in nodes
     ]
-    return replace(gate, nodes=tuple(records), checks=tuple(sets), numbers=numbers)
+    return replace(gate, nodes=tuple(nodes), checks=tuple(sets), numbers=numbers)

@@ -73,13 +73,13 @@ def planned(
         since = _newest(gate_id, record)
         if since is not None and now - since < older_than_days * DAY_S:
             continue
-        reason = (
+        hold = (
             problem or used.get(gate_id) or ("" if since is not None else "when it was judged is not known")
         )
-        if not reason and keep_refused and (record is None or record.answer is not Answer.GO):
-            reason = "it refused" if record is not None else "what it answered is not known"
-        if reason or since is None:
-            stays.append((gate_id, reason))
+        if not hold and keep_refused and (record is None or record.answer is not Answer.GO):
+            hold = "it refused" if record is not None else "what it answered is not known"
+        if hold or since is None:
+            stays.append((gate_id, hold))
             continue
         answer = record.answer if record else None
         old.append(Old(gate_id, (now - since) / DAY_S, answer, tuple(_in_order(gate_id, keys))))

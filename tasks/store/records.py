@@ -74,12 +74,10 @@ def finding_sentence(finding: Finding, subjects: Sequence[str] = ()) -> str:
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Every subject of which the same was found, in the order of the findings."""
-    identity = (finding.level, finding.cause, finding.check, finding.message)
+    same = (finding.level, finding.cause, finding.check, finding.message)
     return tuple(
         dict.fromkeys(
-            other.subject
-            for other in findings
-            if (other.level, other.cause, other.check, other.message) == identity
+            item.subject for item in findings if (item.level, item.cause, item.check, item.message) == same
         )
     )
 

@@ -135,13 +135,8 @@ class HeldLease:
     data: bytes
 
 
-def assume_unfinished(flow_run_id: str) -> bool:
-    """The default of `over`: a parked lock is valid until its time is up."""
-    return False
-
-
 def acquire(
-    store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = assume_unfinished
+    store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = lambda flow_run_id: False
 ) -> HeldLease:
     """Take the cluster's lock for `wanted`, or adopt what a dead owner of the same gate file and the same request left.
 
@@ -317,17 +312,15 @@ def taken_over(store: Store, cluster: str, gate_id: str, flow_run_id: str) -> st
     heir = _text(store, request_key(gate_id), "flow_run")
     if heir in ("", flow_run_id):
         return ""
-    message = f"flow run {heir} has taken over its gate {gate_id}"
+    text = f"flow run {heir} has taken over its gate {gate_id}"
     # Its answer is that of the other run: quoted here, it would read as the answer of the run that died.
     ended = outcome_key(gate_id)
     if how := _text(store, ended, "decision") or _text(store, ended, "ending"):
-        return (
-            f"{message} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
-        )
+        return f"{text} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
     lease = lease_of_cluster(store, cluster)
     if lease is None or lease.gate_id != gate_id or is_dead(lease.owner, lease.expires_at, time.time()):
         return ""
-    return f"{message} and goes on with it"
+    return f"{text} and goes on with it"
 
 
 def _text(store: Store, key: str, name: str) -> str:

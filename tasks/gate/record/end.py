@@ -107,15 +107,11 @@ def with_kept_end(file: JudgedFile) -> JudgedFile:
     """The same, whose page begins with how the gate ended, where outcome.json beside the report says that. It is data: one that cannot
     be read, is another gate's, or says more than the verdict allows is not believed, and the page says so.
     """
-    gate_folder, report = file.kept, file.report
-    table = (
-        outcome_beside(Path(gate_folder.folder))
-        if gate_folder is not None and gate_folder.verdict is not None
-        else None
-    )
-    if table is None or gate_folder is None or report is None:
+    gate, report = file.kept, file.report
+    table = outcome_beside(Path(gate.folder)) if gate is not None and gate.verdict is not None else None
+    if table is None or gate is None or report is None:
         return file
-    end, folder = _end_in(table) if table else None, Path(gate_folder.folder)
+    end, folder = _end_in(table) if table else None, Path(gate.folder)
     problem = _problem(end, file.verdict, (folder.name, report.gate_id), file.is_kept)
     if end is None or problem:
         sentence = f"How the gate ended is not known: outcome.json beside the report {problem}."

@@ -52,13 +52,11 @@ def require_names(gate_files: Iterable[str], advanced: Advanced | None = None) -
     if folder is None:
         return
     if path is not None:
-        message = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
-        raise GateFileError("gate_file", "", message)
+        text = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
+        raise GateFileError("gate_file", "", text)
     if field is not None:
-        message = (
-            "cannot be chosen for a deployment: set it in the gate file ([store] path, [policy] baseline)"
-        )
-        raise GateFileError(field, "", message)
+        text = "cannot be chosen for a deployment: set it in the gate file ([store] path, [policy] baseline)"
+        raise GateFileError(field, "", text)
 
 
 def _names_alone() -> Path | None:
