@@ -39,7 +39,7 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
         gpus = tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
         rungs = (
             Rung.FENCE,
-            *(() if _is_hard(case) else (Rung.RECHECK,)),
+            *(() if any(blame.hard for blame in case.blames) else (Rung.RECHECK,)),
             *(repairs or (Rung.PAGE,)),
             Rung.RETURN,
         )
@@ -53,7 +53,3 @@ def _repairs(case: Case) -> Iterator[Rung]:
     while rung is not Rung.PAGE:
         yield rung
         rung = AFTER[rung]
-
-
-def _is_hard(case: Case) -> bool:
-    return any(blame.hard for blame in case.blames)

@@ -89,15 +89,12 @@ class LocalOptions:
                 raise LaunchRejected(
                     f"container_mounts: {mount!r:.200} is not source:target or source:target:ro with two absolute paths."
                 )
-        if self._joins_namespaces and self.container_engine == ContainerEngine.DOCKER:
+        joins_namespaces = self.container_image and self.network == LocalNetwork.NAMESPACES
+        if joins_namespaces and self.container_engine == ContainerEngine.DOCKER:
             raise LaunchRejected(
                 "docker cannot join a network namespace that it did not make. "
                 "Set network = 'loopback', or container_engine = 'podman'."
             )
-
-    @property
-    def _joins_namespaces(self) -> bool:
-        return bool(self.container_image) and self.network == LocalNetwork.NAMESPACES
 
     @property
     def interpreter(self) -> str:

@@ -256,7 +256,7 @@ def _python(
 
 def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """Whether srun knows the options of pyxis and of HyperPod that are asked for."""
-    if _image(plans, options):
+    if options.container_image or any(plan.job.image for plan in plans):
         yield _option(
             "pyxis", "--container-image", "Install pyxis, or leave container_image and [training] image out."
         )
@@ -266,10 +266,6 @@ def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflig
             yield wrong("auto_resume", f"this is no HyperPod cluster: there is no {HYPERPOD}", remedy)
         else:
             yield _option("auto_resume", "--auto-resume", remedy)
-
-
-def _image(plans: tuple[Plan, ...], options: SlurmOptions) -> bool:
-    return bool(options.container_image) or any(plan.job.image for plan in plans)
 
 
 def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
