@@ -58,7 +58,7 @@ class WrittenMatrix:
     name: str
     unit: str
     better: Better
-    parts: Mapping[str, Part]
+    ends: Mapping[str, Part]
     cells: Sequence[Cell]
 
     @property
@@ -86,7 +86,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     understood = frozenset(range(1, len(lines) + 1))
     if P2P.search(text):
         written, unread, left_out = _read_p2p(lines)
-        title = f"p2pBandwidthLatencyTest of {len(written[0].parts)} GPUs"
+        title = f"p2pBandwidthLatencyTest of {len(written[0].ends)} GPUs"
         understood = frozenset(number for number, line in enumerate(lines, 1) if _P2P_LINE.match(line))
     else:
         written, unread, left_out, title = [_read_csv(text, options.better)], [], [], "a matrix"
@@ -94,7 +94,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     unread += [sentence for matrix in written for sentence in _untested(matrix)]
     unread += [] if tables else ["it holds no test between two parts"]
     tests = sum(len(table.matrix.values) for table in tables)
-    title = f"{title}, {tests} tests between {len(written[0].parts)} parts"
+    title = f"{title}, {tests} tests between {len(written[0].ends)} parts"
     return Reading(Kind.MATRIX, title, (), tuple(unread), tables, tuple(left_out), understood=understood)
 
 
@@ -185,17 +185,14 @@ def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
 
 def _tables(written: WrittenMatrix) -> Iterator[Table]:
     """The decoder's matrices. Pairs between nodes are never compared with pairs inside of nodes."""
-    ends, index = tuple(written.parts.values()), {name: at for at, name in enumerate(written.parts)}
+    ends, index = tuple(written.ends.values()), {name: at for at, name in enumerate(written.ends)}
     spans: dict[Span, list[Cell]] = {}
     for cell in written.tests:
-        inside = written.parts[cell.source].node == written.parts[cell.target].node
+        inside = written.ends[cell.source].node == written.ends[cell.target].node
         spans.setdefault(Span.INSIDE if inside else Span.BETWEEN, []).append(cell)
     for span, cells in spans.items():
         name = f"{written.name}, {span.value}" if len(spans) > 1 else written.name
-        sources, targets = (
-            [index[cell.source] for cell in cells],
-            [index[cell.target] for cell in cells],
-        )
+        sources, targets = ([index[cell.source] for cell in cells], [index[cell.target] for cell in cells])
         values, metric = [_value(cell, written.better) for cell in cells], WORDS[written.better]
         matrix = Matrix(metric, written.unit, written.better, span, ends, sources, targets, values)
         yield Table(name, matrix, [cell.line for cell in cells])
@@ -204,7 +201,7 @@ def _tables(written: WrittenMatrix) -> Iterator[Table]:
 def _untested(written: WrittenMatrix) -> Iterator[str]:
     """The tests that are missing. If they were ignored, a part that was not tested would count as good."""
     tried = {(cell.source, cell.target) for cell in written.tests}
-    wanted = _wanted(written.parts, tried)
+    wanted = _wanted(written.ends, tried)
     missing = [pair for pair in wanted if pair not in tried]
     if missing:
         first = " -> ".join(missing[0])

@@ -48,7 +48,7 @@ class RooflinePart:
 class GpuModels:
     """The rooflines of the known models."""
 
-    parts: tuple[RooflinePart, ...] = field(default_factory=tuple)
+    models: tuple[RooflinePart, ...] = field(default_factory=tuple)
 
     def find(self, name: str) -> RooflinePart | None:
         """The part by its own name ("NVIDIA H100 80GB HBM3", "A100-SXM4-40GB"), with the longest model that fits.
@@ -57,7 +57,7 @@ class GpuModels:
         """
         name_text = _normalised(name)
         fitting = sorted(
-            (p for p in self.parts if _holds(name_text, p.model)), key=lambda model: len(model.model)
+            (p for p in self.models if _holds(name_text, p.model)), key=lambda model: len(model.model)
         )
         if not fitting:
             return None

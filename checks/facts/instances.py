@@ -66,21 +66,21 @@ class NotApplicable:
 class Facts:
     """All facts that a verdict may use, and the digest of the text from which they were read.
 
-    `named` are the provenances that the instances' `columns` name; `expected` are the values that machines are known to reach,
+    `provenances` are the provenances that the instances' `columns` name; `expected` are the values that machines are known to reach,
     `drivers` says which driver first had each field of a GPU.
     """
 
     instances: Mapping[str, Instance]
     digest: str
     not_applicable: tuple[NotApplicable, ...] = ()
-    named: Mapping[str, Provenance] = field(default_factory=dict)
+    provenances: Mapping[str, Provenance] = field(default_factory=dict)
     expected: ExpectedTables = field(default_factory=ExpectedTables)
     drivers: DriverTable = field(default_factory=DriverTable)
 
     def origin(self, instance: Instance, column: str) -> Provenance:
         """The provenance of the row's value in this column."""
         name = instance.columns.get(column)
-        return self.named[name] if name else instance.provenance
+        return self.provenances[name] if name else instance.provenance
 
     def of(self, declared: Declared) -> Facts:
         """These facts, with the declared machine as the row of its type. What the table has of a type no description replaces."""

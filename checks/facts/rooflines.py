@@ -98,5 +98,5 @@ def limit_tflops(device_name: str, precision: str = "") -> float:
     """
     model = peak_of(device_name)
     if model is None:
-        return max(other.half_tflops for other in tables().parts.parts)
+        return max(other.half_tflops for other in tables().parts.models)
     return model.most_tflops(precision)

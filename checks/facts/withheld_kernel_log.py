@@ -24,7 +24,7 @@ ACCEPTED = (Skip.NOT_PERMITTED, Skip.TOOL_MISSING)
 class StandIn:
     """A check that replaces the log: the part that it tests, and whether it is only planned if the log is withheld."""
 
-    part: MachinePart
+    machine_part: MachinePart
     only: bool = False
 
 

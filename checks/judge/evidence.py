@@ -126,7 +126,7 @@ def allowed(
     if skip is Skip.KERNEL_LOG_READABLE:
         return withheld_kernel_log.needless(check, declared)
     if withheld_kernel_log.required(check, declared):
-        return lacks(withheld_kernel_log.STAND_INS[check].part, declared, instance) is skip
+        return lacks(withheld_kernel_log.STAND_INS[check].machine_part, declared, instance) is skip
     if line is None:
         return any(lacks(part, declared, instance) is skip for part in MachinePart)
     if skip is Skip.ONE_NODE_DECLARED:
@@ -187,7 +187,7 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
         if name not in planned:
             yield _missing(name, CLUSTER, "the policy requires this check, but the plan does not contain it")
     for name, stand_in in withheld_kernel_log.STAND_INS.items():
-        applies = lacks(stand_in.part, report.declared, instance) is None
+        applies = lacks(stand_in.machine_part, report.declared, instance) is None
         if applies and withheld_kernel_log.required(name, report.declared) and name not in planned:
             said = "this check replaces the kernel log, but the plan does not contain it"
             yield _missing(name, CLUSTER, said)

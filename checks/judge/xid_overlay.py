@@ -104,7 +104,7 @@ def answer(told: IncidentRow, overlay: Overlay) -> Answer:
     """The overlay's own answer, even if it is milder than the level that is used."""
     row = row_of(told.code, overlay) if told.code and told.need is not Need.UNREAD else None
     if row is None:
-        return Answer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.why, told.source)
+        return Answer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.reason, told.source)
     action = row.action or (told.action if told.action is not Action.NONE else Action.CONTACT)
     level = row.level
     if level is Level.FAIL and mended(action, told.since):
@@ -119,9 +119,9 @@ def seen_by(told: IncidentRow, overlay: Overlay) -> IncidentRow:
     if overlay is Overlay.NVIDIA or not said.speaks:
         return told
     if told.need is Need.ACT and said.level is not Level.FAIL:
-        return replace(told, why="; ".join(filter(None, (told.why, why))))
+        return replace(told, reason="; ".join(filter(None, (told.reason, why))))
     need = _need(said, told)
-    return replace(told, need=need, action=said.action, why=why, source=said.source)
+    return replace(told, need=need, action=said.action, reason=why, source=said.source)
 
 
 def judge(

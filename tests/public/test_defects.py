@@ -50,7 +50,7 @@ def test_the_page_shows_what_is_tested() -> None:
 def test_columns_are_not_taken_for_others() -> None:
     """Time, algorithm bandwidth and bus bandwidth of a row: train.py reads each one place to the left."""
     (run,) = nccl_text.read(all_reduce(sizes=(1 << 30,)))
-    (row,) = run.rows
+    (row,) = run.results
 
     assert (1 << 30, 248.27, 434.47) == (
         row.size_bytes, row.out_of_place.algbw_gbps, row.out_of_place.busbw_gbps,

@@ -69,18 +69,18 @@ def read(text_: str, options: ReadOptions) -> Reading:
     log = nccl_log.read(text_)
     if nccl_tests.recognised(text_):
         runs = nccl_tests.read(text_)
-        if not any(run.rows for run in runs) and SIZE_LINE.search(text_):
+        if not any(run.results for run in runs) and SIZE_LINE.search(text_):
             raise Broken(
                 "the output of nccl-tests has rows of results, but the header that names their columns is missing",
                 HEADER,
             )
-        if not any(run.rows for run in runs):
+        if not any(run.results for run in runs):
             reason = next(
                 (error for run in runs for error in run.errors),
                 "the program ended early or the output was truncated",
             )
             raise Broken(f"the output of nccl-tests has no row of results: {reason}")
-        reading = _of_runs(tuple(run for run in runs if run.rows), log, options)
+        reading = _of_runs(tuple(run for run in runs if run.results), log, options)
         return replace(reading, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
     shows_log = (log.begun, log.channels, log.networks, log.warnings, log.versions, log.errors)
     if any(shows_log) or _WATCHDOG.search(text_):
@@ -112,7 +112,7 @@ def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     version = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_program_of(run) for run in runs))
-    title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.results) for r in runs)} sizes"
     return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread)))
 
 
@@ -161,7 +161,7 @@ def _errors(log: Log) -> list[Part]:
 def _message(lines: Sequence[Line]) -> str:
     peers = dict.fromkeys(filter(None, map(nccl_log.peer_of, lines)))
     peers_text = f"; peer {', '.join(peers)}" if peers else ""
-    return f"{lines[0].said[:200]}{peers_text}"
+    return f"{lines[0].text[:200]}{peers_text}"
 
 
 def _victims(text_: str) -> list[str]:
@@ -200,14 +200,14 @@ def _transport(log: Log, instance: Instance | None, nodes: int) -> Part:
     if log.channels and len(log.versions) == 1:
         metrics["nccl_version"] = log.versions[0]
     cited = _each([channel.line for channel in log.channels])
-    over_network = [channel for channel in log.channels if channel.kind == "NET"]
+    over_network = [channel for channel in log.channels if channel.network == "NET"]
     network = _each([channel.line for channel in over_network])
     lines = {
         "channels": cited,
         **dict.fromkeys(("fallback_channels", "unproven_channels", "unjudged_channels"), network or cited),
         "gpudirect_off": network,
         "without_gpudirect": _each([channel.line for channel in over_network if not channel.gpudirect]),
-        "without_nvlink": _each([channel.line for channel in log.channels if channel.kind == "SHM"]),
+        "without_nvlink": _each([channel.line for channel in log.channels if channel.network == "SHM"]),
         "nics_missing": _each(log.chosen),
         "warnings": _each(log.warnings),
     }
@@ -234,7 +234,7 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
     """
     if instance is None or instance.network_gbit_s is None:
         return [], UNPROVEN
-    run_records = [(run, record) for run in runs if _part_received(run, nodes) for record in run.rows]
+    run_records = [(run, record) for run in runs if _part_received(run, nodes) for record in run.results]
     largest = max((record.size_bytes for _, record in run_records), default=0)
     if largest < LEAST_NETWORK_BYTES:
         return [], SMALL_MESSAGES
@@ -257,7 +257,7 @@ def _part_received(run: Run, nodes: int) -> float:
 
 
 def _lines(runs: Sequence[Run]) -> dict[str, str]:
-    records = [record for run in runs for record in run.rows]
+    records = [record for run in runs for record in run.results]
     wrong = [record.line for record in records if any(half.wrong for half in record.placements)]
     unverified = [record.line for record in records if any(half.wrong is None for half in record.placements)]
     out = max(records, key=lambda record: record.out_of_place.busbw_gbps).line
@@ -299,5 +299,5 @@ def _each(lines: Sequence[Line]) -> str:
     """The first line of each text, as "17: text"."""
     first: dict[str, str] = {}
     for line in lines:
-        first.setdefault(line.said, line.numbered)
+        first.setdefault(line.text, line.numbered)
     return "\n".join(list(first.values())[:SHOWN])

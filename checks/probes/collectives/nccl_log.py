@@ -66,23 +66,23 @@ class Line:
     number: int
     process: str
     level: str
-    said: str
+    text: str
 
     @property
     def numbered(self) -> str:
         """As "17: text"."""
-        return f"{self.number}: {self.said}"
+        return f"{self.number}: {self.text}"
 
 
 @dataclass(frozen=True)
 class Channel:
-    """A connection between two ranks: `kind` is NET, P2P, SHM ..., `way` is the text after it ("Socket", "CUMEM").
+    """A connection between two ranks: `network` is NET, P2P, SHM ..., `carrier` is the text after it ("Socket", "CUMEM").
 
     `ends` are the channel's number and its two ranks; `end` ("send", "receive") says which of them wrote the line.
     """
 
-    kind: str
-    way: str
+    network: str
+    carrier: str
     gpudirect: bool
     line: Line
     end: str = ""
@@ -146,7 +146,7 @@ def read(text: str, process: str = "") -> Log:
         nics=tuple(dict.fromkeys(nics)),
         channels=tuple(_channel(line, hit) for line, hit in _hits(_CHANNEL, info_lines)),
         warnings=tuple(line for line in lines if line.level == "WARN"),
-        errors=tuple(line for line in lines if _ERROR.search(line.said)),
+        errors=tuple(line for line in lines if _ERROR.search(line.text)),
         begun=len({*began, *done}),
         unfinished=len(began.keys() - done),
         ended=len(ended),
@@ -159,12 +159,12 @@ def read(text: str, process: str = "") -> Log:
 
 
 def _hits(pattern: re.Pattern[str], lines: Sequence[Line]) -> list[tuple[Line, re.Match[str]]]:
-    return [(line, hit) for line in lines if (hit := pattern.search(line.said))]
+    return [(line, hit) for line in lines if (hit := pattern.search(line.text))]
 
 
 def peer_of(line: Line) -> str:
     """The peer that an error names, or ""."""
-    match = _PEER.search(line.said)
+    match = _PEER.search(line.text)
     return match[1] if match else ""
 
 
@@ -176,9 +176,9 @@ def _bare_version(text: str) -> list[Line]:
 
 def chosen_by(line: Line) -> str:
     """The network or the libfabric provider that a line of `chosen` names."""
-    if _IB.search(line.said):
+    if _IB.search(line.text):
         return IB
-    match = _NETWORK.search(line.said) or _PROVIDER.search(line.said)
+    match = _NETWORK.search(line.text) or _PROVIDER.search(line.text)
     return match[1].strip() if match else ""
 
 

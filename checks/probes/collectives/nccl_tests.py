@@ -136,7 +136,7 @@ def _read(name: str, result: ToolResult) -> Run:
     if parsed_run.plan is None or parsed_run.program != name:
         reason = (*reason, f"the header is missing or belongs to {parsed_run.program}")
     if reason and not (
-        parsed_run.failed and parsed_run.rows
+        parsed_run.failed and parsed_run.results
     ):  # wrong results count, whatever else is missing
         raise CheckError(f"{name}: {'; '.join(reason)}\n{result.account()[-2000:]}")
     return parsed_run
@@ -176,7 +176,7 @@ def read(text: str) -> tuple[Run, ...]:
     runs.append(parsed_run)
     for finished in runs:
         finished.program = finished.program or finished.commanded
-    return tuple(finished for finished in runs if finished.rows or finished.plan or finished.columns)
+    return tuple(finished for finished in runs if finished.results or finished.plan or finished.columns)
 
 
 def _bare(text: str) -> Iterator[tuple[int, str]]:
@@ -232,7 +232,7 @@ def _take_row(parsed_run: Run, line: str, numbered: str) -> None:
         parsed_run.odd.append(f"a row is at a place where no row belongs: {numbered}")
         return
     try:
-        parsed_run.rows.append(_record(parsed_run.columns, line.split(), numbered))
+        parsed_run.results.append(_record(parsed_run.columns, line.split(), numbered))
     except (ValueError, KeyError) as error:
         parsed_run.odd.append(f"a row cannot be read ({error}): {numbered}")
 

@@ -85,7 +85,7 @@ class Run:
     average_gbps: float | None = None
     slow: bool = False
     ranks: list[tuple[int, tuple[int, str]]] = field(default_factory=list)
-    rows: list[SizeResult] = field(default_factory=list)
+    results: list[SizeResult] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
     lines: dict[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Run:
     @property
     def full(self) -> bool:
         """Whether a line that begins a run now begins another one."""
-        return bool(self.rows or self.average_gbps is not None or self.ended)
+        return bool(self.results or self.average_gbps is not None or self.ended)
 
     @property
     def closed(self) -> bool:
@@ -126,7 +126,7 @@ class Run:
 def faults(run: Run) -> tuple[str, ...]:
     """Why the run is not complete and trustworthy; () if it is."""
     problems = list(run.odd)
-    if not run.rows:
+    if not run.results:
         problems.append("there is no row of results")
     if not run.closed:
         problems.append("the footer is missing: the program ended early or the output was truncated")
@@ -134,9 +134,9 @@ def faults(run: Run) -> tuple[str, ...]:
         problems.append("the program reported its start but not its end")
     if not run.failed:  # with wrong results the program exits with a failure anyway
         problems += [f"it printed an error: {line}" for line in run.errors]
-    if run.rows:
+    if run.results:
         problems += _about_ranks(run)
-    if run.rows and run.closed and not rows_missing(run) and not _average_fits(run):
+    if run.results and run.closed and not rows_missing(run) and not _average_fits(run):
         problems.append(
             f"the average of the rows is not the footer's ({run.average_gbps:g} GB/s): rows are missing"
         )
@@ -145,7 +145,7 @@ def faults(run: Run) -> tuple[str, ...]:
 
 def is_whole(run: Run) -> bool:
     """Whether nothing of the run's output is missing, whatever is wrong with the run."""
-    return bool(run.rows) and run.concluded and not rows_missing(run) and run.closed and _average_fits(run)
+    return bool(run.results) and run.concluded and not rows_missing(run) and run.closed and _average_fits(run)
 
 
 def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
@@ -162,11 +162,11 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
         "below_own_minimum": tuple(int(run.closed and run.slow) for run in runs),
         "ranks": tuple(ranks_of(run) for run in runs),
         "busbw_out_of_place_gbps": tuple(
-            _best(run, [record.out_of_place for record in run.rows]) for run in runs
+            _best(run, [record.out_of_place for record in run.results]) for run in runs
         ),
-        "busbw_in_place_gbps": tuple(_best(run, [record.in_place for record in run.rows]) for run in runs),
-        "points": tuple(point_of(run, record) for run in runs for record in run.rows),
-        "busbw_gbps": tuple(_slower(run, record) for run in runs for record in run.rows),
+        "busbw_in_place_gbps": tuple(_best(run, [record.in_place for record in run.results]) for run in runs),
+        "points": tuple(point_of(run, record) for run in runs for record in run.results),
+        "busbw_gbps": tuple(_slower(run, record) for run in runs for record in run.results),
     }
     if declared_ranks is not None:
         values["ranks_missing"] = tuple(declared_ranks - ranks_of(run) for run in runs)
@@ -177,7 +177,7 @@ def wrong_elements(run: Run) -> float:
     """The sum of all #wrong. In an output with rounding errors instead, only the footer counts."""
     if run.float_error:
         return 0
-    return sum(half.wrong or 0 for record in run.rows for half in record.placements)
+    return sum(half.wrong or 0 for record in run.results for half in record.placements)
 
 
 def collective_of(run: Run) -> str:
@@ -195,13 +195,13 @@ def collective_of(run: Run) -> str:
     factor = half.busbw_gbps / half.algbw_gbps
     if factor > 1 + ROUNDING:
         return "all_reduce"
-    summed = {record.redop for record in run.rows} <= OPERATORS
+    summed = {record.redop for record in run.results} <= OPERATORS
     return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
 
 
 def rows_missing(run: Run) -> int:
     """How many sizes have no row, or too many; 0 if no header says how many there should be."""
-    return abs(run.plan.sizes() - len(run.rows)) if run.plan else 0
+    return abs(run.plan.sizes() - len(run.results)) if run.plan else 0
 
 
 def ranks_of(run: Run) -> int:
@@ -215,7 +215,7 @@ def lists_one_process(run: Run) -> bool:
     Such an output does not say on which hosts the other ranks ran.
     """
     listed = [number for number, _ in run.ranks]
-    if not listed or not run.rows or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
+    if not listed or not run.results or run.plan is None or len(listed) != run.plan.threads * run.plan.gpus:
         return False
     if len({process for _, process in run.ranks}) > 1 or len(set(listed)) < len(listed):
         return False
@@ -240,7 +240,7 @@ def _slower(run: Run, record: SizeResult) -> float | None:
 
 
 def _unverified(run: Run) -> int:
-    return sum(any(half.wrong is None for half in record.placements) for record in run.rows)
+    return sum(any(half.wrong is None for half in record.placements) for record in run.results)
 
 
 def _about_ranks(run: Run) -> list[str]:
@@ -261,7 +261,9 @@ def _about_ranks(run: Run) -> list[str]:
 
 
 def _fastest(run: Run) -> Placement:
-    return max((half for record in run.rows for half in record.placements), key=lambda half: half.algbw_gbps)
+    return max(
+        (half for record in run.results for half in record.placements), key=lambda half: half.algbw_gbps
+    )
 
 
 def _factor_fits(run: Run, ranks: int) -> bool:
@@ -297,6 +299,6 @@ def _implied_ranks(run: Run) -> int:
 
 
 def _average_fits(run: Run) -> bool:
-    values = [half.busbw_gbps for record in run.rows for half in record.placements]
+    values = [half.busbw_gbps for record in run.results for half in record.placements]
     average = sum(values) / len(values)
     return abs(average - (run.average_gbps or 0.0)) <= ROUNDING + 1e-5 * average

@@ -69,16 +69,16 @@ def transport(context: Context) -> Measurement:
 
 def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value]:
     """All metrics except the version; `instance` is the declared type's row."""
-    network = [channel for channel in log.channels if channel.kind == "NET"]
+    network = [channel for channel in log.channels if channel.network == "NET"]
     efa = instance.efa_devices if instance else None
     fallback, unproven = _fallback(log, network, instance)
-    tcp = [channel for channel in network if channel.way == "Socket"]
+    tcp = [channel for channel in network if channel.carrier == "Socket"]
     ports = instance.ib_ports if instance else 0
     direct = instance is not None and bool(efa or ports) and instance.gpu.startswith(GPUDIRECT)
     over_rdma = [channel for channel in network if channel not in fallback] if direct else []
     plain = [channel for channel in over_rdma if not channel.gpudirect]
     switched = instance is not None and (instance.nvlinks or 0) >= NVSWITCH_LINKS
-    shared = [channel for channel in log.channels if channel.kind == "SHM"] if switched else []
+    shared = [channel for channel in log.channels if channel.network == "SHM"] if switched else []
     return {
         "channels": len(log.channels),
         "fallback_channels": len(fallback),
@@ -94,7 +94,7 @@ def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value
 
 def crosses(channels: Sequence[Channel]) -> bool:
     """Whether a channel leads to another node: over the network, or over NVLink between nodes."""
-    return any(channel.kind == "NET" or channel.way == "MNNVL" for channel in channels)
+    return any(channel.network == "NET" or channel.carrier == "MNNVL" for channel in channels)
 
 
 def _fallback(
@@ -102,7 +102,7 @@ def _fallback(
 ) -> tuple[list[Channel], list[Channel]]:
     """The channels that fell back to TCP, and those for which the log does not say so."""
     if instance is None:
-        return [], [channel for channel in network if channel.way == "Socket"]
+        return [], [channel for channel in network if channel.carrier == "Socket"]
     if not instance.efa_devices and not instance.ib_ports:
         return [], []
     named = [(channel, _carrier_of(channel, log)) for channel in network]
@@ -112,8 +112,8 @@ def _fallback(
 
 def _carrier_of(channel: Channel, log: Log) -> str | None:
     """The network that carries the channel; for libfabric its provider, None if the log does not name it."""
-    over_libfabric = "Libfabric" in channel.way or channel.way == "OFI"
-    return log.providers.get(channel.line.process) if over_libfabric else channel.way
+    over_libfabric = "Libfabric" in channel.carrier or channel.carrier == "OFI"
+    return log.providers.get(channel.line.process) if over_libfabric else channel.carrier
 
 
 def other_networks(log: Log, instance: Instance | None) -> list[Line]:
@@ -135,7 +135,7 @@ def evidence(log: Log) -> str:
     first: dict[str, Line] = {}
     for channel in log.channels:
         first.setdefault(_carrier_text(channel), channel.line)
-    lines = dict.fromkeys(line.said for line in log.chosen)
+    lines = dict.fromkeys(line.text for line in log.chosen)
     return "\n".join(
         [
             f"{count} channels via {way}, such as {first[way].numbered}"
@@ -147,7 +147,7 @@ def evidence(log: Log) -> str:
 
 
 def _carrier_text(channel: Channel) -> str:
-    return f"{channel.kind}/{channel.way}{'/GDRDMA' if channel.gpudirect else ''}"
+    return f"{channel.network}/{channel.carrier}{'/GDRDMA' if channel.gpudirect else ''}"
 
 
 def _require_whole(own: Log) -> None:

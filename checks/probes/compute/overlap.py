@@ -39,7 +39,7 @@ class Work:
     right: Tensor
     precision: Precision
     elements: int
-    place: RankPlace
+    own: RankPlace
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def prepare(own: RankPlace, size: int, buffer_bytes: int) -> Work:
 
 def run_round(work: Work, products: int, index: int) -> Round:
     """One round: starts the sum, then the products, waits for both and compares them."""
-    own = work.place
+    own = work.own
     summed = operations.sent(own.rank, work.elements, index, own.device)
     wait(own.device)
     begun = time.perf_counter()
@@ -139,10 +139,10 @@ def run_round(work: Work, products: int, index: int) -> Round:
 
 def _products_s(work: Work, begun: float) -> float:
     """The time until the stream of the products is done; the sum has a stream, or threads, of its own."""
-    if is_cuda(work.place.device):
+    if is_cuda(work.own.device):
         import torch
 
-        torch.cuda.current_stream(work.place.device).synchronize()
+        torch.cuda.current_stream(work.own.device).synchronize()
     return time.perf_counter() - begun
 
 

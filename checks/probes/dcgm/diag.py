@@ -128,7 +128,7 @@ def _not_passed(
             reason = "; ".join(problem.message for problem in result.problems)
             yield (
                 result.gpu,
-                f"{result.test}: {result.word}{f' ({reason})' if reason else ''}"[:MESSAGE_CHARACTERS],
+                f"{result.test}: {result.printed}{f' ({reason})' if reason else ''}"[:MESSAGE_CHARACTERS],
             )
     for test in expected:
         if diagnosis.major < 4 and dcgm_facts().is_deployment(test):
@@ -141,7 +141,7 @@ def _not_passed(
 def account(diagnosis: Diagnosis) -> str:
     """Every result that is not a plain pass, one line each."""
     lines = [
-        f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.word}"
+        f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.printed}"
         + "".join(f"\n    {text}" for _, text in problems_of(result))
         for result in diagnosis.results
         if result.status is not Status.PASS or result.problems

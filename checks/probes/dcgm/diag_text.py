@@ -42,7 +42,7 @@ class _Test:
     """A test while its rows are being read."""
 
     name: str
-    word: str
+    printed: str
     line: int
     statuses: list[tuple[str, str, int]] = field(default_factory=list)
     gpus: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -190,13 +190,13 @@ def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
         for gpu, (status, line) in sorted(test.gpus.items())
     ]
     failing = any(result.status is not Status.PASS for result in of_gpus)
-    own = status_of(test.word)
-    blamed = _blamed([*of_gpus, Result(test.name, None, own, test.word)], problems)
+    own = status_of(test.printed)
+    blamed = _blamed([*of_gpus, Result(test.name, None, own, test.printed)], problems)
     for result in of_gpus:
         yield replace(result, problems=tuple(problem for problem, owner in blamed if owner == result.gpu))
     rest = tuple(problem for problem, owner in blamed if owner is None)
     if rest or (own is not Status.PASS and not failing):
-        yield Result(test.name, None, own, test.word, rest, test.line)
+        yield Result(test.name, None, own, test.printed, rest, test.line)
 
 
 def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:

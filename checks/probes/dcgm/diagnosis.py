@@ -55,7 +55,7 @@ class Result:
     test: str
     gpu: int | None
     status: Status
-    word: str
+    printed: str
     problems: tuple[Problem, ...] = ()
     line: int = 0
 
@@ -233,6 +233,6 @@ def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
         text = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
         yield meaning_of(problem, result), text
     if not result.problems and result.status is Status.FAIL:
-        yield unexplained(result.test), f"{result.test}: {result.word}, no reason given"
+        yield unexplained(result.test), f"{result.test}: {result.printed}, no reason given"
     if not result.problems and result.status is Status.WARN:
-        yield Meaning.HINT, f"{result.test}: {result.word}, no reason given"
+        yield Meaning.HINT, f"{result.test}: {result.printed}, no reason given"

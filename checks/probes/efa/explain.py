@@ -78,10 +78,7 @@ def _failed(text: str, number: int) -> Reading:
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
     result = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
     return Reading(
-        Kind.FI_INFO,
-        f"fi_getinfo failed with -{number}",
-        (result,),
-        understood=lines_matching(text, _FIELD),
+        Kind.FI_INFO, f"fi_getinfo failed with -{number}", (result,), understood=lines_matching(text, _FIELD)
     )
 
 
@@ -94,17 +91,14 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
         "failures": ("ok",) * len(tables),
         "acks_missing": tuple(table.acks_missing for table in tables),
     }
-    numbers = [record.line for table in tables for record in table.rows]
-    short = [record.line for table in tables for record in table.rows if record.acked < record.sent]
-    rests = {
-        "failures": _lines(text, numbers, 1),
-        "acks_missing": _lines(text, short or numbers, 1),
-    }
+    numbers = [record.line for table in tables for record in table.results]
+    short = [record.line for table in tables for record in table.results if record.acked < record.sent]
+    rests = {"failures": _lines(text, numbers, 1), "acks_missing": _lines(text, short or numbers, 1)}
     ran = [(n, m.group(1)) for n, line in enumerate(text.splitlines(), 1) if (m := _ASKED.search(line))]
     if ran:
         metrics["provider"] = "+".join(sorted({name for _, name in ran}))
         rests["provider"] = _lines(text, (n for n, _ in ran), 1)
-    best = max(table.rows[-1].rate_gbps for table in tables)
+    best = max(table.results[-1].rate_gbps for table in tables)
     over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
     title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
     result = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
@@ -125,7 +119,7 @@ def _doubts(text: str, tables: Iterable[Table], options: ReadOptions) -> Iterabl
     if instance is None or not instance.network_gbit_s or not instance.efa_devices:
         return
     line_gbps = instance.network_gbit_s / instance.efa_devices / 8
-    best = max(record.rate_gbps for table in tables for record in table.rows)
+    best = max(record.rate_gbps for table in tables for record in table.results)
     if best > line_gbps:
         yield f"{best:.1f} GB/s is more than the {line_gbps:g} GB/s that one device can carry: the data may not have used the device"
 

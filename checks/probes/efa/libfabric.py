@@ -235,21 +235,21 @@ class SizeResult:
 class Table:
     """The rows of one side."""
 
-    rows: tuple[SizeResult, ...]
+    results: tuple[SizeResult, ...]
 
     def missing(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Which of the sizes are not there."""
-        have = {record.size_bytes for record in self.rows}
+        have = {record.size_bytes for record in self.results}
         return tuple(size for size in sizes if size not in have)
 
     @property
     def acks_missing(self) -> int:
         """Messages that were sent and not acknowledged."""
-        return sum(record.sent - record.acked for record in self.rows)
+        return sum(record.sent - record.acked for record in self.results)
 
     def of_size(self, size_bytes: int) -> SizeResult:
         """The row of a size that is there."""
-        return next(record for record in self.rows if record.size_bytes == size_bytes)
+        return next(record for record in self.results if record.size_bytes == size_bytes)
 
 
 def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:

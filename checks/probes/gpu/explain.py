@@ -155,10 +155,7 @@ def _inventory(smi: Document, expected: int, model: str) -> Part:
         )
         metrics["unlike_models"] = tuple(likeness) or (None,)
     lines = {name: _lines(smi.gpus, name) for name in metrics if name != "gpus"}
-    lines |= {
-        "driver": smi.lines.get("driver_version", ""),
-        "cuda": smi.lines.get("cuda_version", ""),
-    }
+    lines |= {"driver": smi.lines.get("driver_version", ""), "cuda": smi.lines.get("cuda_version", "")}
     lost = [gpu for gpu in smi.gpus if _is_lost(gpu)]
     silent = (
         gpu.lines.get(name, "")

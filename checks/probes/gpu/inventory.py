@@ -74,7 +74,7 @@ def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurem
     """The measurement for the files under `root`, and at most `timeout_s` for each child. Raises CheckError."""
     file_lists = (by_proc(root), by_dev(root))
     if all(files.count is None for files in file_lists):
-        raise CheckError("; ".join(files.said for files in file_lists))
+        raise CheckError("; ".join(files.account for files in file_lists))
     nvml, cuda = ask("nvml", timeout_s), ask("cuda", timeout_s)
     sources = (least(file_lists), nvml, cuda)
     counts = [listing.count for listing in sources if listing.count is not None]
@@ -92,7 +92,7 @@ def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurem
         "broken_drivers": int(bool(nvml.fault)),
         **which(nvml, model),
     }
-    evidence = "\n".join(f"{listing.source}: {listing.said}" for listing in (*file_lists, nvml, cuda))
+    evidence = "\n".join(f"{listing.source}: {listing.account}" for listing in (*file_lists, nvml, cuda))
     return Measurement(metrics, f"{nvml.fault}\n{evidence}".strip())
 
 

@@ -30,14 +30,14 @@ CUDA_ERRORS = {
 
 @dataclass(frozen=True)
 class GpuListing:
-    """What one source lists. `count` is None if it could not look; `said` tells why, and what it found.
+    """What one source lists. `count` is None if it could not look; `account` tells why, and what it found.
 
     `fault` is what is broken, where the source's own error says so. `gpus` has one row per GPU that answers.
     """
 
     source: str
     count: int | None
-    said: str
+    account: str
     fault: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[Mapping[str, str], ...] = ()

@@ -38,7 +38,7 @@ class Links:
     gpu: Gpu
     active: tuple[int, ...] | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
-    said: str = ""
+    note: str = ""
 
     @property
     def key(self) -> str:
@@ -114,7 +114,7 @@ def _links(module: Any, gpu: Gpu) -> Links:
         most = max(MOST_LINKS, module.NVML_NVLINK_MAX_LINKS)
         active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
-        return Links(gpu, said=nvml.message_of(error))
+        return Links(gpu, note=nvml.message_of(error))
     counters: dict[str, int] = {}
     reason: dict[str, None] = {}
     for name, link in ((name, link) for name in KINDS for link in active):
@@ -159,9 +159,9 @@ def _count(module: Any, handle: Any, link: int, name: str) -> int:
 
 def _account(links: Links, change: growth.Growth) -> str:
     if links.active is None:
-        return links.said or "declared, but NVML does not list it"
+        return links.note or "declared, but NVML does not list it"
     up = " ".join(map(str, links.active)) or "none"
-    return f"links {up} up; {change.changes()}{links.said and f' ({links.said})'}"
+    return f"links {up} up; {change.changes()}{links.note and f' ({links.note})'}"
 
 
 def _now() -> float:

@@ -125,9 +125,9 @@ def measured(
     faults: tuple[Fault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
 ) -> Measurement:
     """One column per kind of harm, with 1 for each setting that does it; `variables` are those to be listed."""
-    faulty = tuple(fault.setting for fault in faults) or (NONE,)
+    faulty = tuple(fault.variable for fault in faults) or (NONE,)
     columns = {harm.value: tuple(int(fault.harm is harm) for fault in faults) or (0,) for harm in Harm}
-    fault_lines = [f"{fault.setting} ({fault.harm.value}): {fault.why}" for fault in faults]
+    fault_lines = [f"{fault.variable} ({fault.harm.value}): {fault.reason}" for fault in faults]
     sources = (
         f"read: the environment{''.join(f', {path}' for path in files)}; /dev/shm {world.shm_bytes} bytes"
     )

@@ -42,9 +42,9 @@ class LintContext:
 class Fault:
     """A harmful setting: "NCCL_P2P_DISABLE=1" and why."""
 
-    setting: str
+    variable: str
     harm: Harm
-    why: str
+    reason: str
 
 
 Judge = Callable[[str, LintContext], bool]
@@ -57,7 +57,7 @@ class Variable:
     names: str
     harmful: Judge
     harm: Harm
-    why: str
+    reason: str
 
 
 def _is(*values: str) -> Judge:
@@ -240,7 +240,7 @@ NOFILE = 65536
 def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
     faults = [
-        Fault(f"{name}={_display(variables[name])}", rule.harm, rule.why)
+        Fault(f"{name}={_display(variables[name])}", rule.harm, rule.reason)
         for rule in KNOWN
         for name in rule.names.split()
         if name in variables and rule.harmful(variables[name], world)

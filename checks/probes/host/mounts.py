@@ -64,7 +64,7 @@ class Mount:
     """A line of mountinfo. `writable` as it was mounted; `turned` where the filesystem under it is read-only now."""
 
     point: str
-    kind: str
+    filesystem: str
     source: str
     device: str
     writable: bool
@@ -73,7 +73,7 @@ class Mount:
     @property
     def label(self) -> str:
         """How a person knows it."""
-        return f"{self.point} ({self.kind}, {self.source})".encode("utf-8", "backslashreplace").decode(
+        return f"{self.point} ({self.filesystem}, {self.source})".encode("utf-8", "backslashreplace").decode(
             "utf-8"
         )
 
@@ -134,7 +134,7 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     visible = {mount.point: mount for mount in mounts}
     chosen: dict[tuple[str, str], Mount] = {}
     for mount in visible.values():
-        if mount.point == "/" or mount.kind not in PSEUDO:
+        if mount.point == "/" or mount.filesystem not in PSEUDO:
             chosen_mount = chosen.setdefault((mount.device, mount.source), mount)
             if (
                 mount.writable and not chosen_mount.writable
@@ -164,7 +164,7 @@ def measured(mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bo
         raise CheckError("this user has no permission to test any mount")
     seconds_of = [response.seconds for _, response in pairs if response.error is not None]
     read_only = [
-        int(mount.kind not in IMAGES and (mount.turned or (mount.writable and response.read_only)))
+        int(mount.filesystem not in IMAGES and (mount.turned or (mount.writable and response.read_only)))
         for mount, response in pairs
     ]
     return Measurement(
@@ -185,7 +185,7 @@ def _closed(mount: Mount, response: MountResponse, root: bool) -> bool:
     if response.error == errno.ENOENT:  # another mount lies over it
         return True
     # A user's own FUSE mount is closed to root too.
-    return response.error == errno.EACCES and (not root or mount.kind.startswith("fuse"))
+    return response.error == errno.EACCES and (not root or mount.filesystem.startswith("fuse"))
 
 
 def _account(response: MountResponse) -> str:

@@ -179,7 +179,7 @@ class _Explainer:
     """Reads one text."""
 
     now: Now
-    shown: LogExcerpt = field(default_factory=LogExcerpt)
+    excerpt: LogExcerpt = field(default_factory=LogExcerpt)
     doubts: dict[str, str] = field(default_factory=dict)
     records: list[int] = field(default_factory=list)
     lost: int = 0
@@ -188,18 +188,20 @@ class _Explainer:
         """The reading. Raises NotRecognised, Broken."""
         raw = text.splitlines()
         lines = [line for number, raw_line in enumerate(raw, 1) for line in self._line(number, raw_line)]
-        if not self.shown.spoken:
+        if not self.excerpt.spoken:
             self._refuse(raw, lines)
         self.lost += _gaps(self.records)
         left_out = self._put_in_order(lines)
-        if len(self.shown.hosts) > 1:
-            names = ", ".join(list(self.shown.hosts)[:NAMED])
-            doubt = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
+        if len(self.excerpt.hosts) > 1:
+            names = ", ".join(list(self.excerpt.hosts)[:NAMED])
+            doubt = (
+                f"lines of {len(self.excerpt.hosts)} machines ({names}), whose GPUs have the same addresses"
+            )
             self._doubt(
                 "hosts", f"the text has {doubt}. Explain the log of each machine separately", complete=True
             )
         results = tuple(result for family in FAMILIES if (result := self._result_of(family, lines)))
-        covers_s = self.shown.covers_s
+        covers_s = self.excerpt.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
         understood = (
             number
@@ -230,9 +232,9 @@ class _Explainer:
         """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
         the text's own order is in doubt. Returns what that leaves unknown.
         """
-        if self.shown.newest_first:
+        if self.excerpt.newest_first:
             lines.reverse()
-        ordered = [line for line in lines if not _starts(line) or self.shown.answers(line)]
+        ordered = [line for line in lines if not _starts(line) or self.excerpt.answers(line)]
         dropped = len(lines) - len(ordered)
         lines[:] = ordered
         if not dropped:
@@ -254,7 +256,7 @@ class _Explainer:
         if line is None:
             return []
         if _speaks(line):
-            self.shown.see(line)
+            self.excerpt.see(line)
             if line.record is not None:
                 self.records.append(line.record)
         if _WITHIN.search(line.message):
@@ -268,7 +270,7 @@ class _Explainer:
         reader.lost += self.lost
         log = reader.log("text")
         if not family.decides_restarts:
-            log = boots_apart(log, lines, self.shown.newest_first)
+            log = boots_apart(log, lines, self.excerpt.newest_first)
         if not (family.always or log.this_boot):
             return None
         measured = family.measured(log)
@@ -277,17 +279,17 @@ class _Explainer:
             for name, value in measured.metrics.items()
             if name not in TIMELESS or (name == "earlier_boot" and value)
         }
-        if self.shown.first_record is None and not log.records_lost:
+        if self.excerpt.first_record is None and not log.records_lost:
             metrics.pop("records_lost", None)  # only /dev/kmsg numbers its records
-        covers_s = self.shown.covers_s
-        if covers_s is not None and not self.shown.left_out():  # what is missing is said once, of the text
+        covers_s = self.excerpt.covers_s
+        if covers_s is not None and not self.excerpt.left_out():  # what is missing is said once, of the text
             metrics["covers_s"] = covers_s
         return Part(family.check, metrics, measured.lines, measured.evidence)
 
     def _unread(self, text: str) -> Iterator[str]:
         if not text.endswith("\n"):
             yield "the last line is not complete: the text may be truncated"
-        yield from filter(None, (self.shown.left_out(),))
+        yield from filter(None, (self.excerpt.left_out(),))
         yield from self.doubts.values()
 
     def _doubt(self, about: str, doubt: str, complete: bool = False) -> None:

@@ -198,12 +198,12 @@ def _in_context(decision: Decision, current: OrderedEvent, company: XidContext) 
     if code in FOLLOWERS:
         return _follower(decision, company.other(current, FOLLOWERS))
     if code == CONTAINED and (leader := company.other(current, (CONTAINED, *FOLLOWERS), (Need.ACT,))):
-        return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
+        return replace(decision, need=Need.ROUTINE, action=Action.NONE, reason=f"follows from Xid {leader}")
     if code == DOUBLE_BIT:
         company_text = company.codes_near(current, REMAPPED)
         return replace(
             decision,
-            why=f"Xid {company_text} was seen too: drain the GPU and reset it"
+            reason=f"Xid {company_text} was seen too: drain the GPU and reset it"
             if company_text
             else "no row remapping was seen: reset the GPU",
         )
@@ -215,27 +215,33 @@ def _in_context(decision: Decision, current: OrderedEvent, company: XidContext) 
             f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(current) else ""
         )
         need, action, reason = xid_nvlink.answer(link, times, company_text)
-        return replace(decision, need=need, action=action, why=reason)
+        return replace(decision, need=need, action=action, reason=reason)
     if code in REPEATING:
         return _repeated(decision, current, company)
     if "seen >1 per day" in decision.source and company.again(current):
         return replace(
-            decision, why=f"{decision.why}; this is not the first one in this log, so report it to NVIDIA"
+            decision,
+            reason=f"{decision.reason}; this is not the first one in this log, so report it to NVIDIA",
         )
     if "XID_154_EVAL" in decision.source and (
         demand := company.codes_near(current, (RECOVERY_ACTION,), (Need.ACT,))
     ):
         return replace(
-            decision, need=Need.ACT, action=Action.RESET_GPU, why=f"{decision.why}; Xid {demand} demands it"
+            decision,
+            need=Need.ACT,
+            action=Action.RESET_GPU,
+            reason=f"{decision.reason}; Xid {demand} demands it",
         )
     return decision
 
 
 def _follower(decision: Decision, leader: int | None) -> Decision:
     if leader is not None:
-        return replace(decision, need=Need.ROUTINE, action=Action.NONE, why=f"follows from Xid {leader}")
+        return replace(decision, need=Need.ROUTINE, action=Action.NONE, reason=f"follows from Xid {leader}")
     if decision.code == FOLLOWERS[1]:
-        return replace(decision, why="no other fault was seen: restart the fabric manager, then the program")
+        return replace(
+            decision, reason="no other fault was seen: restart the fabric manager, then the program"
+        )
     return decision
 
 
@@ -246,7 +252,7 @@ def _repeated(decision: Decision, current: OrderedEvent, company: XidContext) ->
         reason = (
             f"it occurred {bursts} times at the same place and on no other GPU, so the hardware may be faulty"
         )
-        return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, why=reason)
+        return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, reason=reason)
     return decision
 
 

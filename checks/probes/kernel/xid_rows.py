@@ -24,7 +24,7 @@ class Decision:
     pci: str
     need: Need
     action: Action
-    why: str
+    reason: str
     source: str
 
     @property
@@ -103,7 +103,7 @@ class IncidentRow:
     need: Need
     action: Action
     since: Since
-    why: str
+    reason: str
     source: str
     line: str
     age_s: float = NO_AGE
@@ -117,7 +117,7 @@ class IncidentRow:
     def __str__(self) -> str:
         """The incident and what it calls for, in one line."""
         times = f" x{self.count}" if self.count > 1 else ""
-        reason = f" ({self.why})" if self.why else ""
+        reason = f" ({self.reason})" if self.reason else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
         age = f"; last seen {_ago(self.age_s)} before the check" if self.age_s >= 0 else ""
@@ -152,7 +152,7 @@ def rows_of(incidents: Sequence[Incident], names: Mapping[str, str], timed: bool
             incident.decision.need,
             incident.decision.action,
             incident.since,
-            incident.decision.why[:TEXT],
+            incident.decision.reason[:TEXT],
             incident.decision.source[:TEXT],
             incident.events[-1].line.message[:TEXT],
             NO_AGE if incident.age_s is None or not timed else round(incident.age_s, 1),

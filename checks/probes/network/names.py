@@ -25,12 +25,12 @@ NOT_THERE = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
 
 @dataclass(frozen=True)
 class Answer:
-    """What the resolver said of one member; `why` is "ok", or why it said nothing."""
+    """What the resolver said of one member; `reason` is "ok", or why it said nothing."""
 
     addresses: tuple[str, ...] = ()
     reverse: str = ""
     reverse_addresses: tuple[str, ...] = ()
-    why: str = "ok"
+    reason: str = "ok"
     seconds: float = 0.0
 
 
@@ -78,7 +78,7 @@ def measurement(
 ) -> Measurement:
     """The answers as metrics; None is a member that the resolver was silent about (pure)."""
     all_answers = [
-        answer or Answer(why=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers
+        answer or Answer(reason=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers
     ]
     pairs = list(zip(members, all_answers, strict=True))
     lines = [f"{member.name} {member.address}: {_account(member, answer)}" for member, answer in pairs]
@@ -86,8 +86,8 @@ def measurement(
     return Measurement(
         {
             "names": len(members),
-            "unresolved": sum(answer.why == "ok" and not answer.addresses for answer in all_answers),
-            "unanswered": sum(answer.why != "ok" for answer in all_answers),
+            "unresolved": sum(answer.reason == "ok" and not answer.addresses for answer in all_answers),
+            "unanswered": sum(answer.reason != "ok" for answer in all_answers),
             # A node alone may be in its roster as 127.0.0.1: nobody else looks for it.
             "elsewhere": sum(
                 bool(answer.addresses) and m.address not in answer.addresses
@@ -123,7 +123,9 @@ def ask(member: Member) -> Answer:
         reverse = _reverse(member.address)
         again = _forward(reverse) if reverse else ()
     except OSError as error:
-        return Answer(why=f"the resolver failed: {error.strerror or error}", seconds=time.monotonic() - begun)
+        return Answer(
+            reason=f"the resolver failed: {error.strerror or error}", seconds=time.monotonic() - begun
+        )
     return Answer(addresses, reverse, again, "ok", time.monotonic() - begun)
 
 
@@ -189,8 +191,8 @@ def _reverse(address: str) -> str:
 
 
 def _account(member: Member, answer: Answer) -> str:
-    if answer.why != "ok":
-        return answer.why
+    if answer.reason != "ok":
+        return answer.reason
     if not answer.addresses:
         return "the name does not exist"
     if member.address not in answer.addresses:

@@ -45,7 +45,7 @@ class SizeResult:
 class Run:
     """The whole output. `failures` are lines about sizes that failed, `wrong` those that speak of wrong results."""
 
-    rows: tuple[SizeResult, ...]
+    results: tuple[SizeResult, ...]
     failures: tuple[str, ...]
     wrong: tuple[str, ...]
 
@@ -146,12 +146,14 @@ def understood(result: ToolResult) -> Run:
 def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
     """The metrics of the runs, one element per operation."""
     at_greatest = [
-        next((record.busbw_gbps for record in run.rows if record.size_bytes >= GREATEST_BYTES), None)
+        next((record.busbw_gbps for record in run.results if record.size_bytes >= GREATEST_BYTES), None)
         for run in runs
     ]
     return {
         "operations": operations,
-        "rows_missing": tuple(len(SIZES) - len({record.size_bytes for record in run.rows}) for run in runs),
+        "rows_missing": tuple(
+            len(SIZES) - len({record.size_bytes for record in run.results}) for run in runs
+        ),
         "failures": tuple("; ".join(run.failures)[:300] for run in runs),
         "wrong_results": tuple("; ".join(run.wrong)[:300] for run in runs),
         "busbw_gbps": tuple(at_greatest),

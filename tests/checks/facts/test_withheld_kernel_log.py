@@ -70,7 +70,7 @@ def stand_ins(kind: str) -> list[str]:
     return [
         name
         for name, one in withheld_kernel_log.STAND_INS.items()
-        if lacks(one.part, declared, instance) is None
+        if lacks(one.machine_part, declared, instance) is None
     ]
 
 
@@ -211,7 +211,7 @@ def test_the_table_names_checks_of_the_catalogue_with_their_own_part() -> None:
     """And whoever reads the log is not among those that stand in for it."""
     known = {check.name: check for check in catalog.CATALOG}
 
-    assert {name: one.part for name, one in withheld_kernel_log.STAND_INS.items()} == {
+    assert {name: one.machine_part for name, one in withheld_kernel_log.STAND_INS.items()} == {
         name: known[name].part for name in withheld_kernel_log.STAND_INS
     }
     assert set(withheld_kernel_log.READERS) <= known.keys() - withheld_kernel_log.STAND_INS.keys()

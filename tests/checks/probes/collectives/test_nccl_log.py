@@ -39,7 +39,7 @@ def test_a_channel_is_read_in_every_release_form(
     """Of NCCL 2.4 to 2.28."""
     (channel,) = nccl_log.read(f"ip-10-1-8-3:194:710 [0] NCCL INFO {head} {via}\n").channels
 
-    assert (kind, way, gpudirect) == (channel.kind, channel.way, channel.gpudirect)
+    assert (kind, way, gpudirect) == (channel.network, channel.carrier, channel.gpudirect)
 
 
 @pytest.mark.parametrize("prefix", ["", "0: ", "[1,0]<stdout>:", "[2026-01-01 12:08:32] ", "[default0]:"])

@@ -38,7 +38,7 @@ def test_a_sound_output_has_no_fault(name: str) -> None:
 
 def test_a_row_is_read_by_the_names_of_its_columns() -> None:
     """Bus bandwidth is not algorithm bandwidth, nor is that the time."""
-    row = only(recorded("wrong_2.16.txt")).rows[3]
+    row = only(recorded("wrong_2.16.txt")).results[3]
 
     assert (67108864, "sum") == (row.size_bytes, row.redop)
     assert Placement(251.82, 440.68, 1048580.0) == row.out_of_place
@@ -49,7 +49,7 @@ def test_a_rounding_error_is_no_wrong_element() -> None:
     """Before 2.13 the column holds the greatest error of a float; the footer alone judges."""
     run = only(recorded("all_reduce_2.11.txt"))
 
-    assert run.rows[0].out_of_place.wrong == 2e-7
+    assert run.results[0].out_of_place.wrong == 2e-7
     assert 0 == nccl_tests_result.wrong_elements(run)
 
 

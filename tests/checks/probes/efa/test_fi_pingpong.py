@@ -17,8 +17,8 @@ def test_sizes_and_rates_are_read_with_their_units() -> None:
     """1m is 2^20 bytes, MB/sec are 10^6 bytes, "=10" is ten of ten."""
     (found,) = fi_pingpong.parse(TABLE)
 
-    assert fi_pingpong.SIZES == tuple(row.size_bytes for row in found.rows)
-    assert fi_pingpong.SizeResult(1 << 20, 10, 10, 2.66983, 392.75, 7) == found.rows[-1]
+    assert fi_pingpong.SIZES == tuple(row.size_bytes for row in found.results)
+    assert fi_pingpong.SizeResult(1 << 20, 10, 10, 2.66983, 392.75, 7) == found.results[-1]
 
 
 def test_two_ranks_have_a_table_each() -> None:

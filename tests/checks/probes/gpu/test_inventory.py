@@ -39,7 +39,7 @@ def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch
     seen = inventory.ask("nvml", 5.0)
 
     assert seen.count is None
-    assert "Segmentation fault" in seen.said
+    assert "Segmentation fault" in seen.account
 
 
 def test_without_pynvml_nvml_has_not_looked() -> None:
@@ -48,7 +48,7 @@ def test_without_pynvml_nvml_has_not_looked() -> None:
         seen = inventory_child.by_nvml()
 
     assert seen.count is None
-    assert "pynvml" in seen.said
+    assert "pynvml" in seen.account
 
 
 def test_a_child_starts_below_a_path_that_is_not_ascii(
@@ -61,7 +61,7 @@ def test_a_child_starts_below_a_path_that_is_not_ascii(
     (packages / "editable.pth").write_text(f"{environment}\n", encoding="utf-8")
     monkeypatch.setattr(sys, "executable", str(environment / "bin" / "python"))
 
-    assert "pynvml" in inventory.ask("nvml", 60.0).said
+    assert "pynvml" in inventory.ask("nvml", 60.0).account
 
 
 def test_cuda_without_its_library_has_not_looked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_gpu_that_is_refused_is_no_broken_one() -> None:
         seen = inventory_child.by_nvml()
 
     assert seen.count is None
-    assert "Insufficient Permissions" in seen.said
+    assert "Insufficient Permissions" in seen.account
 
 
 @pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])

@@ -200,7 +200,7 @@ def test_every_variable_that_harms_is_listed_when_it_is_set() -> None:
     names = {name for known in KNOWN for name in known.names.split()}
 
     assert set(listed(dict.fromkeys(names, "1"))) == names
-    assert all(len(known.why.split()) > 3 for known in KNOWN)
+    assert all(len(known.reason.split()) > 3 for known in KNOWN)
 
 
 def test_a_user_without_a_home_has_no_settings_of_nccl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,14 +39,14 @@ def test_a_double_bit_error_with_a_remapped_row_is_drained_and_reset() -> None:
     both = log((9000, f"{GPU}48, x"), (9001, f"{GPU}63, x"))
 
     assert [(one.decision.code, one.decision.need) for one in both] == [(48, Need.ACT), (63, Need.ROUTINE)]
-    assert both[0].decision.why == "Xid 63 was seen too: drain the GPU and reset it"
-    assert log((9000, f"{GPU}48, x"))[0].decision.why == "no row remapping was seen: reset the GPU"
+    assert both[0].decision.reason == "Xid 63 was seen too: drain the GPU and reset it"
+    assert log((9000, f"{GPU}48, x"))[0].decision.reason == "no row remapping was seen: reset the GPU"
 
 
 def test_another_gpus_fault_is_no_company() -> None:
     """What stands beside is of the same GPU."""
     assert (
-        log((9000, f"{GPU}48, x"), (9001, f"{OTHER}63, x"))[0].decision.why
+        log((9000, f"{GPU}48, x"), (9001, f"{OTHER}63, x"))[0].decision.reason
         == "no row remapping was seen: reset the GPU"
     )
 
@@ -62,7 +62,7 @@ def test_what_follows_another_fault_is_not_counted_again(code: int) -> None:
 
 def test_a_program_removed_alone_points_to_the_fabric_manager() -> None:
     """45 without another Xid."""
-    assert "fabric manager" in log((9000, f"{GPU}45, x"))[0].decision.why
+    assert "fabric manager" in log((9000, f"{GPU}45, x"))[0].decision.reason
 
 
 def test_a_contained_error_follows_from_an_uncontained_fault() -> None:

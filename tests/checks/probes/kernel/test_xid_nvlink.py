@@ -49,7 +49,7 @@ def test_a_bit_means_what_the_catalogue_says(register: int, bit: int, need: Need
     found = decided(link((register, 1 << bit)))
 
     assert (found.need, found.action) == (need, action)
-    assert f"register {register} bit {bit}" in found.why
+    assert f"register {register} bit {bit}" in found.reason
 
 
 def test_the_gravest_bit_decides() -> None:
@@ -93,7 +93,7 @@ def test_a_sympathetic_bit_follows_what_stands_beside_it(other: str) -> None:
     found = decided(link((1, 1 << 20)), other)
 
     assert (found.need, found.action) == (Need.SUPPORT, Action.NONE)
-    assert "follows from" in found.why
+    assert "follows from" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_an_unknown_driver_gets_the_graver_answer() -> None:
     rows = xid_nvlink.decoded(146, xid_nvlink.NvlinkLine("TLW_RX", "Fatal", 3, 0b0101000011, 4), None)
 
     assert found.action is Action.RESET_GPU
-    assert ("driver version unknown" in found.why) == (len(rows) > 1)
+    assert ("driver version unknown" in found.reason) == (len(rows) > 1)
 
 
 def test_a_row_of_the_other_version_still_speaks() -> None:
@@ -158,7 +158,7 @@ def test_a_row_of_the_other_version_still_speaks() -> None:
     found = decide_line(145, f"RLW_REMAP Nonfatal XC1 i0 Link 10 (0x{V1:08x} 0x00000040)", "", 580)
 
     assert found.action is Action.RESET_GPU
-    assert "other driver version" in found.why
+    assert "other driver version" in found.reason
 
 
 def test_what_154_asks_for_beside_it_is_done() -> None:
@@ -179,7 +179,7 @@ def test_a_link_that_falls_twice_a_day_is_reported() -> None:
     once, twice = (incidents(log_of(f"[ 9000.0] {line}" * times).recent, 570)[0].decision for times in (1, 2))
 
     assert once.action is twice.action is Action.RESET_GPU
-    assert ("report it" in once.why, "report it" in twice.why) == (False, True)
+    assert ("report it" in once.reason, "report it" in twice.reason) == (False, True)
 
 
 def test_the_logs_own_driver_decides_the_version() -> None:
@@ -190,7 +190,7 @@ def test_the_logs_own_driver_decides_the_version() -> None:
     line = f"[ 9000.0] NVRM: Xid (PCI:0000:b9:00): 145, RLW_REMAP Nonfatal XC1 i0 Link 10 (0x{V1:08x} 0x00000040)\n"
     found = incidents(log_of(loaded + line).recent, 580)[0].decision
 
-    assert "other driver version" not in found.why
+    assert "other driver version" not in found.reason
 
 
 def test_the_sheet_is_whole() -> None:

@@ -19,7 +19,7 @@ REAL_FORM = "NEURON_HW_ERR={} instance-id=i-0f00dfeed hostname=ip-10-9-8-7 nd-id
 
 def test_bandwidth_is_in_10_to_the_9_bytes() -> None:
     """nccom-test's GB are 2^30 bytes."""
-    rows = parse(text_of("nccom_allr.txt")).rows
+    rows = parse(text_of("nccom_allr.txt")).results
 
     assert [1 << 20, 1 << 22, 1 << 24, 1 << 26] == [row.size_bytes for row in rows]
     assert 61.77 == pytest.approx(rows[-1].busbw_gbps, abs=0.01)
@@ -29,7 +29,7 @@ def test_sizes_that_failed_are_failures() -> None:
     """They have words instead of figures."""
     run = parse(text_of("nccom_allr_failure.txt"))
 
-    assert (2, 3) == (len(run.rows), len(run.failures))
+    assert (2, 3) == (len(run.results), len(run.failures))
 
 
 def test_wrong_results_are_found_before_and_after_the_table() -> None:
