@@ -27,7 +27,7 @@ def past(measured_at: str) -> Past:
     verdict, declared = verdict_of(report), Declared("cpu", 2, 0, 2)
     cluster = SimpleNamespace(launcher="local", options={}, declared=SimpleNamespace(instance_type="cpu"))
     own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
-    store: Any = SimpleNamespace(place=lambda key: f"/srv/{key}")
+    store: Any = SimpleNamespace(location=lambda key: f"/srv/{key}")
     record = record_of("p5-1", report, verdict, "key", JUDGED_S, "p5", "c")
     return Past(own, store, record, verdict)
 
