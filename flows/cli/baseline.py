@@ -52,8 +52,8 @@ def _learn(arguments: argparse.Namespace) -> int:
     try:
         require_reports(arguments.reports)
     except NoReports as error:
-        said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
-        return _nothing(arguments, error.file, said)
+        text = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
+        return _nothing(arguments, error.file, text)
     cases = cases_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
     say_cluster(arguments.reports, arguments.cluster)
     for line in () if arguments.policy else policy_notes(arguments.reports):
@@ -62,8 +62,8 @@ def _learn(arguments: argparse.Namespace) -> int:
     if not any(group.bands for group in made.groups):
         if arguments.format == "text":
             write_stdout(baseline_text(made))
-        said = f"nothing could be learned. Each range needs {LEAST_VALUES} values from healthy machines. Give more reports."
-        return _nothing(arguments, None, said)
+        text = f"nothing could be learned. Each range needs {LEAST_VALUES} values from healthy machines. Give more reports."
+        return _nothing(arguments, None, text)
     write_file(arguments.out, dump(made).decode())
     _print(arguments, made)
     write_stderr(f"baseline: {arguments.out}, SHA-256 {digest_of(made)}")

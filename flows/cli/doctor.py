@@ -185,16 +185,16 @@ def look_at_notifiers(context: GateContext | None, send_test: bool) -> Iterator[
         {one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)
     )
     if owner == {"log"} != oncall:
-        said = "missing evidence and a failed training are only written to the log"
+        message = "missing evidence and a failed training are only written to the log"
         remedy = "Name a notifier in owner of [notify] (docs/people.md)."
-        yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
+        yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, message, remedy)
 
 
 def _secret_fault(name: str, reference: str) -> PreflightCheck | None:
     """What is wrong with a secret; None if it is there."""
     if reference.startswith(BLOCK) and configured_api_url(os.environ, Path.cwd()) is None:
-        said = f"{reference} is a block of a Prefect server, and none is configured"
-        return missing(name, said, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
+        message = f"{reference} is a block of a Prefect server, and none is configured"
+        return missing(name, message, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
     quiet_prefect()
     try:
         with without_collection():
@@ -263,9 +263,9 @@ def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:
 def _torch() -> PreflightCheck:
     if importlib.util.find_spec("torch") is not None:
         return ok(TORCH, "it is installed")
-    said = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
+    text = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
     return missing(
-        TORCH, said, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
+        TORCH, text, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
     )
 
 
@@ -277,8 +277,8 @@ def _prefect(context: GateContext | None = None) -> Iterator[PreflightCheck]:
         yield missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
         return
     url = configured_api_url(os.environ, Path.cwd())
-    if said := client_fault(proxied=url is not None):
-        yield missing("Prefect", said)
+    if message := client_fault(proxied=url is not None):
+        yield missing("Prefect", message)
         return
     if url is None:
         try:
@@ -319,13 +319,13 @@ def _work_pools(context: GateContext | None) -> Iterator[PreflightCheck]:
         subject, used = f"work pool {one.name}", ", ".join(one.deployments)
         state = one.state
         if state.lack:
-            said = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
-            yield missing(subject, said, f"Run: {state.remedy}")
+            text = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
+            yield missing(subject, text, f"Run: {state.remedy}")
         else:
             yield ok(subject, f"a worker is online; used by {used}{own}")
     if unreaped:
-        said = f"the server has no deployment of it, so nothing ends a dead run of {', '.join(unreaped)}"
-        yield PreflightCheck("reap", PreflightResult.WARNING, said, "Deploy it: docs/server.md, Set up.")
+        message = f"the server has no deployment of it, so nothing ends a dead run of {', '.join(unreaped)}"
+        yield PreflightCheck("reap", PreflightResult.WARNING, message, "Deploy it: docs/server.md, Set up.")
 
 
 def _read_a_run() -> None:

@@ -120,7 +120,7 @@ def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]
     if arguments.format == "json" and len(results) == 1:
         write_stdout(json_text({**verdict_json(good[0].verdict), **_document(good[0])}))
     elif arguments.format == "json":
-        rows = [_row(file, result) for file, result in zip(arguments.files, results, strict=True)]
+        rows = [_file_json(file, result) for file, result in zip(arguments.files, results, strict=True)]
         write_stdout(json_text({"files": rows}))
     else:
         write_stdout("\n".join(map(_text, good)))
@@ -178,7 +178,7 @@ def _decoded(one: DecodedTable) -> dict[str, object]:
     }
 
 
-def _row(file: str, result: Explanation | InputError) -> dict[str, object]:
+def _file_json(file: str, result: Explanation | InputError) -> dict[str, object]:
     if isinstance(result, Explanation):
         return {**_document(result), "verdict": verdict_json(result.verdict), "error": None}
     nothing: dict[str, object] = {"kind": None, "title": None, "held": [], "not_judged": [], "verdict": None}

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tasks.monitoring.fleet_pages import HTML, FleetPages
     from tasks.monitoring.store_collector import StoreCollector
 
-    collector = StoreCollector(named.store, lambda said: write_stderr(f"prelaunch: {said}"))
+    collector = StoreCollector(named.store, lambda line: write_stderr(f"prelaunch: {line}"))
     fleet = FleetPages(named.store)
 
     def page(path: str) -> Page | None:

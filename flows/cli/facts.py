@@ -63,8 +63,8 @@ def _gpus(instance: Instance) -> str:
 def _instance(name: str) -> Instance:
     instances = builtin().instances
     if name not in instances:
-        said, near = unknown_type(name, tuple(instances))
-        raise InputError("facts", f"{said}.", "", near)
+        message, near = unknown_type(name, tuple(instances))
+        raise InputError("facts", f"{message}.", "", near)
     return instances[name]
 
 

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in fleet.problems:
         write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
-    if gate is not None and not _told(gate, source, fleet):
+    if gate is not None and not _notified(gate, source, fleet):
         return int(Exit.NO_CAPACITY)
     return fleet_code(fleet)
 
@@ -137,7 +137,7 @@ def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | Non
     write_file(path, fleet_page(fleet, link, f"Fleet {cluster}" if cluster else "Fleet"))
 
 
-def _told(gate: Gate, source: NamedStore, fleet: Fleet) -> bool:
+def _notified(gate: Gate, source: NamedStore, fleet: Fleet) -> bool:
     """Whether the digest reached anybody. One without a node would use up the digest of the week, and is not sent."""
     if not fleet.nodes and not fleet.problems:
         write_stderr(

@@ -97,9 +97,9 @@ def interrupted(
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
     elif number or not outcome.reason:
-        left = "; ".join(one_line(said, 500).rstrip(".") for said in progress.unended)
-        why = _why(number, getattr(arguments, "timeout_minutes", None))
-        outcome, cancelled = _kept(context, cancelled_by(outcome, why, left), code), True
+        left = "; ".join(one_line(text, 500).rstrip(".") for text in progress.unended)
+        reason = _end_reason(number, getattr(arguments, "timeout_minutes", None))
+        outcome, cancelled = _stored(context, cancelled_by(outcome, reason, left), code), True
     try:
         show(arguments, context.gate.name, outcome)
     except OutputError as error:
@@ -124,7 +124,7 @@ def _signal_exit(number: int) -> Exit:
     return Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED
 
 
-def _why(number: int, minutes: float | None) -> str:
+def _end_reason(number: int, minutes: float | None) -> str:
     if number == TIME_IS_UP and minutes is not None:
         return f"its time was up ({minutes:g} minutes)"
     return f"cancelled by {signal.Signals(number).name}" if number else "cancelled in Prefect"
@@ -145,7 +145,7 @@ def _show_in_messages(context: GateContext, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
 
 
-def _kept(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+def _stored(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     """The outcome with the places of its report, after it was kept; who cancels a pipeline does not wait for a store that hangs."""
 
     def keep() -> Outcome:
@@ -202,9 +202,9 @@ def _after(outcome: Outcome) -> list[str]:
     if outcome.judged and outcome.judged.reused:
         lines.append(f"Reused:   the PASS of {outcome.judged.reused}, confirmed again on every machine")
     if (answer := outcome.answer) is not None:
-        why = "; ".join(filter(None, (answer.reason, answer.note)))
+        reason = "; ".join(filter(None, (answer.reason, answer.note)))
         lines.append(
-            f"Answer:   {answer.action.value} by {answer.by}{f': {one_line(why, 500)}' if why else ''}"
+            f"Answer:   {answer.action.value} by {answer.by}{f': {one_line(reason, 500)}' if reason else ''}"
         )
     if training is not None:
         # Where there is no cause, the first line about a training that failed has the detail.

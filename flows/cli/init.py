@@ -137,12 +137,12 @@ def _require_type(name: str) -> None:
         raise InputError("--instance-type", f"{message} ({own}).", "", near)
 
 
-def _policy(named: Path | None, declared: Declared) -> Path:
+def _policy(path: Path | None, declared: Declared) -> Path:
     """The policy that was named, or the shipped one. Raises InputError."""
-    if named is not None:
-        if not named.expanduser().is_file():
-            raise InputError("--policy", f"there is no file {str(named)!r:.200}. Name a policy file.")
-        return named
+    if path is not None:
+        if not path.expanduser().is_file():
+            raise InputError("--policy", f"there is no file {str(path)!r:.200}. Name a policy file.")
+        return path
     try:
         return default_policy(declared.instance_type, declared)[0]
     except InputError as error:

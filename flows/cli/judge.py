@@ -82,7 +82,7 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
     if arguments.format == "json" and len(results) > 1:
         write_stdout(
             json_text(
-                {"verdicts": [_row(file, r) for file, r in zip(arguments.reports, results, strict=True)]}
+                {"verdicts": [_file(name, r) for name, r in zip(arguments.reports, results, strict=True)]}
             )
         )
     else:
@@ -114,10 +114,10 @@ def _document(result: JudgedFile) -> dict[str, object]:
     }
 
 
-def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:
+def _file(file: str, result: JudgedFile | InputError) -> dict[str, object]:
     if isinstance(result, InputError):
-        said = rejection(result.file, result.path, result.message, result.nearest)
-        return {"file": file, "verdict": None, **said}
+        error = rejection(result.file, result.path, result.message, result.nearest)
+        return {"file": file, "verdict": None, **error}
     return {"file": file, "verdict": _document(result), "error": None}
 
 

@@ -48,14 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     require_node_name(arguments.node)
     gate, machines, records = opened(arguments)
     problems: list[str] = []
-    found = _found(machines, problems)
+    found = _machine_states(machines, problems)
     acts = _acts(records, arguments.node, problems)
     if arguments.node:
         found = None if found is None else {key: one for key, one in found.items() if key == arguments.node}
     rows = machine_rows(found, acts, machines)
     if arguments.node and not rows and not problems:
-        said = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
-        raise InputError("command line", said, "--node")
+        message = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
+        raise InputError("command line", message, "--node")
     _show(arguments, rows, found is not None, problems)
     if not rows and machines.name == "log":
         write_stderr(
@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 
 
-def require_node_name(node: str, place: str = "--node") -> None:
+def require_node_name(node: str, option: str = "--node") -> None:
     """Raise InputError for what cannot be the name of a node; "" is none."""
     if node and not re.fullmatch(NODE_NAME, node[:300]):
-        raise InputError("command line", f"{node!r:.80} is not the name of a node.", place)
+        raise InputError("command line", f"{node!r:.80} is not the name of a node.", option)
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Gate, Machines, Records]:
@@ -85,7 +85,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Gate, Machines, Records]:
     return gate, machines, Records(store, cluster_of(gate))
 
 
-def _found(machines: Machines, problems: list[str]) -> Mapping[str, Machine] | None:
+def _machine_states(machines: Machines, problems: list[str]) -> Mapping[str, Machine] | None:
     try:
         return machines.by_name()
     except MachineError as error:
@@ -105,20 +105,20 @@ def _acts(records: Records, node: str, problems: list[str]) -> Sequence[Act] | N
 
 
 def _show(
-    arguments: argparse.Namespace, rows: Sequence[MachineRow], answered: bool, problems: Sequence[str]
+    arguments: argparse.Namespace, rows: Sequence[MachineRow], reached: bool, problems: Sequence[str]
 ) -> None:
     now = time.time()
     if arguments.format == "json":
-        listed = [row_table(row, now, answered) for row in rows]
+        listed = [row_table(row, now, reached) for row in rows]
         acts = {"records": plain([act for row in rows for act in row.acts])} if arguments.node else {}
         write_stdout(
             json_text(
-                {"machines": listed, **acts, "answered": answered, "problems": list(problems), "error": None}
+                {"machines": listed, **acts, "answered": reached, "problems": list(problems), "error": None}
             )
         )
     elif arguments.node and rows:
-        write_stdout("\n".join(node_text(row, now, answered) for row in rows))
+        write_stdout("\n".join(node_text(row, now, reached) for row in rows))
     else:
-        write_stdout(machines_text(rows, now, answered))
+        write_stdout(machines_text(rows, now, reached))
     for problem in problems:
         write_stderr(f"prelaunch: {problem}")

@@ -91,10 +91,10 @@ def add_timeout(parser: argparse.ArgumentParser, use: str) -> None:
     parser.add_argument("--timeout-minutes", type=MINUTES, metavar="M", help=use)
 
 
-def add_cluster(parser: argparse.ArgumentParser, what: str = "gates") -> None:
+def add_cluster(parser: argparse.ArgumentParser, noun: str = "gates") -> None:
     """--cluster C."""
     parser.add_argument(
-        "--cluster", help=f"only {what} of this cluster (default: all, or that of the gate file)"
+        "--cluster", help=f"only {noun} of this cluster (default: all, or that of the gate file)"
     )
 
 

@@ -33,13 +33,13 @@ def rejection(
     path: str | None,
     message: str,
     nearest: str | None = None,
-    kind: RejectionKind = RejectionKind.REQUEST,
+    category: RejectionKind = RejectionKind.REQUEST,
     line: int | None = None,
 ) -> dict[str, object]:
     """An input that was refused before anything started: {"error": {kind, file, path, line, message, nearest}}."""
     where = None if file is None else str(file)
     error = {"file": where, "path": path or None, "line": line, "message": message, "nearest": nearest}
-    return {"error": {"kind": kind.value, **error}}
+    return {"error": {"kind": category.value, **error}}
 
 
 def json_text(document: Mapping[str, object], by_name: bool = True) -> str:
@@ -154,12 +154,15 @@ def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: 
 
 
 def write_rejected(
-    arguments: argparse.Namespace, name: str, error: Exception | str, kind: RejectionKind | None = None
+    arguments: argparse.Namespace,
+    name: str,
+    error: Exception | str,
+    category: RejectionKind | None = None,
 ) -> None:
     """The same for a request that was rejected before anything started; what is written says that, and where."""
     from tasks.render import rejected
 
-    _write_notices(arguments, name, rejected.of(error, kind))
+    _write_notices(arguments, name, rejected.of(error, category))
 
 
 def write_cancelled(arguments: argparse.Namespace, name: str, reason: str, elsewhere: bool = False) -> None:

@@ -26,8 +26,8 @@ def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
     """Start the embedded server if nobody configured another one. Raises ServerError."""
     os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
     configured = configured_api_url(os.environ, Path.cwd())
-    if said := client_fault(proxied=bool(configured)):
-        raise EnvironmentUnusable(said)
+    if message := client_fault(proxied=bool(configured)):
+        raise EnvironmentUnusable(message)
     if configured:
         os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
         return None

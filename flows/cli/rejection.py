@@ -29,6 +29,6 @@ def reject(form: str, error: Exception) -> int:
         document = rejection(error.file, error.path, error.message, error.nearest, line=error.line)
         write_stdout(json_text(document))
     elif form == "json":
-        write_stdout(json_text(rejection(None, None, str(error), kind=rejection_kind(error))))
+        write_stdout(json_text(rejection(None, None, str(error), category=rejection_kind(error))))
     say_rejected(error)
     return int(Exit.REJECTED)

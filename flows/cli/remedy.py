@@ -118,8 +118,8 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
         found = case.blames[0]
         write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")
         for number, (rung, command) in enumerate(steps, 1):
-            said = command or STEPS.get(rung, "")
-            write_stdout(f"  {number}. {rung.value}{f': {said}' if said else ''}\n")
+            message = command or STEPS.get(rung, "")
+            write_stdout(f"  {number}. {rung.value}{f': {message}' if message else ''}\n")
     mode = work.remediation.settings.mode.value
     write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
     return int(Exit.GO)
@@ -195,10 +195,10 @@ def _show(arguments: argparse.Namespace, state: State[Any], acts: list[Act]) -> 
         )
         return
     for act in acts:
-        said = one_line(act.said, 200)
+        text = one_line(act.said, 200)
         by = f", allowed by {act.allowed_by}" if act.allowed_by else ""
         took = f" after {act.changed_at - act.intended_at:.0f} s" if act.changed_at > act.intended_at else ""
         write_stdout(
-            f"{act.node}  {act.rung.value}  {act.state.value}{took}{by}{f': {said}' if said else ''}\n"
+            f"{act.node}  {act.rung.value}  {act.state.value}{took}{by}{f': {text}' if text else ''}\n"
         )
     write_stdout(f"{state.name}: {one_line(state.message or '', 500)}\n")

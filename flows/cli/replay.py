@@ -62,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     return int(_code(total))
 
 
-def _show_sum(form: str, total: ReplayTotals, rows: list[object], by: str) -> None:
+def _show_sum(form: str, total: ReplayTotals, gates: list[object], by: str) -> None:
     if form == "json":
         counts = {fate.value: total.fates[fate] for fate in ReplayResult}
         moves = dict(sorted(total.moves.items()))
         sums: dict[str, object] = {"summary": total.line, "policy": by, "counts": counts, "moves": moves}
-        document = {**sums, "gates": rows, "error": None}
+        document = {**sums, "gates": gates, "error": None}
         write_stdout(json_text(document))
     else:
         write_stdout(f"{total.line}\n")

@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal ends it; returns 130 or 143 then, and 2 if it could not begin."""
     gates = {} if arguments.gates is None else {VARIABLE: str(arguments.gates.expanduser().absolute())}
-    if said := _wrong(folder_of({**os.environ, **gates}), arguments.limit):
-        write_stderr(f"prelaunch: {said}")
+    if message := _wrong(folder_of({**os.environ, **gates}), arguments.limit):
+        write_stderr(f"prelaunch: {message}")
         return int(Exit.REJECTED)
     os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
     try:

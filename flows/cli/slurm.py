@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a line per check; exit code 1 if one fails, 3 if one could not run, 2 if this is no machine with Slurm."""
     unknown = [name for name in arguments.checks if name not in NAMES]
     if unknown:
-        said = f"{unknown[0]!r:.80} is no check of a cluster. The checks are: {', '.join(NAMES)}"
-        raise InputError("command line", said)
+        message = f"{unknown[0]!r:.80} is no check of a cluster. The checks are: {', '.join(NAMES)}"
+        raise InputError("command line", message)
     options = {"partition": arguments.partition, "account": arguments.account}
     place = tuple(f"--{name}={value}" for name, value in options.items() if value)
     found = []

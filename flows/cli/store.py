@@ -190,7 +190,7 @@ def _prune(arguments: argparse.Namespace, source: NamedStore) -> int:
 
 
 def _pruned(plan: Pruning, deleted: bool) -> dict[str, object]:
-    stays = [{"gate_id": gate_id, "why": why} for gate_id, why in plan.stays]
+    stays = [{"gate_id": gate_id, "why": reason} for gate_id, reason in plan.stays]
     return {"deleted": deleted, "old": plain(plan.old), "stays": stays, "error": None}
 
 
@@ -206,6 +206,6 @@ def _instant(text: str) -> str:
     if age:
         when = time.time() - int(age[1]) * UNITS_S[age[2]]
     if when is None:
-        said = f"{text!r:.40} is not a time. Write 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d."
-        raise InputError("--since", said)
+        message = f"{text!r:.40} is not a time. Write 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d."
+        raise InputError("--since", message)
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

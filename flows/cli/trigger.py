@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     once = arguments.once or f"trigger-{uuid4()}"
 
     async def followed() -> FollowedRun:
-        started.append(await start(arguments.deployment, _asked(arguments), once))
+        started.append(await start(arguments.deployment, _request(arguments), once))
         write_stderr(begun(started[0], arguments.deployment, page_of(started[0])))
         return await follow(started[0], report_progress, limit_s(arguments))
 
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         with live_progress():
             ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
-            why = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()
-            said = f"{why.rstrip('.')}. {_cancelled(started, once)}"
-            return no_verdict(arguments, said, cancelled=True)
+            reason = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()
+            text = f"{reason.rstrip('.')}. {_cancelled(started, once)}"
+            return no_verdict(arguments, text, cancelled=True)
     except Unreachable as error:
         return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
     except FollowError as error:
@@ -98,7 +98,7 @@ def begun(run: UUID, deployment: str, page: str) -> str:
     return f"{named} (if this command is ended, the run and its training are cancelled; prelaunch watch {run} only shows the run)"
 
 
-def _asked(arguments: argparse.Namespace) -> dict[str, object]:
+def _request(arguments: argparse.Namespace) -> dict[str, object]:
     asked: dict[str, object] = {}
     if arguments.gate:
         asked["gate_file"] = arguments.gate

@@ -152,9 +152,9 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
             arguments, f"run {followed.run} has not ended; its state is {followed.state}. {followed.message}"
         )
     if status is None or status.code is None or status.document is None:
-        why = followed.problem or "the run ended without a result"
-        why += f". Prefect says: {followed.message}" if followed.message else ""
-        ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
+        reason = followed.problem or "the run ended without a result"
+        reason += f". Prefect says: {followed.message}" if followed.message else ""
+        ended = f"run {followed.run} ended {followed.state}, without a verdict: {reason}"
         return no_verdict(arguments, ended, cancelled=followed.cancelled)
     trained, state = _training(status.document)
     written = write_logs(arguments, status.store, status.gate_id, trained, status.code)

@@ -34,7 +34,7 @@ class FleetPages:
         if not self._making.acquire(timeout=self._seconds):
             return _failed("another page is being made")
         try:
-            return limited(self._seconds, lambda: self._made(node))
+            return limited(self._seconds, lambda: self._page(node))
         except TimeoutError:
             return _failed(f"it did not answer within {self._seconds:g} s")
         except StoreError as error:
@@ -42,7 +42,7 @@ class FleetPages:
         finally:
             self._making.release()
 
-    def _made(self, node: str) -> str | None:
+    def _page(self, node: str) -> str | None:
         found = read_fleet(self._store, time.time(), FRESH_S, node=node)
         if node:
             return node_page(node, found) if found.nodes or found.replaced else None

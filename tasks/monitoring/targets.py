@@ -50,7 +50,7 @@ def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[
     `without_efa`: no exporter for EFA runs there. Raises TargetsError.
     """
     declared = gate.cluster.declared
-    named = _named(nodes) if nodes else _launchers_own(gate)
+    named = _targets(nodes) if nodes else _launchers_own(gate)
     if len(named) < declared.nodes:
         raise TargetsError(
             f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(named)}. "
@@ -88,7 +88,7 @@ def document(targets: Sequence[Target]) -> str:
     return json.dumps(rows, indent=1) + "\n"
 
 
-def _named(nodes: str) -> dict[str, str]:
+def _targets(nodes: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in filter(None, re.split(BETWEEN, nodes)):
         names, equals, address = word.partition("=")

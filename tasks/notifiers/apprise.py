@@ -39,13 +39,13 @@ class AppriseNotifier(Notifier):
         """Send to each URL in turn; the error names those that failed and those that did not."""
         until = time.monotonic() + self.total_s
         addresses = [
-            found for reference in self._references(page.audience) for found in self._found(reference)
+            found for reference in self._references(page.audience) for found in self._addresses(reference)
         ]
         sent, failed = [], []
         for url, name in addresses:
-            why = _send(url, page) if time.monotonic() < until else "there was no time left to send it"
-            if why:
-                failed.append(f"{name}: {why}")
+            reason = _send(url, page) if time.monotonic() < until else "there was no time left to send it"
+            if reason:
+                failed.append(f"{name}: {reason}")
             else:
                 sent.append(name)
         if failed:
@@ -59,7 +59,7 @@ class AppriseNotifier(Notifier):
             raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
         return found
 
-    def _found(self, reference: str) -> list[tuple[str, str]]:
+    def _addresses(self, reference: str) -> list[tuple[str, str]]:
         """The URLs of a reference, and what people call each: "URL 2 of env:NAME (mailtos)".
 
         They are separated by white space, because a URL may contain a comma.

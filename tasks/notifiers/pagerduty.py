@@ -64,9 +64,9 @@ def dedup_key(page: Notification) -> str:
     opening = f"prelaunch/{page.cluster}"
     if page.kind in ALONE:
         which = page.question.key if page.question else page.gate_id
-        return f"{opening}/{_word(page.kind)}/{page.gate_id}" + ("" if which == page.gate_id else f"/{which}")
+        return f"{opening}/{_slug(page.kind)}/{page.gate_id}" + ("" if which == page.gate_id else f"/{which}")
     if not page.culprits:
-        opening = f"{opening}/{_word(page.kind)}"
+        opening = f"{opening}/{_slug(page.kind)}"
     names = sorted(page.culprits or page.about)
     if not names:
         return opening
@@ -124,14 +124,16 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
 
 def _item(item: Item) -> dict[str, object]:
     what = str(item)
-    said: dict[str, object] = {"what": excerpt(what, FIELD)}
-    said |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
+    lines: dict[str, object] = {"what": excerpt(what, FIELD)}
+    lines |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.
-    said |= {"type": [command for command in item.commands if len(command) <= FIELD]} if item.commands else {}
-    return said | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
+    lines |= (
+        {"type": [command for command in item.commands if len(command) <= FIELD]} if item.commands else {}
+    )
+    return lines | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
 
 
-def _word(ending: Kind) -> str:
+def _slug(ending: Kind) -> str:
     return ending.value.replace(" ", "-")
 
 
@@ -147,8 +149,8 @@ class Patience:
 class Later(Exception):
     """The call may succeed later; `after_s` is how long PagerDuty asked to wait."""
 
-    def __init__(self, said: str, after_s: float = 0.0) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, after_s: float = 0.0) -> None:
+        super().__init__(text)
         self.after_s = after_s
 
 
@@ -163,8 +165,8 @@ class PagerDutyNotifier(Notifier):
     def send(self, page: Notification) -> str:
         """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
         if page.kind is Kind.DIGEST:
-            said = "a digest is no incident. Name slack or apprise among the notifiers as well."
-            raise NotifyError(said)
+            message = "a digest is no incident. Name slack or apprise among the notifiers as well."
+            raise NotifyError(message)
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
@@ -208,10 +210,10 @@ class PagerDutyNotifier(Notifier):
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
             )
-        said = [f"{counted(done, 'incident')} resolved"] if done else []
-        said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
-        said += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
-        return ", ".join(said)
+        notes = [f"{counted(done, 'incident')} resolved"] if done else []
+        notes += [f"{others} left open, because other gates' routing keys opened them"] if others else []
+        notes += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
+        return ", ".join(notes)
 
     def _routing(self, audience: Audience) -> str:
         reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
@@ -231,8 +233,8 @@ class PagerDutyNotifier(Notifier):
             except Later as error:
                 wait = max(error.after_s, pause)
                 if time.monotonic() + wait >= until:
-                    said = _hidden(f"PagerDuty did not accept the event: {error}", routing_key)
-                    raise NotifyError(f"{said}. Look at https://status.pagerduty.com.") from None
+                    message = _hidden(f"PagerDuty did not accept the event: {error}", routing_key)
+                    raise NotifyError(f"{message}. Look at https://status.pagerduty.com.") from None
                 time.sleep(wait)
                 pause *= 2
             except NotifyError as error:
@@ -256,12 +258,12 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
         raise NotifyError(f"{type(error).__name__}: {error}. Look at the proxy variables.") from None
     if reply.status_code == 202:
         return
-    said = f"HTTP {reply.status_code} {' '.join(reply.text.split())[:400]}".rstrip()
+    message = f"HTTP {reply.status_code} {' '.join(reply.text.split())[:400]}".rstrip()
     if reply.status_code == 429 or reply.status_code >= 500:
         after = reply.headers.get("Retry-After", "")
-        raise Later(said, float(after) if after.isdigit() else 0.0)
+        raise Later(message, float(after) if after.isdigit() else 0.0)
     raise NotifyError(
-        f"PagerDuty refused the event: {said}. Look at the routing key and url of [notify.pagerduty]."
+        f"PagerDuty refused the event: {message}. Look at the routing key and url of [notify.pagerduty]."
     )
 
 

@@ -36,16 +36,16 @@ def _block(name: str) -> str:
     try:
         found = limited(BLOCK_S, lambda: asyncio.run(_loaded(name)))
     except NotInTime:
-        why = f"no answer within {BLOCK_S:g} s"
+        reason = f"no answer within {BLOCK_S:g} s"
     except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
         # Prefect 3.8.8 makes a ValueError of the server's 404. Its text may repeat what a block holds.
-        why = type(error.__cause__ or error).__name__
+        reason = type(error.__cause__ or error).__name__
     else:
         if isinstance(found, str) and found.strip():
             return found
-        why = "it contains no text"
+        reason = "it contains no text"
     raise NotifyError(
-        f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."
+        f"the block secret/{name} cannot be read ({reason}). Create it in Prefect's UI: Blocks, Secret, a text."
     )
 
 

@@ -48,7 +48,7 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
     facts = (
         ("training", training_of(outcome)),
-        *((PAID, said) for said in session.unreleased),
+        *((PAID, text) for text in session.unreleased),
         ("placement", str(outcome.placement or session.placed)),
         ("gate file", os.path.abspath(session.context.file)),
         # Where that file is, and the report of a store that is a folder.
@@ -72,11 +72,11 @@ def cancelled_page(context: GateContext, outcome: Outcome, links: tuple[Link, ..
 
 
 def _about_end(context: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
-    gate, kind = context.gate, kind_of(outcome)
+    gate, ending = context.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
-        gate=gate.name, kind=kind, audience=audience_of(outcome, kind), severity=severity_of(outcome, kind),
-        links=(*links, *_kept(context.store, outcome)),
+        gate=gate.name, kind=ending, audience=audience_of(outcome, ending), severity=severity_of(outcome, ending),
+        links=(*links, *_store_links(context.store, outcome)),
     )  # fmt: skip
 
 
@@ -85,14 +85,14 @@ def _address(page: str, judged: JudgedReport | None) -> str:
 
 
 def question_of(
-    session: Session, judged: JudgedReport, question: PendingQuestion, said: str, links: tuple[Link, ...]
+    session: Session, judged: JudgedReport, question: PendingQuestion, text: str, links: tuple[Link, ...]
 ) -> Notification:
-    """The notification that asks for an answer; `said` is the line that says by when and where."""
+    """The notification that asks for an answer; `text` is the line that says by when and where."""
     gate = session.context.gate
     base = Notification(
         session.gate_id,
         gate.cluster.name,
-        said,
+        text,
         "",
         _address(session.context.store.location(html_key(session.gate_id)), judged),
         gate=gate.name,
@@ -102,12 +102,12 @@ def question_of(
         links=links,
         question=question,
     )
-    return finish_page(_judged(base, judged), said)
+    return finish_page(_judged(base, judged), text)
 
 
-def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
+def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notification:
     """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
-    title = f"{PAID}: {said[0]} (verdict of the gate: {page.title})"
+    title = f"{PAID}: {failures[0]} (verdict of the gate: {page.title})"
     return replace(
         page,
         title=title,
@@ -166,35 +166,35 @@ def kind_of(outcome: Outcome) -> Kind:
     return Kind.CANNOT_TELL if outcome.decision in (Decision.CANNOT_TELL, None) else Kind.REFUSED
 
 
-def audience_of(outcome: Outcome, kind: Kind) -> Audience:
+def audience_of(outcome: Outcome, ending: Kind) -> Audience:
     """Who is notified. On-call is notified of hardware only: measured, broken, and not so much of it that it is implausible.
 
     An override goes to both: its first audience is the on-call, who called those machines broken.
     """
-    if kind is Kind.OVERRIDDEN:
+    if ending is Kind.OVERRIDDEN:
         return Audience.ONCALL
     blames = outcome.judged is not None and blames_hardware(outcome.judged.verdict)
-    return Audience.ONCALL if blames and kind in (Kind.REFUSED, Kind.OBSERVED) else Audience.OWNER
+    return Audience.ONCALL if blames and ending in (Kind.REFUSED, Kind.OBSERVED) else Audience.OWNER
 
 
-def about_of(outcome: Outcome, kind: Kind) -> tuple[str, ...]:
+def about_of(outcome: Outcome, ending: Kind) -> tuple[str, ...]:
     """The nodes, or the check, of which evidence is missing; of a training that failed, the node whose log says why."""
-    if kind is Kind.TRAINING_FAILED:
+    if ending is Kind.TRAINING_FAILED:
         return (outcome.training.node,) if outcome.training is not None and outcome.training.node else ()
     unknown = outcome.judged is not None and outcome.judged.verdict.answer is Answer.CANNOT_TELL
     return lacking(outcome.judged.verdict) if outcome.judged is not None and unknown else ()
 
 
-def severity_of(outcome: Outcome, kind: Kind) -> Severity:
+def severity_of(outcome: Outcome, ending: Kind) -> Severity:
     """The severity, by cause: broken hardware is critical, and so is a FAIL that somebody overrode; warnings are warnings."""
-    if kind is Kind.GO:
+    if ending is Kind.GO:
         return Severity.INFO
-    if kind is Kind.OVERRIDDEN:
+    if ending is Kind.OVERRIDDEN:
         return Severity.CRITICAL
-    if kind is Kind.CANCELLED:
+    if ending is Kind.CANCELLED:
         return Severity.WARNING
     verdict = outcome.judged.verdict if outcome.judged else None
-    if kind not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
+    if ending not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
         return Severity.ERROR
     if verdict.level is not Level.FAIL:
         return Severity.WARNING
@@ -237,14 +237,14 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     )
 
 
-def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
+def _meaning(ending: Kind) -> tuple[tuple[str, str], ...]:
     """What the end means if nothing was judged."""
-    said = {
+    meanings = {
         Kind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
         Kind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. This does not mean that any machine is broken.",
         Kind.REJECTED: "Nothing was judged: the request cannot run. This does not mean that any machine is broken.",
     }
-    return ((MEANING, said[kind]),) if kind in said else ()
+    return ((MEANING, meanings[ending]),) if ending in meanings else ()
 
 
 def _item(one: Advised) -> Item:
@@ -263,7 +263,7 @@ def _item(one: Advised) -> Item:
     )
 
 
-def _kept(store: Store, outcome: Outcome) -> tuple[Link, ...]:
+def _store_links(store: Store, outcome: Outcome) -> tuple[Link, ...]:
     """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()

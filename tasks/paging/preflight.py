@@ -42,8 +42,8 @@ class NotifierReach:
 
     def __str__(self) -> str:
         word = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
-        said = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
-        return f"{self.notifier}{f' {self.to}' if self.to else ''}{f' ({said})' if said else ''}"
+        text = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
+        return f"{self.notifier}{f' {self.to}' if self.to else ''}{f' ({text})' if text else ''}"
 
 
 def notifier_reach(
@@ -65,8 +65,8 @@ def check_secrets(session: Session) -> tuple[str, ...]:
     """
     notify, failures = session.context.gate.notify, dict[str, str]()
     for reference in references_of(notify):
-        if why := _why_not(reference, secret):
-            failures[reference] = why
+        if reason := _why_not(reference, secret):
+            failures[reference] = reason
     record = {audience.value: notifiers_for(notify, audience) for audience in Audience}
     try:
         session.context.store.put(
@@ -74,7 +74,7 @@ def check_secrets(session: Session) -> tuple[str, ...]:
         )
     except StoreError as error:
         LOG.error("the result of the notifier check could not be stored: %s", error)
-    return tuple(f"this gate may not be able to notify: {why}" for why in failures.values())
+    return tuple(f"this gate may not be able to notify: {reason}" for reason in failures.values())
 
 
 def references_of(notify: Notify) -> tuple[str, ...]:

@@ -144,10 +144,10 @@ class GatePeople:
         gate = self.context.gate
         repair = f"{rung.value} {case.node}"
         first = case.blames[0] if case.blames else None
-        said = f"{gate.cluster.name}: {case.node}: {first.message if first else 'it was condemned'}"
-        said += f". Allow this: {one_line(command, 300) or repair}"
+        text = f"{gate.cluster.name}: {case.node}: {first.message if first else 'it was condemned'}"
+        text += f". Allow this: {one_line(command, 300) or repair}"
         return Question(
-            SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, said, True, now, deadline,
+            SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, text, True, now, deadline,
             gate.approval.approvers, gate.approval.overriders, repair,
         )  # fmt: skip
 
@@ -184,14 +184,14 @@ class GatePeople:
 def _item(act: Act) -> Item:
     """One act as a line of a page: what, how it ended, who allowed it, and the engine's words."""
     word = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
-    said = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
-    said += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
+    text = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
+    text += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
     return Item(
         word,
         "REPAIR",
         act.node,
         act.rung.value,
-        said,
+        text,
         "",
         (act.command,) if act.command else (),
         act.after or act.before,

@@ -138,7 +138,7 @@ def verdict_context(
     verdict: Verdict,
     launcher: str = "",
     job: str = "",
-    said: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
     cost: Cost | None = None,
     facts: Facts | None = None,
 ) -> VerdictContext:
@@ -147,7 +147,7 @@ def verdict_context(
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
     place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
-    lines = (*said, cost_line(cost)) if is_worth_showing(cost) else said
+    lines = (*notes, cost_line(cost)) if is_worth_showing(cost) else notes
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(place, ledger(report, policy, verdict), lines, cost, facts, shown=shown)
 
@@ -174,7 +174,7 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     above.", and nothing at all where that is of the same subjects, or where the finding follows from a silent node.
     """
     found: list[Advised] = []
-    said: dict[tuple[object, ...], Group] = {}
+    remedies: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
     for item in groups:
         remedy, lines = ("", ()) if item.follows else advice(item, verdict, context.place)
@@ -186,7 +186,7 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
             remedy, lines = "" if same else f"The same as for {found_bad.who} above.", ()
         elif item.cause is not Cause.EVIDENCE and item.level is Level.FAIL:
             failed.append(item)
-        first = said.setdefault((item.checks, remedy, lines), item)
+        first = remedies.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
             remedy, lines = (
                 "" if first.subjects == item.subjects else f"The same as for {first.who} above.",

@@ -79,8 +79,8 @@ class Group:
     @property
     def who_named(self) -> str:
         """The same; if only the number is said, with the first names: "37 nodes (node-12, node-13, ... and 31 more)"."""
-        said = self.who
-        return f"{said} ({self.names})" if said[:1].isdigit() else said
+        text = self.who
+        return f"{text} ({self.names})" if text[:1].isdigit() else text
 
     @property
     def names(self) -> str:
@@ -142,11 +142,11 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
     """The remedy. While the image or the policy is the suspect, no machine should be touched."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
-    said = in_number(item.remedy, item.subjects if isinstance(item, Group) else (item.subject,))
+    text = in_number(item.remedy, item.subjects if isinstance(item, Group) else (item.subject,))
     failed = item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
     if failed and item.check in failed_everywhere(verdict, item.check):
-        return f"{ALIKE}{said}"
-    return said
+        return f"{ALIKE}{text}"
+    return text
 
 
 def in_number(remedy: str, subjects: Sequence[str]) -> str:

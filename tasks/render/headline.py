@@ -42,11 +42,11 @@ def headline(verdict: Verdict, name: str) -> str:
     its warnings it names the first one's check and subject.
     """
     observed = coverage_text(verdict.coverage) if verdict.answer is Answer.GO else ""
-    said = "; ".join(filter(None, (observed, _what(verdict))))
-    return f"{opening(verdict, name)}: {said}" if said else opening(verdict, name)
+    text = "; ".join(filter(None, (observed, _first_finding(verdict))))
+    return f"{opening(verdict, name)}: {text}" if text else opening(verdict, name)
 
 
-def _what(verdict: Verdict) -> str:
+def _first_finding(verdict: Verdict) -> str:
     groups = _groups(verdict)
     if groups and verdict.answer is Answer.GO:
         first, count = groups[0], sum(len(item.subjects) for item in groups)
@@ -121,8 +121,8 @@ def explanation(verdict: Verdict) -> str:
     if verdict.level is Level.WARN:
         return "There are only warnings, and the policy refuses warnings."
     if alike := failed_everywhere(verdict):
-        said = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
-        return f"{said}: suspect the policy, the image or what the nodes share before any machine."
+        text = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
+        return f"{text}: suspect the policy, the image or what the nodes share before any machine."
     return "At least one check failed."
 
 

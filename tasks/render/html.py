@@ -116,11 +116,11 @@ def _template() -> Template:
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
     groups, caused = independent(gathered(verdict.findings))
     rows = finding_rows_of(groups)
-    said, ended = headline(verdict, name), one_line(context.first_line, 900)
-    is_more = bool(ended) and ended != said
+    text, ended = headline(verdict, name), one_line(context.first_line, 900)
+    is_more = bool(ended) and ended != text
     return {
         "name": one_line(name, 80),
-        "said": said if is_more else said.removeprefix(f"{ANSWER_WORDS[verdict.answer]} "),
+        "said": text if is_more else text.removeprefix(f"{ANSWER_WORDS[verdict.answer]} "),
         "ended": ended if is_more else "",
         "word": ANSWER_WORDS[verdict.answer],
         "tone": _tone(verdict, context),

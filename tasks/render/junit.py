@@ -29,7 +29,7 @@ from tasks.text.inert import clean, one_line
 
 def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """One test suite; the number of failures and errors is zero only for GO. The property "headline" is the first line."""
-    said = one_line(context.first_line, 900) or headline(verdict, name)
+    text = one_line(context.first_line, 900) or headline(verdict, name)
     findings: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in verdict.findings:
         findings[finding.check, finding.subject].append(finding)
@@ -38,7 +38,7 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
-    suite.append(_properties(report, verdict, said, context))
+    suite.append(_properties(report, verdict, text, context))
     # What nobody measured has a finding of its own.
     for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *rows, *findings]):
         skip = skipped.get(check, "") if subject == CLUSTER else ""
@@ -46,7 +46,7 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     if context.failed:
         case = xml.SubElement(suite, "testcase", classname="gate", name="training", time="0.000")
         xml.SubElement(case, "failure", type="training", message=one_line(context.failed, 900))
-    _count(suite, said, verdict)
+    _count(suite, text, verdict)
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 

@@ -131,9 +131,9 @@ def annotation(error: Rejection, workspace: str) -> str:
 
 def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:
     """The workflow command with which GitHub shows the first line about the end of a gate, and `notes` below it."""
-    said = "\n".join(one_line(each, 1000) for each in (line, *notes))
+    text = "\n".join(one_line(each, 1000) for each in (line, *notes))
     word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
-    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(said)}"
+    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(text)}"
 
 
 def _reason(error: Rejection) -> str:

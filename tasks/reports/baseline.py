@@ -30,8 +30,8 @@ def cases_of(files: Sequence[str], policy: Policy | None, cluster: str | None = 
         try:
             report = load_report(one.data)
         except DecodeError as error:
-            said = f"it is not a report of Prelaunch: {not_a_report(one.data, error)}. Leave it out, or measure again."
-            raise InputError(one.name, said) from error
+            message = f"it is not a report of Prelaunch: {not_a_report(one.data, error)}. Leave it out, or measure again."
+            raise InputError(one.name, message) from error
         declared = report.declared
         rules = policy or policy_of(one.policy) or default_policy_of(declared.instance_type, declared)[0]
         found.append(
@@ -46,24 +46,24 @@ def read_baseline(path: Path) -> Baseline:
         with path.open("rb") as file:
             data = file.read(BASELINE_BYTES + 1)
     except OSError as error:
-        said = (
+        message = (
             f"it cannot be read ({error.strerror}). Make one: prelaunch baseline learn REPORT... --out FILE."
         )
-        raise InputError(str(path), said) from error
+        raise InputError(str(path), message) from error
     try:
         return load(data)
     except DecodeError as error:
         found = document_kind(data)
         if found not in ("", "a baseline"):
-            said = f"it is {found}, not a baseline. Learn one: prelaunch baseline learn REPORT... --out FILE."
-            raise InputError(str(path), said) from error
-        said = f"it is not a baseline: {error.reason}."
-        raise InputError(str(path), said, error.path, error.nearest) from error
+            text = f"it is {found}, not a baseline. Learn one: prelaunch baseline learn REPORT... --out FILE."
+            raise InputError(str(path), text) from error
+        message = f"it is not a baseline: {error.reason}."
+        raise InputError(str(path), message, error.path, error.nearest) from error
 
 
 def require_free(path: Path, force: bool) -> None:
     """Raise InputError for a file that is there already, OutputError for one that could not be written."""
     if os.path.lexists(path) and not force:
-        said = "the file exists already. Choose another --out, or replace it with --force."
-        raise InputError(str(path), said)
+        message = "the file exists already. Choose another --out, or replace it with --force."
+        raise InputError(str(path), message)
     write_file(path, None)

@@ -63,30 +63,30 @@ class Explanation:
     told: tuple[DecodedTable, ...] = ()
 
 
-def explain_input(file: str, kind: Kind | None, policy: Policy | None, options: ReadOptions) -> Explanation:
+def explain_input(file: str, tool: Kind | None, policy: Policy | None, options: ReadOptions) -> Explanation:
     """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
     name, data = read_input(file)
     text = _text(data if data.lstrip()[:1] == b"{" else data[: INPUT_BYTES + 1])
-    if (kind is Kind.REPORT and not seed_report.detect(text)) or (kind is None and is_report(text)):
+    if (tool is Kind.REPORT and not seed_report.detect(text)) or (tool is None and is_report(text)):
         raise InputError(file, f"a report of Prelaunch is judged by another command: prelaunch judge {file}")
-    return explain_text(file, name, data, kind, policy, options)
+    return explain_text(file, name, data, tool, policy, options)
 
 
 def explain_text(
-    file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, options: ReadOptions
+    file: str, name: str, data: bytes, tool: Kind | None, policy: Policy | None, options: ReadOptions
 ) -> Explanation:
     """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
     text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[Part, ...](), tuple[DecodedTable, ...]()
-    is_seed = kind in (None, Kind.REPORT) and seed_report.detect(text)
-    found = kind = Kind.REPORT if is_seed else kind
+    is_seed = tool in (None, Kind.REPORT) and seed_report.detect(text)
+    found = tool = Kind.REPORT if is_seed else tool
     try:
-        _require_text(data, text, kind)
+        _require_text(data, text, tool)
         if is_seed:
             reading = seed_report.read(text, options)
         else:
-            module = module_of(kind) if kind else claimed_by(text)
-            found = kind or only_kind(module)
-            reading = read(module, text, options, kind)
+            module = module_of(tool) if tool else claimed_by(text)
+            found = tool or only_kind(module)
+            reading = read(module, text, options, tool)
     except ExplainError as error:
         rules, chosen = _policy(policy, found, options)
         judged = unread(_reason(error, found), rules, builtin(), data, error.remedy)
@@ -112,7 +112,7 @@ def _text(data: bytes) -> str:
     return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
 
 
-def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
+def _require_text(data: bytes, text: str, tool: Kind | None) -> None:
     for begins, reason in PACKED.items():
         if data.startswith(begins):
             raise Broken(f"it is {reason}, and explain what comes out", "")
@@ -122,26 +122,26 @@ def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
             "",
         )
     # A crash leaves zeros in a log; its reader says what they cost.
-    if "\0" in text and (kind is not Kind.KERNEL_LOG if kind else not claims(Kind.KERNEL_LOG, text)):
+    if "\0" in text and (tool is not Kind.KERNEL_LOG if tool else not claims(Kind.KERNEL_LOG, text)):
         raise Broken(
             f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a zero byte, so the input is not text",
             "Give the text that the tool printed, and no binary file.",
         )
 
 
-def _reason(error: ExplainError, kind: Kind | None) -> str:
+def _reason(error: ExplainError, tool: Kind | None) -> str:
     reason = one_line(str(error), 500)
-    if isinstance(error, NotRecognised) and kind:
-        return f"it is not output of {kind.value}: {reason}"
+    if isinstance(error, NotRecognised) and tool:
+        return f"it is not output of {tool.value}: {reason}"
     return reason
 
 
-def _policy(policy: Policy | None, kind: Kind | None, options: ReadOptions) -> tuple[Policy, str]:
+def _policy(policy: Policy | None, tool: Kind | None, options: ReadOptions) -> tuple[Policy, str]:
     if policy is not None:
         return policy, ""
     if options.declared is not None:
         return default_policy_of(options.declared.instance_type, options.declared)
-    path = SHIPPED / (OF_KIND.get(kind, OTHERWISE) if kind else OTHERWISE)
+    path = SHIPPED / (OF_KIND.get(tool, OTHERWISE) if tool else OTHERWISE)
     found = read_policy(path)
     return found, f"{found.name} ({path})"
 
@@ -172,12 +172,12 @@ def explanation_text(
         shown |= proof if item.remedy else set()
     if held or left_out or decoded:
         lines.append("")
-    for said in decoded:
-        lines += _folded(f"decoded: {one_line(said, 600)}", width)
+    for text in decoded:
+        lines += _folded(f"decoded: {one_line(text, 600)}", width)
     if held:
         lines += _folded(f"judged by the policy: {', '.join(map(one_line, held))}", width)
-    for said in not_judged(left_out):
-        lines += _folded(f"not judged: {one_line(said, 2000)}", width)
+    for text in not_judged(left_out):
+        lines += _folded(f"not judged: {one_line(text, 2000)}", width)
     return "\n".join(lines) + "\n"
 
 
@@ -185,14 +185,14 @@ def not_judged(left_out: Sequence[str]) -> list[str]:
     """What was not judged, one line per reason: "gpu.inventory models, vbios: it compares nodes ..."."""
     found: dict[str, dict[str, list[str]]] = {}
     for line in left_out:
-        name, _, why = line.partition(": ")
+        name, _, reason = line.partition(": ")
         check, _, metric = name.partition(" ")
-        found.setdefault(why, {}).setdefault(check, []).append(metric)
+        found.setdefault(reason, {}).setdefault(check, []).append(metric)
     return [
         one_line(
-            "; ".join(f"{check} {', '.join(names)}" for check, names in checks.items()) + f": {why}", 4000
+            "; ".join(f"{check} {', '.join(names)}" for check, names in checks.items()) + f": {reason}", 4000
         )
-        for why, checks in found.items()
+        for reason, checks in found.items()
     ]
 
 

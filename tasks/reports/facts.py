@@ -50,8 +50,8 @@ class InstanceFact:
 def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
     """All of an instance type that is in the table. Codes and their meanings come last."""
     instance = facts.instances[name]
-    sections = {file: said for file, said in SECTIONS.items() if instance.gpus or said != CODES_SECTION}
-    rows = (fact for file, said in sections.items() for fact in _facts(file, said, name, instance))
+    sections = {file: text for file, text in SECTIONS.items() if instance.gpus or text != CODES_SECTION}
+    rows = (fact for file, text in sections.items() for fact in _facts(file, text, name, instance))
     return (*_instance(instance, facts), *rows)
 
 

@@ -102,7 +102,7 @@ def listed_text(
 
 def unjudged_text(ended: Sequence[tuple[str, str, str]]) -> str:
     """The gates that ended without a verdict: when each began, its id, and why it ended; "" if there are none."""
-    lines = [f"  {when}  {one_line(gate_id, 100)}  {one_line(why, 200)}" for when, gate_id, why in ended]
+    lines = [f"  {began}  {one_line(name, 100)}  {one_line(reason, 200)}" for began, name, reason in ended]
     return "\n".join([f"{counted(len(ended), 'gate')} ended without a verdict:", *lines, ""]) if ended else ""
 
 
@@ -110,7 +110,7 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
     """What was deleted or would be deleted, and what is old and stays."""
     word = "removed" if deleted else "would go"
     lines = [f"{word}: {one_line(one.gate_id, 100)}, {one.days:.0f} days old" for one in plan.old]
-    lines += [f"stays: {one_line(gate_id, 100)}: {one_line(why)}" for gate_id, why in plan.stays]
+    lines += [f"stays: {one_line(gate_id, 100)}: {one_line(reason)}" for gate_id, reason in plan.stays]
     number = f"{counted(len(plan.old), 'gate')} {word}"
     tail = "" if deleted or not plan.old else "; --delete removes them"
     return "\n".join([*lines, number + tail]) + "\n"

@@ -76,9 +76,9 @@ class CheckProgress:
                 self._line(State.UNKNOWN, check, rows, f"{len(rows)} of {wanted} reported")
 
     def _tick(self, check: str, rows: list[Observation]) -> None:
-        said = [finding for row in rows for finding in self._findings(row)]
-        worst = max(said, key=finding_state, default=None)
-        state = max([State.PASS, *map(finding_state, said)])
+        findings = [finding for row in rows for finding in self._findings(row)]
+        worst = max(findings, key=finding_state, default=None)
+        state = max([State.PASS, *map(finding_state, findings)])
         self._line(state, check, rows, worst.message if worst else "")
 
     def _findings(self, result: Observation) -> list[Finding]:
@@ -111,11 +111,11 @@ def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
     known = builtin().instances
     near = named if named in known else nearest(named, list(known)) if "." in named else None
     seen = f" Its firmware calls it {named!r:.64}." if named else ""
-    said = (
+    message = (
         "name the instance type that this machine should be, such as cpu or p5.48xlarge: without it missing parts "
         f"cannot be found.{seen}"
     )
-    return InputError("--instance-type", said, "", near)
+    return InputError("--instance-type", message, "", near)
 
 
 def check_node(

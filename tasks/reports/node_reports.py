@@ -129,8 +129,8 @@ def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> No
         row.check: ranks if row.scope is Scope.RANK else 1 for row in turns if row.scope is not Scope.CLUSTER
     }
     rows = [row for row in report.observations if row.check in wanted]
-    said, failed = Counter(row.check for row in rows), sum(row.outcome is Outcome.ERRORED for row in rows)
-    doing = next((check for check, count in wanted.items() if said[check] < count), "")
+    text, failed = Counter(row.check for row in rows), sum(row.outcome is Outcome.ERRORED for row in rows)
+    doing = next((check for check, count in wanted.items() if text[check] < count), "")
     doing = "" if report.node.complete else doing
     return NodeProgress(report.node.name, len(rows) - failed, sum(wanted.values()), doing, failed)
 

@@ -190,8 +190,8 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
             raise InputError(instance_type, error.reason, error.path, error.nearest) from error
     known = builtin().instances
     if instance_type not in known:
-        said, near = unknown_type(instance_type, tuple(known))
-        raise InputError("--instance-type", f"{said}.", "", near)
+        message, near = unknown_type(instance_type, tuple(known))
+        raise InputError("--instance-type", f"{message}.", "", near)
     gpus = known[instance_type].gpus
     return Declared(instance_type, nodes, gpus, max(gpus, 1))
 
@@ -199,9 +199,9 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
 def require_policy_for(declared: Declared, policy: Policy, path: Path) -> None:
     """Refuse a policy that is for other instance types before anything is measured. Raises InputError."""
     if not builtin().are_for(policy.instance_types, declared):
-        said = f"the policy {not_for(policy.instance_types, declared.instance_type)}."
-        said += " Name another one, or leave --policy out: the shipped one for the type is then taken."
-        raise InputError(str(path), said, "instance_types")
+        message = f"the policy {not_for(policy.instance_types, declared.instance_type)}."
+        message += " Name another one, or leave --policy out: the shipped one for the type is then taken."
+        raise InputError(str(path), message, "instance_types")
 
 
 def default_policy_of(instance_type: str, declared: Declared | None = None) -> tuple[Policy, str]:
@@ -229,9 +229,9 @@ def read_input(file: str) -> tuple[str, bytes]:
         with path.open("rb") as opened:
             return str(path), opened.read(REPORT_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
-            file, f"it cannot be read ({why}). Name a report, a folder, or - for stdin."
+            file, f"it cannot be read ({reason}). Name a report, a folder, or - for stdin."
         ) from error
 
 
@@ -241,14 +241,14 @@ def _only_report(folder: Path) -> Path:
     found = sorted(folder.rglob(REPORT_FILE))
     if len(found) == 1:
         return found[0]
-    said = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
-    raise InputError(str(folder), said)
+    message = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
+    raise InputError(str(folder), message)
 
 
 def unjudged_verdict(reason: str) -> Verdict:
     """The verdict CANNOT TELL, for the reason given."""
-    said = f"nothing was judged: {reason}"
-    finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said, "", REMEDY)
+    text = f"nothing was judged: {reason}"
+    finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, text, "", REMEDY)
     digests = Digests(digest(b""), digest(dump_plain(NO_POLICY)), builtin().digest, None, ENGINE)
     return conclude([finding], NOTHING, NO_POLICY, 1, digests, None)
 

@@ -183,13 +183,13 @@ def _replayed(
         return replace(made, why=one_line(str(error), 500))
     made = made if record else replace(made, judged_at=one_line(report.measured_at, 40))
     if not facts.are_for(rules.instance_types, report.declared):
-        said = f"policy {rules.name} was not written for {report.declared.instance_type}"
-        return replace(made, fate=ReplayResult.OTHER_TYPE, why=said)
+        text = f"policy {rules.name} was not written for {report.declared.instance_type}"
+        return replace(made, fate=ReplayResult.OTHER_TYPE, why=text)
     after = decide(report, rules, facts, baseline, report_digest=digest(files.report))
     made = replace(made, after=_summary(after))
     if verdict is None:
-        said = "no verdict is stored: its gate was interrupted, or the file was removed"
-        return replace(made, fate=ReplayResult.NO_VERDICT, why=said)
+        text = "no verdict is stored: its gate was interrupted, or the file was removed"
+        return replace(made, fate=ReplayResult.NO_VERDICT, why=text)
     if verdict.digests.report != after.digests.report:
         return replace(made, why="its verdict was made from another report")
     if record is not None and (record.digests.report, record.answer) != (
@@ -233,9 +233,9 @@ class ReplayTotals:
         """ "312 reports: 4 would change: 3 GO -> NO-GO, 1 NO-GO -> GO"."""
         total = sum(self.fates.values())
         changed = f"{self.fates[ReplayResult.CHANGED] or 'none'} would change"
-        said = [f"{total} report{'s'[: total != 1]}: {changed if self.compared else 'nothing was compared'}"]
+        text = [f"{total} report{'s'[: total != 1]}: {changed if self.compared else 'nothing was compared'}"]
         moves = sorted(self.moves.items(), key=lambda item: (-item[1], item[0]))
-        said += [", ".join(f"{count} {name}" for name, count in moves)] if moves else []
+        text += [", ".join(f"{count} {name}" for name, count in moves)] if moves else []
         rest = [
             (ReplayResult.FINDINGS, "with the same verdict for other reasons"),
             (ReplayResult.NO_VERDICT, "without a stored verdict"),
@@ -243,7 +243,7 @@ class ReplayTotals:
             (ReplayResult.OTHER_TYPE, "of types that the policy does not cover"),
         ]
         more = [f"{self.fates[fate]} {words}" for fate, words in rest if self.fates[fate]]
-        return "; ".join([": ".join(said), *more])
+        return "; ".join([": ".join(text), *more])
 
 
 def answer_change(gate: ReplayedGate) -> str:

@@ -137,10 +137,10 @@ def _pingpong(output: str) -> Reading:
     return Reading(Kind.FI_PINGPONG, "fi_pingpong", (Part("efa.pingpong", metrics, {}, output),))
 
 
-def _placed(part: Part, path: str) -> Part:
+def _placed(reading: Part, path: str) -> Part:
     """The part with the path before each of its lines."""
-    lines = {metric: _with_path(text, path) for metric, text in part.lines.items()}
-    return replace(part, lines=lines, evidence=_with_path(part.evidence, path))
+    lines = {metric: _with_path(text, path) for metric, text in reading.lines.items()}
+    return replace(reading, lines=lines, evidence=_with_path(reading.evidence, path))
 
 
 def _with_path(text: str, path: str) -> str:

@@ -92,9 +92,9 @@ def named_gate(file: str) -> Gate:
     return read_gate_file(Path(file))
 
 
-def chosen_cluster(named: NamedStore, cluster: str | None) -> str | None:
+def chosen_cluster(source: NamedStore, cluster: str | None) -> str | None:
     """The cluster that a command is about: the one that was asked for, else that of the gate file; None for all."""
-    return cluster or named.cluster or None
+    return cluster or source.cluster or None
 
 
 def cluster_notes(arguments: Sequence[str], cluster: str | None) -> tuple[str, ...]:
@@ -131,25 +131,25 @@ def report_named(text: str, store: str | None) -> str:
     return place
 
 
-def _report_of(named: NamedStore, gate_id: str) -> str:
+def _report_of(source: NamedStore, gate_id: str) -> str:
     """The key of the gate's report; of one that used an earlier PASS that gate's. Raises InputError."""
     try:
-        record = records.read(named.store, gate_id)
+        record = records.read(source.store, gate_id)
     except DecodeError:
         record = None  # the report is judged, whatever became of its record
     key = record.report if record is not None else report_key(gate_id)
-    if named.store.get(key) is not None:
+    if source.store.get(key) is not None:
         return key
-    gates = kept_gates(named.store, records.recorded(named.store))
+    gates = kept_gates(source.store, records.recorded(source.store))
     if gate_id in gates:
         message = (
             "this gate kept no report: it ended before it judged. `prelaunch store list` says how it ended."
         )
         raise InputError(gate_id, message)
     newest = ", ".join(list(gates)[: -NEWEST - 1 : -1])
-    message = f"no gate of {named.address} has this id; it has none. {NAME_STORE}"
+    message = f"no gate of {source.address} has this id; it has none. {NAME_STORE}"
     if newest:
-        message = f"no gate of {named.address} has this id. Its newest are {newest}. {NAME_STORE}"
+        message = f"no gate of {source.address} has this id. Its newest are {newest}. {NAME_STORE}"
     raise InputError(gate_id, message, "", nearest(gate_id, tuple(gates)))
 
 
@@ -206,14 +206,14 @@ def require_reports(arguments: Sequence[str]) -> None:
 def require_gates(name: NamedStore) -> None:
     """Raise InputError for a store without a gate: a name that is misspelt is not a history without a fault."""
     if not name.store.list(RECORDS) and not name.store.list(GATES):
-        said = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
+        text = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
         missing = missing_name(name.argument) if is_name(name.argument) else None
-        raise InputError(name.address, said, "", missing[1] if missing else None)
+        raise InputError(name.address, text, "", missing[1] if missing else None)
 
 
-def require_known_node(named: NamedStore, node: str, argument: str) -> None:
+def require_known_node(source: NamedStore, node: str, argument: str) -> None:
     """Raise InputError if no gate of the store, which was typed as `argument`, knows the node. Raises StoreError."""
-    known = known_nodes(named.store)
+    known = known_nodes(source.store)
     names = tuple(sorted({one.node for history in known.clusters for one in history.nodes}))
     if node in names:
         return
@@ -221,4 +221,4 @@ def require_known_node(named: NamedStore, node: str, argument: str) -> None:
     message = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
     if known.problems:
         message = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
-    raise InputError(named.address, message, "", nearest(node, names))
+    raise InputError(source.address, message, "", nearest(node, names))

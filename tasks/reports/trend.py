@@ -58,10 +58,10 @@ def past_of(
     try:
         return limited(seconds, lambda: _past_of(store, this, ends))
     except TimeoutError:
-        said = f"Earlier gates could not be read within {seconds:g} s"
+        text = f"Earlier gates could not be read within {seconds:g} s"
     except StoreError as error:
-        said = f"Earlier gates could not be read: {error}"
-    return Past(problems=(one_line(said, 400),))
+        text = f"Earlier gates could not be read: {error}"
+    return Past(problems=(one_line(text, 400),))
 
 
 def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:

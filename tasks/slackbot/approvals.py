@@ -90,10 +90,10 @@ class ApprovalHandler:
             if action is ApprovalAction.LAUNCH:
                 self._ask_why(value, person, str(payload.get("trigger_id", "")))
                 return
-            said = f"Recorded: {answered(self._give(value, person, action, ''))}."
+            text = f"Recorded: {answered(self._give(value, person, action, ''))}."
         except NotAnswerable as error:
-            said = str(error)
-        respond(str(payload.get("response_url") or ""), said)
+            text = str(error)
+        respond(str(payload.get("response_url") or ""), text)
 
     def submitted(self, payload: Mapping[str, Any]) -> str:
         """Handle a modal with a reason; returns why it is not accepted, "" if it is."""

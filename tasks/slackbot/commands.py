@@ -45,7 +45,7 @@ class Commands:
             "remedy": lambda: told(self._start(rest, person, order, remedy=True)),
             "status": lambda: self._status(rest),
             "fleet": lambda: self._fleet(rest),
-            "why": lambda: self._why(rest),
+            "why": lambda: self._refusal(rest),
             "help": lambda: told(replies.HELP),
         }
         if verb.lower() in words:
@@ -101,7 +101,7 @@ class Commands:
             found.setdefault(cluster, fleet)
         return replies.fleet(list(found.items()))
 
-    def _why(self, name: str) -> Reply:
+    def _refusal(self, name: str) -> Reply:
         try:
             if name and self._config.named(name) is None:
                 return replies.why(of_id(self._config.gates, name))

@@ -88,6 +88,6 @@ def _allowed(path: Path, name: str, table: AllowedGate) -> Allowed:
     try:
         allowed.store()
     except (GateFileError, StoreError) as error:
-        said = str(error).rstrip(".")
-        raise GateFileError(str(path), f"gates.{name}.gate_file", said) from error
+        message = str(error).rstrip(".")
+        raise GateFileError(str(path), f"gates.{name}.gate_file", message) from error
     return allowed

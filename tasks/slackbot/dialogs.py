@@ -38,8 +38,8 @@ def user(user_id: str) -> str:
 def answered(answer: ApprovalAnswer) -> str:
     """Who answered what, when and why."""
     who = user(answer.who) if answer.verified else escape(answer.who, 100)
-    why = f": {escape(answer.reason, 1000)}" if answer.reason else ""
-    return f"{who} {DONE[answer.action]}, {when(answer.at)}{why}"
+    reason = f": {escape(answer.reason, 1000)}" if answer.reason else ""
+    return f"{who} {DONE[answer.action]}, {when(answer.at)}{reason}"
 
 
 def without_markup(text: str) -> str:

@@ -46,7 +46,7 @@ class AnswerDelivery:
             self._thread.join(patience_s)
 
     def _run(self) -> None:
-        said = set[str]()
+        reported = set[str]()
         while not self._stopped.is_set():
             self._wake.clear()
             try:
@@ -55,9 +55,9 @@ class AnswerDelivery:
                 problems = {f"{error} Answers are stored, and will be delivered later."}
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 problems = {f"no answer could be delivered: {type(error).__name__}: {error}"}
-            for problem in sorted(problems - said):  # once for as long as it lasts
+            for problem in sorted(problems - reported):  # once for as long as it lasts
                 LOG.error("%s", problem)
-            said = problems
+            reported = problems
             self._wake.wait(EVERY_S)
 
 

@@ -110,8 +110,8 @@ class Runs:
             try:
                 found = self._client.read_deployment_by_name(deployment)
             except ObjectNotFound as error:
-                said = f"Prefect's server has no deployment {deployment!r}. Run `prefect deploy` for it."
-                raise NotStarted(said) from error
+                message = f"Prefect's server has no deployment {deployment!r}. Run `prefect deploy` for it."
+                raise NotStarted(message) from error
             made = self._client.create_flow_run_from_deployment(
                 found.id,
                 parameters=_parameters(deployment, found.parameters, gate_file),

@@ -80,10 +80,10 @@ class Process:
         try:
             runs.open()
         except PrefectError as error:
-            said = (
+            message = (
                 f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
             )
-            raise SlackAppError(said) from error
+            raise SlackAppError(message) from error
         # Whoever clicked waits for seconds alone, and clicks again where Slack limits the rate.
         web = SlackWeb(app.api_url, bot, app.bot_token, patient=False)
         handing = AnswerDelivery(runs, self._config.gates)

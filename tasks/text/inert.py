@@ -31,7 +31,7 @@ def clean(text: str) -> str:
     text = _COMMAND.sub(r"\g<0> ", text)
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(_shown(character) for character in text)
+    return "".join(_escaped(character) for character in text)
 
 
 def one_line(text: str, most: int = 300) -> str:
@@ -41,7 +41,7 @@ def one_line(text: str, most: int = 300) -> str:
     return line[: most - 1] + "…" if cut else line
 
 
-def _shown(character: str) -> str:
+def _escaped(character: str) -> str:
     if character == "\n":
         return character
     if character == "\t":
@@ -54,9 +54,9 @@ def _shown(character: str) -> str:
     return character
 
 
-def browsable(place: str) -> str:
+def browsable(address: str) -> str:
     """The console's page of an object in S3; anything else as it is."""
-    if not place.startswith(S3):
-        return place
-    bucket, _, key = place.removeprefix(S3).partition("/")
+    if not address.startswith(S3):
+        return address
+    bucket, _, key = address.removeprefix(S3).partition("/")
     return f"https://console.aws.amazon.com/s3/object/{quote(bucket)}?prefix={quote(key)}"

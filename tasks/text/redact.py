@@ -85,16 +85,16 @@ def _values(environment: Mapping[str, str]) -> list[str]:
     """The secrets, the longest first: one may be a part of another."""
     secret = (v for k, v in environment.items() if SECRET_NAME.search(k))
     with _LOCK:
-        return sorted(_KNOWN.union(*map(_parts, secret)), key=len, reverse=True)
+        return sorted(_KNOWN.union(*map(_lines, secret)), key=len, reverse=True)
 
 
 def remember_secret(value: str) -> None:
     """Remove this value from every text from now on. A value too short to be distinguished from a word is not removed."""
     with _LOCK:
-        _KNOWN.update(_parts(value))
+        _KNOWN.update(_lines(value))
 
 
-def _parts(value: str) -> set[str]:
+def _lines(value: str) -> set[str]:
     """A secret and each of its lines: a log has something before each of them."""
     return {
         part for part in (value.strip(), *map(str.strip, value.splitlines())) if len(part) >= LEAST_CHARACTERS

@@ -66,9 +66,9 @@ def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    said = marked(f"{what} {how} {when(question.deadline)}. No answer by then is a refusal.")
-    said["block_id"] = BLOCK_ID
-    return [said, _buttons(gate_id, question)] if question.by_slack else [said]
+    text = marked(f"{what} {how} {when(question.deadline)}. No answer by then is a refusal.")
+    text["block_id"] = BLOCK_ID
+    return [text, _buttons(gate_id, question)] if question.by_slack else [text]
 
 
 def _in_prefect(url: str) -> str:
@@ -190,9 +190,9 @@ def elapsed(seconds: float) -> str:
 
 def finding_blocks(item: Item) -> list[Block]:
     """A finding with its remedy, the commands to type, and its evidence."""
-    said = str(item)
-    said += f"\nRemedy: {item.remedy}" if item.remedy else ""
-    blocks = [plain(said)]
+    text = str(item)
+    text += f"\nRemedy: {item.remedy}" if item.remedy else ""
+    blocks = [plain(text)]
     blocks += [code("\n".join(item.commands))] if item.commands else []
     blocks += [code(item.evidence, EVIDENCE)] if item.evidence else []
     return blocks

@@ -29,10 +29,10 @@ def cost_line(cost: Cost) -> str:
 
 
 def _amount(cost: Cost, span: Span) -> str:
-    said = _span(span, cost.unit)
+    text = _span(span, cost.unit)
     if cost.usd_per_unit_hour is None:
-        return said
-    return f"{said} ({_span(span.scaled(cost.usd_per_unit_hour), 'USD')})"
+        return text
+    return f"{text} ({_span(span.scaled(cost.usd_per_unit_hour), 'USD')})"
 
 
 def _span(span: Span, unit: str) -> str:

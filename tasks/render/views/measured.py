@@ -68,8 +68,8 @@ def _line(check: str, results: Sequence[Observation]) -> MeasuredLine:
     parts = [f"not measured: {one_line(reason, 160)}" for reason in dict.fromkeys(lacking)]
     parts += [f"{name} {text}" for name, text in _values(well)]
     over = f"{len(results)} ranks: " if len(results) > 1 else ""
-    said = one_line(f"{over}{'; '.join(parts) or 'no values'}", LINE)
-    return MeasuredLine(check, said, max(row.seconds for row in results))
+    line = one_line(f"{over}{'; '.join(parts) or 'no values'}", LINE)
+    return MeasuredLine(check, line, max(row.seconds for row in results))
 
 
 def _values(results: Sequence[Observation]) -> Iterator[tuple[str, str]]:

@@ -90,18 +90,18 @@ class CheckLine:
 
 def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
     """One line a node, declared or reported, the worst first; then one for the cluster if it has findings."""
-    said = _by_place(verdict.findings)
+    by_subject = _by_place(verdict.findings)
     seen, excused = _measured(report), _excused(report)
     ranks = {node.name: node.rank for node in report.nodes}
     names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
-    lines = [_line(report, name, ranks.get(name), said, seen, excused) for name in dict.fromkeys(names)]
+    lines = [_line(report, name, ranks.get(name), by_subject, seen, excused) for name in dict.fromkeys(names)]
     caused = {finding.follows for finding in verdict.findings}
     lines.sort(
         key=lambda line: (
             -line.state, line.name not in caused, line.rank is not None, -line.findings, line.rank or 0, line.name
         )
     )  # fmt: skip
-    return (*lines, *_cluster_line(report, said))
+    return (*lines, *_cluster_line(report, by_subject))
 
 
 def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
@@ -190,11 +190,11 @@ def _state(findings: Iterable[Finding], skipped: bool, whole: bool) -> State:
 
 
 def _by_place(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    said: dict[str, list[Finding]] = defaultdict(list)
+    by_subject: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         for place in places(finding.subject):
-            said[place].append(finding)
-    return said
+            by_subject[place].append(finding)
+    return by_subject
 
 
 def _measured(report: Report) -> dict[tuple[str, str], set[str]]:

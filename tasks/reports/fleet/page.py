@@ -67,10 +67,10 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         said=one_line(answer_line(fleet), 1000),
         moved=one_line(moved_line(fleet), 1000),
         advice=[one_line(line, 2000) for line in advice_lines(fleet.nodes)],
-        nodes=[_row(node, link_of) for node in fleet.nodes],
-        unseen=[_row(node, link_of) for node in fleet.unseen[:REPLACED]],
+        nodes=[_node_row(node, link_of) for node in fleet.nodes],
+        unseen=[_node_row(node, link_of) for node in fleet.unseen[:REPLACED]],
         seen=span(SEEN_S),
-        replaced=[_row(node, link_of) for node in fleet.replaced[:REPLACED]],
+        replaced=[_node_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),
         asked=fleet.asked is not None,
         span=span(fleet.fresh_s),
@@ -83,7 +83,7 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
 def node_page(name: str, fleet: Fleet) -> str:
     """The page of the machines that have, or had, this name."""
     nodes = [*fleet.nodes, *fleet.replaced]
-    said = "; ".join(state_words(node) for node in fleet.nodes) or "no machine has this name now"
+    text = "; ".join(state_words(node) for node in fleet.nodes) or "no machine has this name now"
     worst = min(fleet.nodes, key=lambda node: (node.state.rank, not node.trend.worse), default=None)
     tone = TONES[NodeState.UNPROVEN] if worst is None else _tone_of(worst)
     return _rendered(
@@ -92,7 +92,7 @@ def node_page(name: str, fleet: Fleet) -> str:
         "",
         title=one_line(name, 120),
         tone="unknown" if fleet.problems and tone == "pass" else tone,  # what could not be read is no health
-        said=one_line(said, 500),
+        said=one_line(text, 500),
         about=f"{counted(sum(node.count for node in nodes), 'gate')}; {counted(len(nodes), 'machine')} had this name",
         nodes=[_section(node, fleet) for node in nodes],
     )
@@ -138,7 +138,7 @@ def _head(node: FleetNode) -> dict[str, object]:
     }
 
 
-def _row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
+def _node_row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
     """One machine of the table; `at` is when it was proven (Unix time), "" unless it is proven now."""
     proof = node.last_proof if node.state is NodeState.PROVEN else None
     lists = {

@@ -81,10 +81,10 @@ def fleet_of(
     now: float,
     fresh_s: float,
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
-    rows: Mapping[str, MachineRow] | None = None,
+    views: Mapping[str, MachineRow] | None = None,
     one_name: bool = False,
 ) -> Fleet:
-    """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `rows` are what the engine of
+    """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `views` what the engine of
     the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S counts for nothing, unless
     this is about `one_name`; then all numbers have their points.
     """
@@ -100,7 +100,7 @@ def fleet_of(
         if owners[cluster, name] is not one:
             replaced.append(node)
             continue
-        node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
+        node = _with_acts(node, (acts or {}).get((cluster, name), ()), (views or {}).get(name))
         is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
@@ -137,9 +137,9 @@ def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
 
 
 def _row(gate: GateNodes, row: NodeRow) -> _GateRow:
-    why = _reason(row) if row.standing is Standing.CONDEMNED else ""
+    reason = _reason(row) if row.standing is Standing.CONDEMNED else ""
     mark = GateMark(
-        gate.gate_id, row.node, gate.judged_at, row.measured_at, row.standing, gate.profile, gate.policy, finding=why
+        gate.gate_id, row.node, gate.judged_at, row.measured_at, row.standing, gate.profile, gate.policy, finding=reason
     )  # fmt: skip
     return _GateRow(mark, row, gate.checks[row.checks], gate.cluster_findings)
 
@@ -217,22 +217,22 @@ def _was_measured(finding: Finding) -> bool:
     return finding.cause is Cause.EVIDENCE and bool(finding.metric)
 
 
-def _dated(one: NodeFinding, machine: _History) -> StillOpen:
+def _dated(finding: NodeFinding, machine: _History) -> StillOpen:
     """The finding with the beginning of the unbroken row of gates that found it. Of a machine with more gates than are kept in full
     only the newest ones are looked at, between which none is missing.
     """
     newest_first = machine.rows[::-1]
     complete = len(newest_first) >= machine.count
-    begun, at_least = (one.judged_at, one.gate_id), not complete
+    begun, at_least = (finding.judged_at, finding.gate_id), not complete
     for row in newest_first if complete else newest_first[:NEWEST]:
-        if row.mark.judged_at > one.judged_at:
+        if row.mark.judged_at > finding.judged_at:
             continue
-        if any(finding_kind(found) == finding_kind(one.finding) for found in row.node.findings):
+        if any(finding_kind(found) == finding_kind(finding.finding) for found in row.node.findings):
             begun = (row.mark.judged_at, row.mark.gate_id)
-        elif _answers(row, one.finding):
+        elif _answers(row, finding.finding):
             at_least = False
             break
-    return StillOpen(one.finding, one.gate_id, one.judged_at, begun[1], begun[0], at_least)
+    return StillOpen(finding.finding, finding.gate_id, finding.judged_at, begun[1], begun[0], at_least)
 
 
 def _answers(row: _GateRow, finding: Finding) -> bool:

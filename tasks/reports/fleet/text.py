@@ -269,10 +269,10 @@ def act_words(act: Act) -> str:
 
 def scheduler_words(node: FleetNode) -> str:
     """The scheduler's word beside ours."""
-    said = "does not know the node" if node.engine is None else node.engine.service.value
+    text = "does not know the node" if node.engine is None else node.engine.service.value
     words = f" ({node.engine.status})" if node.engine is not None and node.engine.status else ""
     differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
-    return f"{said}{words}{differs}"
+    return f"{text}{words}{differs}"
 
 
 def mark_words(mark: GateMark, now: float) -> str:
@@ -282,10 +282,10 @@ def mark_words(mark: GateMark, now: float) -> str:
     profile = f", {mark.profile.value}" if mark.profile else ""
     apart = time_before(seconds_of(mark.judged_at), mark.measured_at or None)
     measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
-    said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
-    why = f": {mark.finding}" if mark.finding else ""
+    text = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
+    reason = f": {mark.finding}" if mark.finding else ""
     failed = f"; {mark.failure}" if mark.failure else ""
-    return f"{said}{profile}{measured}{why}{failed}"
+    return f"{text}{profile}{measured}{reason}{failed}"
 
 
 def span(seconds: float) -> str:
@@ -300,8 +300,8 @@ def _unproven(fleet: Fleet) -> list[str]:
     never = sum(node.proof_age_s is None for node in found)
     ages = [node.proof_age_s for node in found if node.proof_age_s is not None]
     oldest = [f"the oldest proof is {span(max(ages))} old"] if ages else []
-    said = ", ".join([*oldest, *([f"{never} never proven"] if never else [])])
-    return [f"{len(found)} unproven ({said})"]
+    text = ", ".join([*oldest, *([f"{never} never proven"] if never else [])])
+    return [f"{len(found)} unproven ({text})"]
 
 
 def _incomplete(fleet: Fleet) -> str:

@@ -64,11 +64,11 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
             written = file.read(VERDICT_BYTES + 1)
         verdict = load(written)
     except (DecodeError, OSError, ValueError) as error:
-        said = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
-        return KeptBeside(None, said) if named else None
+        text = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
+        return KeptBeside(None, text) if named else None
     if verdict.digests.report != digest(data):
-        said = f"{VERDICT_FILE} beside the report was made from another report"
-        return KeptBeside(None, said) if named else None
+        text = f"{VERDICT_FILE} beside the report was made from another report"
+        return KeptBeside(None, text) if named else None
     record = _table(folder.parent.parent / record_key(folder.name))
     name = (
         _name_in(record, "gate") or _name_in(record, "cluster") or _name_in(outcome_beside(folder), "cluster")

@@ -84,7 +84,7 @@ def gate(
 
 def fleet(*gates: GateNodes, fresh_s: float = DAY_S, rows: dict[str, MachineRow] | None = None) -> Fleet:
     """What these gates say now."""
-    return fleet_of(known_of(gates), NOW, fresh_s, rows=rows)
+    return fleet_of(known_of(gates), NOW, fresh_s, views=rows)
 
 
 def only(found: Fleet) -> FleetNode:
