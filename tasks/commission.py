@@ -156,7 +156,7 @@ async def _in_turn(
         left = until - time.monotonic()
         if left <= 0:
             waited = f" It was waited for {patience_s / MINUTE_S:g} minutes." if patience_s else ""
-            return replace(result, reason=f"{result.reason.rstrip('.')}.{waited}")
+            return replace(result, sentence=f"{result.sentence.rstrip('.')}.{waited}")
         # The lock may look free where it is not: a job of its dead holder still runs. Each try is a run of its own.
         await asyncio.sleep(min(AGAIN_S, left))
 
@@ -266,7 +266,7 @@ async def compare_with_last(
 def _compared(context: GateContext, result: ClusterResult) -> ClusterResult:
     store, key = context.store, commission_key(result.cluster)
     data = store.get(key)
-    latest = KeptResult(1, result.result, result.reason, result.gate_id, time.time(), result.about)
+    latest = KeptResult(1, result.result, result.sentence, result.gate_id, time.time(), result.about)
     store.put(key, dump_plain(latest))
     last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None
     difference, changed = since(result, last)

@@ -49,14 +49,13 @@ class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
     A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what was seen of the
-    placement, `restarts` how often the engine began the job anew; `unreleased` says which machines may still be billing, and
+    placement, `restarts` how often the engine restarted the job; `unreleased` says which machines may still be billing, and
     `notified` of how many of these people were notified. Without `launches` nothing follows a go. `rounds` counts how often the
-    checks began, `waiting_since` is when the engine first had no machines, None once it had some. `training` is its job once it
-    was submitted, and `trained` says that it was seen to run. `answer` is a person's; `open_question` is the one with which the
-    run continues, None for a run that begins. One that is `parked` leaves everything as it is, for the process in which the run
-    comes back. `refused` is the last verdict after which the gate went on without the nodes in `excluded`, each with the reason.
-    `certificates` were offered to the checks. `statuses` are what the engine said last of each job, and `begun` are the jobs that
-    may have been started.
+    checks began, `waiting_since` when the engine first had no machines, None once it had some. `training` is its job once it was
+    submitted, `trained` that it was seen to run. `answer` is a person's; `open_question` is the one with which the run continues,
+    None for a run that begins. One that is `parked` leaves everything for the process in which the run comes back. `refused` is the
+    last verdict after which the gate went on without the nodes in `excluded`, each with the reason. `certificates` were offered to
+    the checks. `statuses` are what the engine said last of each job, and `begun` are the jobs that may have been started.
     """
 
     def __init__(self, context: GateContext, renewal: LeaseRenewal, launches: bool = True) -> None:

@@ -35,7 +35,7 @@ WORST = tuple(CommissionResult)
 class ClusterResult:
     """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from.
 
-    `says_answer`: `reason` begins with the gate's answer, as "NO-GO p5: ...", so that the result need not be said beside it.
+    `says_answer`: `sentence` begins with the gate's answer, as "NO-GO p5: ...", so that the result need not be said beside it.
 
     `about` holds check and subject of what decided the verdict ("network.pairs node-1"); () if nothing was found or judged.
 
@@ -45,7 +45,7 @@ class ClusterResult:
     cluster: str
     gate_file: str
     result: CommissionResult
-    reason: str
+    sentence: str
     gate_id: str = ""
     about: tuple[str, ...] = ()
     baseline: str = ""
@@ -98,7 +98,7 @@ def result_page(results: Sequence[ClusterResult]) -> str:
     lines += ["| --- | --- | --- | --- | --- | --- |"]
     for result in results:
         last = "see above" if result.changed else result.since
-        cells = (result.cluster, result.reason, last, result.gate_file, result.baseline or "-")
+        cells = (result.cluster, result.sentence, last, result.gate_file, result.baseline or "-")
         lines.append(f"| **{result.result.value}** | {' | '.join(map(escape, cells))} |")
     return "\n".join([*lines, ""])
 
@@ -111,5 +111,5 @@ def _count(results: Sequence[ClusterResult]) -> str:
 def _sentence(result: ClusterResult) -> str:
     """The sentence about a cluster, with its result and name where the sentence does not begin with them."""
     if result.says_answer:
-        return result.reason
-    return f"{result.result}: {result.reason if result.cluster in result.reason else f'{result.cluster}: {result.reason}'}"
+        return result.sentence
+    return f"{result.result}: {result.sentence if result.cluster in result.sentence else f'{result.cluster}: {result.sentence}'}"

@@ -106,8 +106,8 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
         leases.release(context.store, held)
 
     assert ("CannotTell", "BUSY") == (state.name, rows[0].result.value)
-    assert held.lease.gate_id in rows[0].reason and len(children) == 1
-    assert "It was waited for 1 minutes." in rows[0].reason
+    assert held.lease.gate_id in rows[0].sentence and len(children) == 1
+    assert "It was waited for 1 minutes." in rows[0].sentence
     ((_, _, related),) = [
         one for one in sent if one[:2] == (events.RUN_ENDED, f"prefect.flow-run.{children[0].id}")
     ]

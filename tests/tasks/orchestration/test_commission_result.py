@@ -24,7 +24,7 @@ REFUSED = ClusterResult(
 
 def kept(one: ClusterResult, why: str = "", about: tuple[str, ...] | None = None) -> KeptResult:
     """What the last commissioning left if it ended like this."""
-    return KeptResult(1, one.result, why or one.reason, "g-1", DAY, one.about if about is None else about)
+    return KeptResult(1, one.result, why or one.sentence, "g-1", DAY, one.about if about is None else about)
 
 
 @pytest.mark.parametrize(
