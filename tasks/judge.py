@@ -17,7 +17,7 @@ from checks.bundle import Pass, PassedNode
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
-from checks.judge.open_findings.gate import answered
+from checks.judge.open_findings.gate import closed_names
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.model_details import Images
@@ -159,7 +159,7 @@ def load_own_report(session: Session) -> JudgedReport | None:
 def proven_pass(judged: JudgedReport) -> Pass:
     """The identities that the training job's nodes have to confirm."""
     report = judged.report
-    answers = answered(report, judged.verdict.findings)
+    answers = closed_names(report, judged.verdict.findings)
     nodes = tuple(
         PassedNode(node.name, node.rank, node.identity, answers.get(node.name, ())) for node in report.nodes
     )

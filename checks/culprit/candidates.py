@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from checks.culprit.matrix import Direction, Kind, Matrix, Part, Span
+from checks.culprit.matrix import Direction, Endpoint, Entity, Matrix, Span
 
 BOTH, OUT, IN = Direction.BOTH, Direction.OUT, Direction.IN
 
@@ -18,7 +18,7 @@ BOTH, OUT, IN = Direction.BOTH, Direction.OUT, Direction.IN
 class Candidate(NamedTuple):
     """A part that may be to blame, with its name for people."""
 
-    kind: Kind
+    kind: Entity
     subject: str
     way: Direction
 
@@ -27,35 +27,35 @@ class Candidates:
     """All candidates of a matrix that are not links, and their tests."""
 
     def __init__(self, matrix: Matrix) -> None:
-        parts = matrix.parts
+        endpoints = matrix.parts
         self.matrix = matrix
         self.whos: list[Candidate] = []
         self.nodes = list(dict.fromkeys(matrix.nodes))
         self.node_of = matrix.node_of
-        self.rails = sorted({part.rail for part in parts})
+        self.rails = sorted({part.rail for part in endpoints})
         self.switches: list[str] = []
-        self._members: dict[tuple[Kind, str], list[int]] = {}
+        self._members: dict[tuple[Entity, str], list[int]] = {}
         self._ids: dict[Candidate, int] = {}
-        self._sending: list[list[int]] = [[] for _ in parts]
-        self._receiving: list[list[int]] = [[] for _ in parts]
-        self._groups: list[tuple[str, ...]] = [() for _ in parts]
+        self._sending: list[list[int]] = [[] for _ in endpoints]
+        self._receiving: list[list[int]] = [[] for _ in endpoints]
+        self._groups: list[tuple[str, ...]] = [() for _ in endpoints]
         self.inside = matrix.span is Span.INSIDE
-        several = len(parts) > len(self.nodes)
+        several = len(endpoints) > len(self.nodes)
         # With two nodes it is impossible to say which one is faulty: only what is between them can be named.
         if not self.inside and len(self.nodes) <= 2:
             return
         if len(self.nodes) > 1:
             ways = ((BOTH,), ()) if self.inside else ((BOTH, OUT), (BOTH, IN))
-            self._add(Kind.NODE, lambda part: part.node, *ways)
+            self._add(Entity.NODE, lambda part: part.node, *ways)
         if several:
-            self._add(Kind.RANK, lambda part: part.name, (BOTH, OUT), (BOTH, IN))
+            self._add(Entity.RANK, lambda part: part.name, (BOTH, OUT), (BOTH, IN))
         if several and len(self.rails) > 1 and len(self.nodes) > 1:
-            self._add(Kind.RAIL, lambda part: f"rail {part.rail}", (BOTH,), (BOTH,) if self.inside else ())
+            self._add(Entity.RAIL, lambda part: f"rail {part.rail}", (BOTH,), (BOTH,) if self.inside else ())
         if not self.inside:
             self._add_switches()
 
-    def _id(self, kind: Kind, subject: str, way: Direction) -> int:
-        who = Candidate(kind, subject, way)
+    def _id(self, entity: Entity, subject: str, direction: Direction) -> int:
+        who = Candidate(entity, subject, direction)
         if who not in self._ids:
             self._ids[who] = len(self.whos)
             self.whos.append(who)
@@ -63,30 +63,30 @@ class Candidates:
 
     def _add(
         self,
-        kind: Kind,
-        subject_of: Callable[[Part], str],
+        entity: Entity,
+        subject_of: Callable[[Endpoint], str],
         sending: Sequence[Direction],
         receiving: Sequence[Direction],
     ) -> None:
-        for at, part in enumerate(self.matrix.parts):
-            subject = subject_of(part)
-            self._members.setdefault((kind, subject), []).append(at)
-            self._sending[at] += [self._id(kind, subject, way) for way in sending]
-            self._receiving[at] += [self._id(kind, subject, way) for way in receiving]
+        for at, endpoint in enumerate(self.matrix.parts):
+            subject = subject_of(endpoint)
+            self._members.setdefault((entity, subject), []).append(at)
+            self._sending[at] += [self._id(entity, subject, direction) for direction in sending]
+            self._receiving[at] += [self._id(entity, subject, direction) for direction in receiving]
 
     def _add_switches(self) -> None:
         members: dict[str, list[int]] = {}
-        for at, part in enumerate(self.matrix.parts):
-            for switch in part.switches:
+        for at, end in enumerate(self.matrix.parts):
+            for switch in end.switches:
                 members.setdefault(switch, []).append(at)
         for name, its in sorted(members.items()):
             if 1 < len({self.node_of[at] for at in its}) < len(self.nodes):
                 self.switches.append(name)
-                self._members[Kind.SWITCH, name] = its
-                for way in Direction:
-                    self._id(Kind.SWITCH, name, way)
+                self._members[Entity.SWITCH, name] = its
+                for direction in Direction:
+                    self._id(Entity.SWITCH, name, direction)
         known = set(self.switches)
-        self._groups = [tuple(filter(known.__contains__, part.switches)) for part in self.matrix.parts]
+        self._groups = [tuple(filter(known.__contains__, end.switches)) for end in self.matrix.parts]
 
     def nodes_of(self, candidate: int) -> tuple[str, ...]:
         """The nodes that a candidate is, or that are connected to it."""
@@ -104,11 +104,11 @@ class Candidates:
     def _crossed(self, here: Sequence[str], there: Sequence[str]) -> list[int]:
         """The switches that a test between parts of these switches leaves or enters."""
         return [
-            self._ids[Candidate(Kind.SWITCH, name, way)]
+            self._ids[Candidate(Entity.SWITCH, name, direction)]
             for its, others, ways in ((here, there, (BOTH, OUT)), (there, here, (BOTH, IN)))
             for name in its
             if name not in others
-            for way in ways
+            for direction in ways
         ]
 
     def count(self, tests: Iterable[int] | None) -> list[int]:

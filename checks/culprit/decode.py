@@ -28,7 +28,7 @@ from checks.culprit.matrix import (
     Answer,
     Better,
     Decoded,
-    Kind,
+    Entity,
     Matrix,
     Noise,
     Span,
@@ -42,7 +42,7 @@ from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_per
 from checks.culprit.patterns.paths import cost, shared_path, slow_paths
 from checks.culprit.patterns.sweeps import swept_tests
 from checks.culprit.patterns.times import Times
-from checks.culprit.search import STARTS, Named, search, suspects
+from checks.culprit.search import STARTS, WeighedSuspect, search, suspects
 
 # Judgement: if a quarter of the tests that no culprit explains are bad, a part that is worse than the rest is so by chance.
 BLIND = 0.25
@@ -94,19 +94,19 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int])
     If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
     partner: a node that is bad in less than half of its tests is not named then.
     """
-    found, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in known}
-    if found.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in found.suspects):
-        return found
+    decoded, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in known}
+    if decoded.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in decoded.suspects):
+        return decoded
     kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in known and b not in known]
     left = {matrix.nodes[matrix.sources[test]] for test in kept}
     if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
-        return found
+        return decoded
     rest = _renumbered(decode(_only(matrix, kept), tolerance), kept)
     named = tuple(
-        one for one in rest.suspects if one.kind is not Kind.NODE or 2 * one.bad >= one.tests or one.passed
+        one for one in rest.suspects if one.kind is not Entity.NODE or 2 * one.bad >= one.tests or one.passed
     )
     answer = Answer.UNEXPLAINED if rest.answer is Answer.NAMED and not named else rest.answer
-    return replace(rest, answer=answer, suspects=named, unseen=found.unseen)
+    return replace(rest, answer=answer, suspects=named, unseen=decoded.unseen)
 
 
 def _with_patterns(
@@ -131,7 +131,9 @@ def _with_patterns(
     if found.answer is not Answer.FABRIC:
         alone += timed.at_any_time(screened, (*found.suspects, *alone))
     theirs_now = {node for one in alone for node in one.nodes if not one.passed}
-    others = (one for one in found.suspects if one.kind is not Kind.LINK or theirs_now.isdisjoint(one.nodes))
+    others = (
+        one for one in found.suspects if one.kind is not Entity.LINK or theirs_now.isdisjoint(one.nodes)
+    )
     named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
     good = {matrix.ends[test] for test in kept} if timed.excused else set()
@@ -196,7 +198,7 @@ def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
         for group in groups
         for node in group
     }
-    parts = tuple(replace(part, switches=of_node.get(part.node, ())) for part in matrix.parts)
+    parts = tuple(replace(endpoint, switches=of_node.get(endpoint.node, ())) for endpoint in matrix.parts)
     return replace(matrix, parts=parts)
 
 
@@ -208,7 +210,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     rivals = search(explanation) if screened.bad else {}
     found = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     named = tuple(one.suspect for one in found if one.named)
-    steady = steady_parts(named, Kind.NODE if len(candidates.nodes) > 1 else Kind.RANK)
+    steady = steady_parts(named, Entity.NODE if len(candidates.nodes) > 1 else Entity.RANK)
     together = standing_together(matrix, steady, screened.bad)
     if LEAST_TOGETHER <= len(together) < len(steady) and not candidates.switches and not candidates.inside:
         # They are under one switch, of which nobody told. Beside it other nodes are bad.
@@ -244,12 +246,12 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
 
 def _too_many(named: Sequence[Suspect], candidates: Candidates, tolerance: Tolerance) -> bool:
     most = max(1.0, tolerance.max_unfit_fraction * len(candidates.nodes))
-    to_blame = {node for one in named if one.kind in (Kind.NODE, Kind.RANK) for node in one.nodes}
-    switches = [one for one in named if one.kind is Kind.SWITCH]
+    to_blame = {node for one in named if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes}
+    switches = [one for one in named if one.kind is Entity.SWITCH]
     # One switch is one fault, however many nodes are connected to it; if there are several, their nodes count.
     below = {node for one in switches for node in one.nodes} | to_blame if len(switches) > 1 else to_blame
-    links = sum(one.kind is Kind.LINK for one in named)
-    rails = sum(one.kind is Kind.RAIL for one in named)
+    links = sum(one.kind is Entity.LINK for one in named)
+    rails = sum(one.kind is Entity.RAIL for one in named)
     return (
         len(below) > most
         or links > max(MOST_LINKS, len(candidates.nodes))
@@ -257,7 +259,7 @@ def _too_many(named: Sequence[Suspect], candidates: Candidates, tolerance: Toler
     )
 
 
-def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Tolerance) -> bool:
+def _blind(explanation: Explanation, weighed: Sequence[WeighedSuspect], tolerance: Tolerance) -> bool:
     """Whether so much is bad, or so many are blamed, that naming a part would be chance."""
     matrix = explanation.candidates.matrix
     bad, tests = explanation.left_over()
@@ -271,7 +273,7 @@ def _blind(explanation: Explanation, found: Sequence[Named], tolerance: Toleranc
         free = [test for test in alone if test not in explanation.owner]
         if _cells(matrix, free) >= BLIND * _cells(matrix, range(len(matrix.values))):
             return True
-    unsure = {node for one in found if one.suspect.kind is Kind.NODE for node in one.suspect.nodes}
+    unsure = {node for one in weighed if one.suspect.kind is Entity.NODE for node in one.suspect.nodes}
     return len(unsure) > max(1.0, tolerance.max_unfit_fraction * explanation.nodes)
 
 
@@ -298,8 +300,8 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
     return len({matrix.ends[test] for test in tests})
 
 
-def _noise(screened: Screened, explanation: Explanation, found: Sequence[Named]) -> Noise:
-    bad, tests = sum(one.suspect.bad for one in found), sum(one.suspect.tests for one in found)
+def _noise(screened: Screened, explanation: Explanation, weighed: Sequence[WeighedSuspect]) -> Noise:
+    bad, tests = sum(one.suspect.bad for one in weighed), sum(one.suspect.tests for one in weighed)
     rate = explanation.chance().hiccup
     usual = screened.main.usual
     sensitivity = bad / tests if tests else 1.0
@@ -330,7 +332,7 @@ def _explicable(
 ) -> bool:
     """Whether as many bad nodes as may be named, or a named rail or switch, could make this many tests bad."""
     nodes = len(set(matrix.nodes))
-    if nodes <= 2 or any(one.kind in (Kind.RAIL, Kind.SWITCH) for one in named):
+    if nodes <= 2 or any(suspect.kind in (Entity.RAIL, Entity.SWITCH) for suspect in named):
         return True
     good = nodes - max(1, int(tolerance.max_unfit_fraction * nodes))
     inside = matrix.span is Span.INSIDE

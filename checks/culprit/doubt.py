@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
-from checks.culprit.matrix import Direction, Kind, Matrix, Span
-from checks.culprit.search import Named
+from checks.culprit.matrix import Direction, Entity, Matrix, Span
+from checks.culprit.search import WeighedSuspect
 
 # Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
 CONFIRM_A_PART = 4
@@ -38,13 +38,15 @@ NEAR = 0.5
 CHANCE = 3.1
 
 
-def doubtful_tests(explanation: Explanation, found: Sequence[Named], most_hiccups: float) -> list[int]:
+def doubtful_tests(
+    explanation: Explanation, weighed: Sequence[WeighedSuspect], most_hiccups: float
+) -> list[int]:
     """Bad tests that no named part explains, except hiccups: the cell was measured again, and a faulty link is unlikely.
 
     Of the cells that were measured again some are bad a second time by chance. If there are more of them than the rate of hiccups
     predicts, they are no hiccups, and nothing is one if the rate itself is too high.
     """
-    explained = {test for one in found if one.named for test in one.tests}
+    explained = {test for one in weighed if one.named for test in one.tests}
     links, fitted = explanation.links, explanation.chance()
     chance = replace(fitted, hiccup=min(fitted.hiccup, most_hiccups))
     odds = Odds(chance, explanation.nodes)
@@ -75,8 +77,8 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
         return False
     if passed(counts[1] + counts[3], counts[4], back):
         return True
-    both = odds.of(Kind.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
-    one = odds.of(Kind.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
+    both = odds.of(Entity.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
+    one = odds.of(Entity.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
     return max(both.sure, one.sure) < IMPOSSIBLE
 
 
@@ -93,17 +95,19 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     return [test for test, cell in enumerate(matrix.ends) if cell in cells]
 
 
-def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
+def only_if_certain(
+    matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequence[int]
+) -> list[WeighedSuspect]:
     """The same, not named if it may be what others did at one time."""
-    crowds = _crowded_rounds(matrix, found, bad)
+    crowds = _crowded_rounds(matrix, weighed, bad)
     sure = [
         replace(
-            one,
-            named=one.named
-            and not _may_pass(matrix, one, bad, crowds)
-            and not _is_congested_switch(matrix, one, bad),
+            weighed_suspect,
+            named=weighed_suspect.named
+            and not _may_pass(matrix, weighed_suspect, bad, crowds)
+            and not _is_congested_switch(matrix, weighed_suspect, bad),
         )
-        for one in found
+        for weighed_suspect in weighed
     ]
     return _only_if_distinct(matrix, sure, bad)
 
@@ -112,17 +116,17 @@ def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
 Crowds = Mapping[int | None, frozenset[int]]
 
 
-def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> Crowds:
+def _crowded_rounds(matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequence[int]) -> Crowds:
     """The rounds in which several pairs of nodes were bad that are good at other times: congestion does so, and two bad links do
     not, on however many rails.
 
     Tests of nodes that are named do not count. A rail is looked at by itself if one of its links is named.
     """
-    links = [one for one in found if one.named and one.suspect.kind is Kind.LINK]
+    links = [one for one in weighed if one.named and one.suspect.kind is Entity.LINK]
     if not matrix.rounds or not links:
         return {}
     names = matrix.nodes
-    others = (one.suspect for one in found if one.named and one.suspect.kind is not Kind.LINK)
+    others = (one.suspect for one in weighed if one.named and one.suspect.kind is not Entity.LINK)
     known = {node for one in others for node in one.nodes}
     wrong, cells = set(bad), matrix.ends
     good = {cell for test, cell in enumerate(cells) if test not in wrong}
@@ -130,15 +134,15 @@ def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
     tests = [test for test, (a, b) in enumerate(cells) if not known or known.isdisjoint((names[a], names[b]))]
     rails = {rail for one in links if (rail := _rail(matrix, one)) is not None}
     crowds: dict[int | None, frozenset[int]] = {None: _crowded(matrix, tests, spoiled)}
-    for rail in rails if len({part.rail for part in matrix.parts}) > 1 else ():
+    for rail in rails if len({endpoint.rail for endpoint in matrix.parts}) > 1 else ():
         its = [test for test in tests if matrix.parts[cells[test][0]].rail == rail]
         crowds[rail] = _crowded(matrix, its, spoiled)
     return crowds
 
 
-def _rail(matrix: Matrix, one: Named) -> int | None:
+def _rail(matrix: Matrix, weighed: WeighedSuspect) -> int | None:
     """The rail of a suspect's tests; None if they are on several."""
-    rails = {matrix.parts[matrix.sources[test]].rail for test in one.tests}
+    rails = {matrix.parts[matrix.sources[test]].rail for test in weighed.tests}
     return rails.pop() if len(rails) == 1 else None
 
 
@@ -157,8 +161,8 @@ def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> 
         for at, visits in counts.items()
     }
     order, crowded = sorted(counts), set[int]()
-    for place, at in enumerate(order):
-        near = [one for one in order[max(0, place - AROUND) : place + AROUND + 1] if abs(one - at) <= AROUND]
+    for index, at in enumerate(order):
+        near = [one for one in order[max(0, index - AROUND) : index + AROUND + 1] if abs(one - at) <= AROUND]
         pairs = {pair for one in near for pair in bad[one]}
         if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(len(counts[one]) for one in near):
             crowded.add(at)
@@ -172,12 +176,14 @@ def _ends(matrix: Matrix) -> Sequence[int]:
     return matrix.node_of
 
 
-def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
+def _only_if_distinct(
+    matrix: Matrix, found: Sequence[WeighedSuspect], bad: Sequence[int]
+) -> list[WeighedSuspect]:
     """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
     what befell several is no part's fault. Tests with other named nodes do not count.
     """
     named = {
-        one.suspect.nodes[0] for one in found if one.named and one.suspect.kind in (Kind.NODE, Kind.RANK)
+        one.suspect.nodes[0] for one in found if one.named and one.suspect.kind in (Entity.NODE, Entity.RANK)
     }
     rare = {node for node in named if any(_is_rare(one, node) for one in found)}
     if not rare:
@@ -194,11 +200,11 @@ def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]
     return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
 
 
-def _is_congested_switch(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+def _is_congested_switch(matrix: Matrix, one: WeighedSuspect, bad: Sequence[int]) -> bool:
     """Whether a switch was bad in less than half of its tests, and in some rounds so much more often than in others that these are
     periods of congestion. If one of its links is slow over which it spreads flows, all rounds have their share of bad tests.
     """
-    if not matrix.rounds or one.suspect.kind is not Kind.SWITCH or 2 * one.suspect.bad >= one.suspect.tests:
+    if not matrix.rounds or one.suspect.kind is not Entity.SWITCH or 2 * one.suspect.bad >= one.suspect.tests:
         return False
     wrong = set(bad)
     tests = Counter(matrix.rounds[test] for test in one.tests)
@@ -210,25 +216,25 @@ def _is_congested_switch(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool
     return uneven > len(tests) - 1 + CHANCE * math.sqrt(2 * (len(tests) - 1))
 
 
-def _is_rare(one: Named, node: str) -> bool:
-    suspect = one.suspect
-    return suspect.kind is Kind.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
+def _is_rare(weighed: WeighedSuspect, node: str) -> bool:
+    suspect = weighed.suspect
+    return suspect.kind is Entity.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
 
 
-def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowds: Crowds) -> bool:
+def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowds: Crowds) -> bool:
     """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
 
     Congestion, and an end that is bad for some of the time, spoil links so.
     """
-    if not matrix.moments or one.suspect.kind is not Kind.LINK:
+    if not matrix.moments or weighed.suspect.kind is not Entity.LINK:
         return False
     wrong = set(bad)
-    mine = [test for test in one.tests if test in wrong]
-    if len(mine) == len(one.tests):
+    mine = [test for test in weighed.tests if test in wrong]
+    if len(mine) == len(weighed.tests):
         return False
     if matrix.rounds:
-        crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, one), frozenset())
-        every, some = (Counter(matrix.rounds[test] for test in its) for its in (one.tests, mine))
+        crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, weighed), frozenset())
+        every, some = (Counter(matrix.rounds[test] for test in its) for its in (weighed.tests, mine))
         mine = [
             test
             for test in mine
@@ -238,24 +244,24 @@ def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowds: Crowds) ->
     for moment in sorted(matrix.moments[test] for test in mine):
         if moment - last >= MOMENT_S:
             moments, last = moments + 1, moment
-    return moments < LEAST_MOMENTS or one.suspect.probability < SURE_LINK
+    return moments < LEAST_MOMENTS or weighed.suspect.probability < SURE_LINK
 
 
-def unsure_tests(found: Sequence[Named], bad: set[int]) -> list[int]:
+def unsure_tests(weighed: Sequence[WeighedSuspect], bad: set[int]) -> list[int]:
     """Bad tests of parts that are named after few visits, or for a rate that a period of congestion could have caused; of links that
     were good at times, until they have many tests.
     """
-    weak = [one for one in found if one.named and (_is_weak_link(one) or _is_weak(one))]
+    weak = [one for one in weighed if one.named and (_is_weak_link(one) or _is_weak(one))]
     return sorted({test for one in weak for test in one.tests if test in bad})
 
 
-def _is_weak(one: Named) -> bool:
-    return one.visits < FEW_VISITS or one.suspect.bad < RARE * one.suspect.tests
+def _is_weak(weighed: WeighedSuspect) -> bool:
+    return weighed.visits < FEW_VISITS or weighed.suspect.bad < RARE * weighed.suspect.tests
 
 
-def _is_weak_link(one: Named) -> bool:
-    suspect = one.suspect
-    return suspect.kind is Kind.LINK and suspect.bad < suspect.tests and one.visits < ENOUGH_VISITS
+def _is_weak_link(weighed: WeighedSuspect) -> bool:
+    suspect = weighed.suspect
+    return suspect.kind is Entity.LINK and suspect.bad < suspect.tests and weighed.visits < ENOUGH_VISITS
 
 
 def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
 from checks.culprit.links import Counts, LinkFault, Links, Pair
-from checks.culprit.matrix import Direction, Kind
+from checks.culprit.matrix import Direction, Entity
 
 # A candidate that is this unlikely even if hiccups are rare is left out, whatever else is found.
 HOPELESS = -12.0
@@ -30,13 +30,13 @@ class Explanation:
         self._surplus: dict[int, float] = {}
         self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
-        self._size = [self._tests_a_visit(who) for who in candidates.whos]
+        self._size = [self._tests_a_visit(candidate) for candidate in candidates.whos]
         self._choose(chance)
         self.fit(chance)
 
-    def _tests_a_visit(self, who: Candidate) -> float:
-        directions = self.links.back if who.way is Direction.BOTH else 1
-        whole = who.kind in (Kind.NODE, Kind.SWITCH) and not self.candidates.inside
+    def _tests_a_visit(self, candidate: Candidate) -> float:
+        directions = self.links.back if candidate.way is Direction.BOTH else 1
+        whole = candidate.kind in (Entity.NODE, Entity.SWITCH) and not self.candidates.inside
         return directions * self.links.size / self.links.back if whole else float(directions)
 
     def _choose(self, chance: Chance) -> None:
@@ -134,9 +134,9 @@ class Explanation:
 
     def gain_of(self, at: int) -> float:
         """The gain, compared with chance, from blaming a blamed candidate for its own tests."""
-        who = self.candidates.whos[at]
+        candidate = self.candidates.whos[at]
         bad, tests, visits = self.blamed[at]
-        return self.odds.of(who.kind, who.way, bad, tests, visits, self._size[at]).sure
+        return self.odds.of(candidate.kind, candidate.way, bad, tests, visits, self._size[at]).sure
 
     def size_of(self, at: int) -> float:
         """In how many tests of a visit a candidate takes part."""
@@ -161,7 +161,7 @@ class Explanation:
             total += prior(who.kind, who.way, self.nodes) + blamed(bad, tests, visits, self._size[at])
         for found in self.found.values():
             for its in found:
-                total += prior(Kind.LINK, its.way, self.nodes) + blamed(
+                total += prior(Entity.LINK, its.way, self.nodes) + blamed(
                     its.bad, its.tests, its.visits, its.size
                 )
         return total

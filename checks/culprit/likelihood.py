@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from checks.culprit.matrix import Direction, Kind
+from checks.culprit.matrix import Direction, Entity
 
 # Judgement: a faulty part fails a third of its tests or more; most faulty parts fail nearly all.
 RATES = (
@@ -130,10 +130,10 @@ class Chance:
         return cls(hiccup, (SPELL_BAD + spells) / (SPELL_BAD + SPELL_GOOD + visits))
 
 
-def prior(kind: Kind, way: Direction, nodes: int) -> float:
+def prior(entity: Entity, direction: Direction, nodes: int) -> float:
     """The log odds that one candidate of this kind is bad, before any measurement."""
-    each = {Kind.NODE: NODE, Kind.RANK: RANK, Kind.RAIL: RAIL, Kind.SWITCH: SWITCH}
-    share = each.get(kind, 2 * LINKS_A_NODE / max(1, nodes - 1)) * WAYS[way]
+    each = {Entity.NODE: NODE, Entity.RANK: RANK, Entity.RAIL: RAIL, Entity.SWITCH: SWITCH}
+    share = each.get(entity, 2 * LINKS_A_NODE / max(1, nodes - 1)) * WAYS[direction]
     return math.log(share / (1 - share))
 
 
@@ -170,17 +170,19 @@ class Odds:
     def __init__(self, chance: Chance, nodes: int) -> None:
         self._hiccup = ((0.0, math.log(chance.hiccup), math.log1p(-chance.hiccup)),)
         self._spell = ((0.0, math.log(chance.spell), math.log1p(-chance.spell)),)
-        self._prior = {(kind, way): prior(kind, way, nodes) for kind in Kind for way in Direction}
-        self._known: dict[tuple[Kind, Direction, int, int, int, float], Gain] = {}
+        self._prior = {(entity, way): prior(entity, way, nodes) for entity in Entity for way in Direction}
+        self._known: dict[tuple[Entity, Direction, int, int, int, float], Gain] = {}
         self._links: dict[tuple[int, ...], LinkOdds | None] = {}
 
-    def of(self, kind: Kind, way: Direction, bad: int, tests: int, visits: int, size: float) -> Gain:
+    def of(
+        self, entity: Entity, direction: Direction, bad: int, tests: int, visits: int, size: float
+    ) -> Gain:
         """The gain from blaming one candidate for its tests, with `size` tests per visit."""
-        key = (kind, way, bad, tests, visits, size)
+        key = (entity, direction, bad, tests, visits, size)
         gain = self._known.get(key)
         if gain is None:
-            guilty = self._prior[kind, way] + blamed(bad, tests, visits, size)
-            sure = guilty - self._innocent(kind, bad, tests, visits, size)
+            guilty = self._prior[entity, direction] + blamed(bad, tests, visits, size)
+            sure = guilty - self._innocent(entity, bad, tests, visits, size)
             gain = self._known[key] = Gain(sure, guilty - self.hiccups(bad, tests))
         return gain
 
@@ -190,11 +192,11 @@ class Odds:
 
     def innocent(self, bad: int, tests: int, visits: int, size: float) -> float:
         """How much more likely hiccups and spells are than hiccups alone, for the tests between two ends."""
-        return self._innocent(Kind.LINK, bad, tests, visits, size) - self.hiccups(bad, tests)
+        return self._innocent(Entity.LINK, bad, tests, visits, size) - self.hiccups(bad, tests)
 
-    def _innocent(self, kind: Kind, bad: int, tests: int, visits: int, size: float) -> float:
+    def _innocent(self, entity: Entity, bad: int, tests: int, visits: int, size: float) -> float:
         """Hiccups, or spells; for a part that is not a link also a bad moment: many hiccups, or many spells."""
-        moment = () if kind is Kind.LINK else _MOMENT
+        moment = () if entity is Entity.LINK else _MOMENT
         rates = (*self._hiccup, *moment)
         logs = [weight + bad * rate + (tests - bad) * rest for weight, rate, rest in rates]
         if size > 1:
@@ -217,7 +219,7 @@ class Odds:
                 (Direction.IN, bad_back, tests_back, min(visits, bad_back), one),
             )
             found = [
-                LinkOdds(*its, self.of(Kind.LINK, *its))
+                LinkOdds(*its, self.of(Entity.LINK, *its))
                 for its in ways
                 if its[1] > 0 and not passed(*its[2:])
             ]

@@ -29,7 +29,7 @@ class Span(str, Enum):
     INSIDE = "inside nodes"
 
 
-class Kind(str, Enum):
+class Entity(str, Enum):
     """What a suspect is. RANK is one rank's GPU or NIC; RAIL one local rank on all nodes; FABRIC all of the network."""
 
     NODE = "node"
@@ -63,7 +63,7 @@ class Answer(str, Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class Endpoint:
     """One end of tests: a rank (or a node, if nodes were measured as a whole). `switches` are its own, the nearest first."""
 
     name: str
@@ -84,7 +84,7 @@ class Matrix:
     unit: str
     better: Better
     span: Span
-    parts: tuple[Part, ...]
+    parts: tuple[Endpoint, ...]
     sources: Sequence[int]
     targets: Sequence[int]
     values: Sequence[float | None]
@@ -124,7 +124,7 @@ class Matrix:
 
     def tests_of(self, parts: Iterable[int]) -> list[int]:
         """All tests from or to one of these parts, in order."""
-        return sorted({test for part in parts for test in self._by_part[part]})
+        return sorted({test for endpoint in parts for test in self._by_part[endpoint]})
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Noise:
 class RunnerUp:
     """The second most likely explanation of the same tests."""
 
-    kind: Kind
+    kind: Entity
     subject: str
     probability: float
 
@@ -181,7 +181,7 @@ class Suspect:
     (None: it is not such a link).
     """
 
-    kind: Kind
+    kind: Entity
     subject: str
     nodes: tuple[str, ...]
     way: Direction

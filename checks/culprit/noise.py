@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.culprit.matrix import Better, Kind, Matrix, Suspect, Tolerance
+from checks.culprit.matrix import Better, Entity, Matrix, Suspect, Tolerance
 
 # This many values give a median to a fraction of a percent; sorting a million would take longer than everything else.
 SAMPLE = 16_384
@@ -140,12 +140,10 @@ def _reference(of_part: dict[int, list[float]]) -> float:
 
 def _distances(matrix: Matrix) -> list[int] | None:
     """Each test's distance: how many of the source's switches, nearest first, the target does not share."""
-    if not any(part.switches for part in matrix.parts) or not matrix.values:
+    if not any(end.switches for end in matrix.parts) or not matrix.values:
         return None
-    groups = {
-        switches: at for at, switches in enumerate(dict.fromkeys(part.switches for part in matrix.parts))
-    }
-    group = [groups[part.switches] for part in matrix.parts]
+    groups = {switches: at for at, switches in enumerate(dict.fromkeys(end.switches for end in matrix.parts))}
+    group = [groups[end.switches] for end in matrix.parts]
     table = [[_distance(one, other) for other in groups] for one in groups]
     distance = [table[group[a]][group[b]] for a, b in matrix.ends]
     used = sorted(set(distance))
@@ -197,6 +195,6 @@ def _few_are_fast(matrix: Matrix, level: Level, ratio: float) -> bool:
     return 3 <= len(few) < len(matrix.parts) / 2 and len(fast) >= MOST * among
 
 
-def steady_parts(named: Sequence[Suspect], kind: Kind) -> list[str]:
+def steady_parts(suspects: Sequence[Suspect], entity: Entity) -> list[str]:
     """The named parts of this kind that are bad all the time."""
-    return [one.subject for one in named if one.kind is kind and one.bad >= STEADY * one.tests]
+    return [one.subject for one in suspects if one.kind is entity and one.bad >= STEADY * one.tests]

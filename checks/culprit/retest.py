@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Decoded, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Decoded, Endpoint, Matrix, Span, Tolerance
 from checks.culprit.rounds import Pair
 from checks.culprit.test_rows import NOTHING_LOST, Trial, lost_percent, short
 from checks.model_details import PairOutcome
@@ -183,23 +183,25 @@ def goes_on(counts: Sequence[int], sweep: int = 0) -> bool:
 def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them, and the lost segments between nodes."""
     ranks = 1 + max((max(test.source, test.target) for test in tests), default=-1)
-    parts = tuple(_part(rank, ranks_per_node) for rank in range(ranks))
+    parts = tuple(_endpoint(rank, ranks_per_node) for rank in range(ranks))
     of_span: dict[Span, list[Entry]] = {span: [] for span in Span}
     for test in tests:
         is_inside = test.source // ranks_per_node == test.target // ranks_per_node
         of_span[Span.INSIDE if is_inside else Span.BETWEEN].append(test)
     for span, cells in of_span.items():
         values = [test.bandwidth_gbps for test in cells]
-        yield from _of(
+        yield from _decoded_matrix(
             ("bandwidth", "GB/s", Better.HIGHER, span, parts), cells, values, bounds.tolerance(span)
         )
     counted = [test for test in of_span[Span.BETWEEN] if test.lost_percent is not None]
     lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in counted]
-    yield from _of(("segments lost", "%", Better.LOWER, Span.BETWEEN, parts), counted, lost, bounds.lost)
+    yield from _decoded_matrix(
+        ("segments lost", "%", Better.LOWER, Span.BETWEEN, parts), counted, lost, bounds.lost
+    )
 
 
-def _of(
-    what: tuple[str, str, Better, Span, tuple[Part, ...]],
+def _decoded_matrix(
+    what: tuple[str, str, Better, Span, tuple[Endpoint, ...]],
     cells: Sequence[Entry],
     values: Sequence[float | None],
     tolerance: Tolerance,
@@ -212,6 +214,6 @@ def _of(
         yield matrix, decode(matrix, tolerance)
 
 
-def _part(rank: int, ranks_per_node: int) -> Part:
+def _endpoint(rank: int, ranks_per_node: int) -> Endpoint:
     node, rail = divmod(rank, ranks_per_node)
-    return Part(f"rank {rank}", f"node {node}", rail)
+    return Endpoint(f"rank {rank}", f"node {node}", rail)

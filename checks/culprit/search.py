@@ -14,7 +14,7 @@ from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
 from checks.culprit.links import LinkFault
-from checks.culprit.matrix import Direction, Kind, Matrix, RunnerUp, Suspect, link
+from checks.culprit.matrix import Direction, Entity, Matrix, RunnerUp, Suspect, link
 from checks.culprit.noise import Screened
 from checks.culprit.suspects import suspect_of
 
@@ -132,7 +132,7 @@ LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class Named:
+class WeighedSuspect:
     """A suspect with all of its tests and the number of visits in which they were made; `named` is False if chance or another part
     is too likely.
     """
@@ -145,7 +145,7 @@ class Named:
 
 def suspects(
     matrix: Matrix, screened: Screened, explanation: Explanation, rivals: Mapping[int, Rival]
-) -> list[Named]:
+) -> list[WeighedSuspect]:
     """All culprits of the explanation, the most likely first."""
     bad = set(screened.bad)
     found = [
@@ -161,7 +161,7 @@ def suspects(
 
 def _of_candidate(
     matrix: Matrix, screened: Screened, explanation: Explanation, at: int, rival: Rival | None, bad: set[int]
-) -> Named:
+) -> WeighedSuspect:
     candidates = explanation.candidates
     who, nodes = candidates.whos[at], candidates.nodes_of(at)
     gain = explanation.gain_of(at)
@@ -173,16 +173,18 @@ def _of_candidate(
         others |= {node for fault in rival.links for node in _names(candidates, fault)[1]}
         same = others == set(nodes)
         runner_up = _runner_up(candidates, rival.candidates, rival.links, 1 - probability)
-    blames_nodes = who.kind in (Kind.NODE, Kind.RANK) and not same
+    blames_nodes = who.kind in (Entity.NODE, Entity.RANK) and not same
     named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
     tests = explanation.tests_of(at)
-    made = suspect_of(matrix, screened, (who.kind, who.subject, nodes, who.way), tests, bad, probability)
-    return Named(replace(made, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named)
+    suspect = suspect_of(matrix, screened, (who.kind, who.subject, nodes, who.way), tests, bad, probability)
+    return WeighedSuspect(
+        replace(suspect, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named
+    )
 
 
 def _of_link(
     matrix: Matrix, screened: Screened, explanation: Explanation, fault: LinkFault, bad: set[int]
-) -> Named:
+) -> WeighedSuspect:
     candidates = explanation.candidates
     tests = [
         test for test in explanation.links.tests[fault.ends] if _in_fault(matrix, explanation, fault, test)
@@ -195,9 +197,9 @@ def _of_link(
     total = 1 + against + math.exp(-min(fault.gain.sure, 700.0))
     runner_up = _runner_up(candidates, () if best is None else (best,), (), against / total)
     subject, nodes = _names(candidates, fault)
-    made = suspect_of(matrix, screened, (Kind.LINK, subject, nodes, fault.way), tests, bad, 1 / total)
+    suspect = suspect_of(matrix, screened, (Entity.LINK, subject, nodes, fault.way), tests, bad, 1 / total)
     named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
-    return Named(replace(made, runner_up=runner_up), tests, len(tests) / fault.size, named)
+    return WeighedSuspect(replace(suspect, runner_up=runner_up), tests, len(tests) / fault.size, named)
 
 
 def _runner_up(
@@ -206,7 +208,7 @@ def _runner_up(
     if others:
         return RunnerUp(*candidates.whos[others[0]][:2], probability)
     best = max(links, key=lambda fault: fault.gain.over_hiccups, default=None)
-    return None if best is None else RunnerUp(Kind.LINK, _names(candidates, best)[0], probability)
+    return None if best is None else RunnerUp(Entity.LINK, _names(candidates, best)[0], probability)
 
 
 def _names(candidates: Candidates, fault: LinkFault) -> tuple[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, Suspect
+from checks.culprit.matrix import Better, Direction, Endpoint, Entity, Matrix, Suspect
 from checks.culprit.noise import Screened
 from checks.model import LINK
 
@@ -18,40 +18,40 @@ LEAST_IN_COMMON = 3
 Node = TypeVar("Node", int, str)
 
 
-def tests_of(matrix: Matrix, one: Suspect) -> list[int]:
+def tests_of(matrix: Matrix, suspect: Suspect) -> list[int]:
     """All tests in which a suspect takes part, in its direction."""
-    ends = [_end(part, one) for part in matrix.parts]
+    ends = [_end(part, suspect) for part in matrix.parts]
     cells: set[tuple[int | None, int | None]] = {(0, None), (None, 0), (0, 0)}
-    if one.kind is Kind.LINK:
+    if suspect.kind is Entity.LINK:
         cells = {(0, 1), (1, 0)}
-    elif one.kind is Kind.SWITCH:
+    elif suspect.kind is Entity.SWITCH:
         cells = {(0, None), (None, 0)}
-    wanted = {(a, b) for a, b in cells if _goes(one.way, a == 0, b == 0)}
+    wanted = {(a, b) for a, b in cells if _goes(suspect.way, a == 0, b == 0)}
     near = matrix.tests_of(part for part, end in enumerate(ends) if end is not None)
     return [test for test in near if (ends[matrix.sources[test]], ends[matrix.targets[test]]) in wanted]
 
 
-def _end(part: Part, one: Suspect) -> int | None:
+def _end(endpoint: Endpoint, suspect: Suspect) -> int | None:
     """To which end of a link a part belongs, or 0 if it belongs to another suspect; None if it does not."""
-    if one.kind is Kind.LINK:
-        ends = one.subject.split(LINK)
-        return next((at for at, name in enumerate(ends) if name in (part.name, part.node)), None)
-    mine = part.node in one.nodes
-    if one.kind is Kind.RANK:
-        mine = part.name == one.subject
-    elif one.kind is Kind.RAIL:
-        mine = f"rail {part.rail}" == one.subject
+    if suspect.kind is Entity.LINK:
+        ends = suspect.subject.split(LINK)
+        return next((at for at, name in enumerate(ends) if name in (endpoint.name, endpoint.node)), None)
+    mine = endpoint.node in suspect.nodes
+    if suspect.kind is Entity.RANK:
+        mine = endpoint.name == suspect.subject
+    elif suspect.kind is Entity.RAIL:
+        mine = f"rail {endpoint.rail}" == suspect.subject
     return 0 if mine else None
 
 
-def _goes(way: Direction, sends: bool, receives: bool) -> bool:
-    return way is Direction.BOTH or (sends if way is Direction.OUT else receives)
+def _goes(direction: Direction, sends: bool, receives: bool) -> bool:
+    return direction is Direction.BOTH or (sends if direction is Direction.OUT else receives)
 
 
 def suspect_of(
     matrix: Matrix,
     screened: Screened,
-    who: tuple[Kind, str, tuple[str, ...], Direction],
+    who: tuple[Entity, str, tuple[str, ...], Direction],
     tests: Sequence[int],
     bad: Collection[int],
     probability: float,
@@ -90,12 +90,12 @@ def node_suspect(
     """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
     name, bad = matrix.parts[part].node, set(screened.bad)
     sends = {matrix.nodes[matrix.sources[test]] == name for test in tests if test in bad}
-    way = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
-    if way is not Direction.BOTH:
-        is_out = way is Direction.OUT
+    direction = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
+    if direction is not Direction.BOTH:
+        is_out = direction is Direction.OUT
         tests = [test for test in tests if (matrix.nodes[matrix.sources[test]] == name) is is_out]
-    made = suspect_of(matrix, screened, (Kind.NODE, name, (name,), way), tests, bad, probability)
-    return replace(made, passed=passed)
+    suspect = suspect_of(matrix, screened, (Entity.NODE, name, (name,), direction), tests, bad, probability)
+    return replace(suspect, passed=passed)
 
 
 def fewest_ends(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[Node, int]]:

@@ -66,7 +66,7 @@ def judge(report: Report) -> tuple[Finding, ...]:
     if not lost:
         return ()
     some = f"{', '.join(lost[:4])}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
-    said = (
+    message = (
         f"the topology names none of the {len(asked)} nodes: a bad switch cannot be distinguished from bad nodes"
         if len(lost) == len(report.nodes)
         else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({some})"
@@ -75,7 +75,7 @@ def judge(report: Report) -> tuple[Finding, ...]:
     remedy = (
         "Correct [cluster] topology or topology_names: nodes are found by name, host name or EC2 instance id."
     )
-    return (Finding(Level.WARN, Cause.EVIDENCE, CHECK, CLUSTER, said, evidence, remedy),)
+    return (Finding(Level.WARN, Cause.EVIDENCE, CHECK, CLUSTER, message, evidence, remedy),)
 
 
 def by_address(address: str, pattern: str, known: Iterable[str]) -> tuple[str, ...] | None:
@@ -100,10 +100,10 @@ def by_name(expression: str, name: str) -> tuple[str, ...]:
     if not expression:
         return ()
     try:
-        found = re.search(expression, name)
+        match = re.search(expression, name)
     except re.error:  # the gate's Python may support more than this node's
         return ()
-    return (f"{_word(expression)}{found[1]}",) if found and found.re.groups and found[1] else ()
+    return (f"{_prefix(expression)}{match[1]}",) if match and match.re.groups and match[1] else ()
 
 
 def why_no_expression(expression: str) -> str:
@@ -119,10 +119,10 @@ def why_no_expression(expression: str) -> str:
     )
 
 
-def _word(expression: str) -> str:
+def _prefix(expression: str) -> str:
     """The letters right before the group, so that a switch is called rack12 and not 12."""
-    found = re.match(r"[^\\\[(|]*?([A-Za-z]+)\((?!\?)", expression)
-    return found[1] if found else ""
+    match = re.match(r"[^\\\[(|]*?([A-Za-z]+)\((?!\?)", expression)
+    return match[1] if match else ""
 
 
 def _by_name(under: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Better, Matrix, Part, Span
+from checks.culprit.matrix import Better, Endpoint, Matrix, Span
 from checks.explain.reading import Broken, Kind, NotRecognised, Reading, ReadOptions, Table
 from checks.model import LINK
 
@@ -58,7 +58,7 @@ class WrittenMatrix:
     name: str
     unit: str
     better: Better
-    ends: Mapping[str, Part]
+    ends: Mapping[str, Endpoint]
     cells: Sequence[Cell]
 
     @property
@@ -161,7 +161,7 @@ def _value(cell: Cell, better: Better) -> float | None:
     return value or None  # zero bytes per second: nothing arrived
 
 
-def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
+def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Endpoint]:
     """The ends: all on `host`, or each on the node and the rail that its name says ("host:3"), or each a node of its own. Raises
     Broken if a name is empty, too long or occurs twice.
     """
@@ -173,13 +173,13 @@ def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Part]:
         if names.index(name) < position - 1:
             raise Broken(f'{where}: "{name}" is there twice (names {names.index(name) + 1} and {position})')
     if host:
-        return {name: Part(name, host, rail) for rail, name in enumerate(names)}
+        return {name: Endpoint(name, host, rail) for rail, name in enumerate(names)}
     matches = [match for name in names if (match := _PLACED.fullmatch(name))]
     if len(matches) < len(names):
-        return {name: Part(name, name, 0) for name in names}
+        return {name: Endpoint(name, name, 0) for name in names}
     ends = sorted((match["node"], int(match["number"][-9:]), match.string) for match in matches)
     nodes = [node for node, _, _ in ends]
-    placed = {name: Part(name, node, at - nodes.index(node)) for at, (node, _, name) in enumerate(ends)}
+    placed = {name: Endpoint(name, node, at - nodes.index(node)) for at, (node, _, name) in enumerate(ends)}
     return {name: placed[name] for name in names}
 
 
@@ -208,7 +208,7 @@ def _untested(written: WrittenMatrix) -> Iterator[str]:
         yield f"{written.name}: {len(missing)} of {len(wanted)} directions were not measured, the first is {first}"
 
 
-def _wanted(ends: Mapping[str, Part], tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
+def _wanted(ends: Mapping[str, Endpoint], tried: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """Every pair of ends of a kind that was tried: inside a node, between nodes on one rail, between nodes across rails."""
 
     def relation(a: str, b: str) -> tuple[bool, bool]:

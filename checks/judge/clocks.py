@@ -30,9 +30,9 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
     times = {node.name: seconds_of(node.measured_at) for node in whole}
     mute = [name for name, time in times.items() if time is None]
     if mute:
-        said = f"{len(mute)} of {len(nodes)} reports have no timestamp, so their clocks were not compared: {mute[0]}"
+        message = f"{len(mute)} of {len(nodes)} reports have no timestamp, so their clocks were not compared: {mute[0]}"
         remedy = "Use one version of Prelaunch on every node."
-        yield Finding(Level.WARN, Cause.EVIDENCE, "report", CLUSTER, said, "", remedy)
+        yield Finding(Level.WARN, Cause.EVIDENCE, "report", CLUSTER, message, "", remedy)
     known = {name: time for name, time in times.items() if time is not None}
     middle = median(known.values()) if known else 0.0
     far = {name for name, time in known.items() if abs(time - middle) > WARN_S}
@@ -41,18 +41,18 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
         spread > WARN_S and not far
     ):  # two halves at the same distance from the median: it is unknown which is right
         first, last = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
-        said = (
+        message = (
             f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s): {last} is ahead of {first}, and which "
             "of them is right is not known"
         )
-        yield Finding(_level(spread), Cause.EVIDENCE, "report", CLUSTER, said, "", CLOCK_REMEDY)
+        yield Finding(_level(spread), Cause.EVIDENCE, "report", CLUSTER, message, "", CLOCK_REMEDY)
     for name, time in known.items():
         if name in far:
             apart = abs(time - middle)
             side = "ahead of" if time > middle else "behind"
-            said = f"has a clock that is {apart:,.0f} s {side} the median of all nodes (threshold {WARN_S:.0f} s)"
+            message = f"has a clock that is {apart:,.0f} s {side} the median of all nodes (threshold {WARN_S:.0f} s)"
             yield Finding(
-                _level(apart), Cause.EVIDENCE, "report", name, said, "", CLOCK_REMEDY, is_predicate=True
+                _level(apart), Cause.EVIDENCE, "report", name, message, "", CLOCK_REMEDY, is_predicate=True
             )
 
 

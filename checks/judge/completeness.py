@@ -39,20 +39,20 @@ PEERS = ("network.", "efa.")  # the checks that have an outcome for each peer
 NO_NUMBERS = frozenset((str, bool, type(None)))
 GPUS = "gpus"  # the array with the labels of the GPUs
 NO_GPUS = frozenset(("no GPU", "the node", "a GPU that NVML does not name"))  # labels in it that are no GPU
-WORDS = {GPUS: "GPUs"}  # for people
+NOUNS = {GPUS: "GPUs"}  # for people
 MOST_NAMED = 8
 FAMILIES = ("gpu.", "dcgm.")
 LIST_REMEDY = "Run the gate again. If the finding returns, read this node's log."
 
 
 def judge_lists(
-    planned: Planned, rows: CheckTable, declared: Declared, line: CheckPolicy
+    planned: Planned, records: CheckTable, declared: Declared, line: CheckPolicy
 ) -> Iterator[Finding]:
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
     level = Level.FAIL if line.required else Level.WARN
     held = planned.holds or _gpus_of(planned, declared, line)
-    short = (found for contents in held for found in _about_contents(contents, planned, rows, level))
-    return chain(_about_lengths(rows, _labelled(line) | _along(planned.holds, rows), level), short)
+    short = (found for contents in held for found in _about_contents(contents, planned, records, level))
+    return chain(_about_lengths(records, _labelled(line) | _along(planned.holds, records), level), short)
 
 
 def _about_lengths(rows: CheckTable, pairs: Collection[tuple[str, str]], level: Level) -> Iterator[Finding]:
@@ -62,16 +62,16 @@ def _about_lengths(rows: CheckTable, pairs: Collection[tuple[str, str]], level: 
         whole = all(set(map(type, column)) == {tuple} for column in columns)
         if whole and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
             continue
-        for place, (values, labels) in enumerate(zip(*columns, strict=True)):
+        for index, (values, labels) in enumerate(zip(*columns, strict=True)):
             if type(values) is tuple and type(labels) is tuple and len(values) != len(labels):
                 fault = Unmeasured(metric, f"has {len(values)} values for {len(labels)} {names}")
-                yield _finding(rows, place, fault, level)
+                yield _finding(rows, index, fault, level)
 
 
-def _along(held: Sequence[Contents], rows: CheckTable) -> set[tuple[str, str]]:
+def _along(held: Sequence[Contents], records: CheckTable) -> set[tuple[str, str]]:
     """Pairs of a list and the one that says what its elements are. A first measurement may have had another length."""
     named = {name for contents in held for name in (contents.metric, *contents.along)}
-    metrics = rows.columns.metrics if held else ()
+    metrics = records.columns.metrics if held else ()
     others = {name for name in metrics if name not in named and not name.startswith(FIRST)}
     pairs = {(name, contents.metric) for contents in held for name in contents.along}
     return pairs | {(name, held[0].metric) for name in others}
@@ -97,18 +97,18 @@ def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[C
     return (Contents(GPUS, declared.gpus_per_node),)
 
 
-def _about_contents(held: Contents, planned: Planned, rows: CheckTable, level: Level) -> Iterator[Finding]:
+def _about_contents(held: Contents, planned: Planned, records: CheckTable, level: Level) -> Iterator[Finding]:
     """Rows whose list, or count of work, is less than the plan says. All lists of a row may be too short alike, so that lengths do
     not show it.
     """
-    if held.metric not in planned.metrics and held.metric not in rows.columns.metrics:
+    if held.metric not in planned.metrics and held.metric not in records.columns.metrics:
         return
     lacking: dict[object, Unmeasured | None] = {}  # thousands of nodes have the same list
-    for place, both in enumerate(zip(rows.column(held.metric), rows.column(held.less), strict=True)):
+    for index, both in enumerate(zip(records.column(held.metric), records.column(held.less), strict=True)):
         if both not in lacking:
             lacking[both] = _lack_of(held, *both)
         if (fault := lacking[both]) is not None:
-            yield _finding(rows, place, fault, level)
+            yield _finding(records, index, fault, level)
 
 
 def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | None:
@@ -121,13 +121,13 @@ def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | No
     texts = {item for item in items if isinstance(item, str)}
     missing = [label for label in held.labels if label not in texts]
     found = len(texts - NO_GPUS.union(held.labels)) if texts else len(items)
-    said = [f"lists {found} of {wanted} {WORDS.get(held.metric, held.metric)}"] if found < wanted else []
+    said = [f"lists {found} of {wanted} {NOUNS.get(held.metric, held.metric)}"] if found < wanted else []
     said += [f"leaves {', '.join(missing[:MOST_NAMED])} out of {held.metric}"] if missing else []
     return Unmeasured("", f"the check {' and '.join(said)}") if said else None
 
 
-def _finding(rows: CheckTable, place: int, fault: Unmeasured, level: Level) -> Finding:
-    return not_measured(rows.check, rows.columns.subjects[place], fault, level, remedy=LIST_REMEDY)
+def _finding(records: CheckTable, index: int, fault: Unmeasured, level: Level) -> Finding:
+    return not_measured(records.check, records.columns.subjects[index], fault, level, remedy=LIST_REMEDY)
 
 
 def coverage(report: Report, sound: Mapping[str, CheckTable], checks: Count) -> Coverage:
@@ -169,11 +169,11 @@ def is_whole(found: Sequence[str], expected: frozenset[str]) -> bool:
     return len(found) == len(expected) and expected.issuperset(found) and all(map(lt, found, found[1:]))
 
 
-def with_holes(rows: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
+def with_holes(records: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
     """The indices of the rows with a null in an array that no rule reads."""
     odd: set[int] = set()
-    for name, column in rows.columns.metrics.items():
-        kinds = frozenset[type]() if name in ruled else rows.kinds(name)
+    for name, column in records.columns.metrics.items():
+        kinds = frozenset[type]() if name in ruled else records.kinds(name)
         if tuple not in kinds:
             continue
         arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
@@ -201,18 +201,18 @@ def unfit(planned: Planned, rows: CheckTable) -> frozenset[int]:
     return frozenset(odd)
 
 
-def _contradiction(row: Observation) -> str:
+def _contradiction(record: Observation) -> str:
     """The element that has a number although its own outcome says that it was not measured, "" if there is none. Where ranks are
     tested, checks.judge.culprits.from_report reads the outcomes; nccom-test measures also what it finds wrong.
     """
-    failures = row.metrics.get(FAILURES)
-    if not isinstance(failures, tuple) or not row.check.startswith(PEERS):
+    failures = record.metrics.get(FAILURES)
+    if not isinstance(failures, tuple) or not record.check.startswith(PEERS):
         return ""
-    for name, values in row.metrics.items():
+    for name, values in record.metrics.items():
         if (
             isinstance(values, tuple)
             and len(values) == len(failures)
-            and range_of(row.check, name) is not COUNTED
+            and range_of(record.check, name) is not COUNTED
         ):
             for index, (said, value) in enumerate(zip(failures, values, strict=True)):
                 if said not in FINE and type(value) in (int, float):
@@ -242,21 +242,21 @@ def other_than(column: Sequence[object], usual: object) -> set[int]:
     """The indices of the values that are not the usual one."""
     if column.count(usual) == len(column):
         return set()
-    return {place for place, value in enumerate(column) if value is not usual}
+    return {index for index, value in enumerate(column) if value is not usual}
 
 
-def defect_of(row: Observation, planned: Planned) -> Unmeasured:
+def defect_of(record: Observation, planned: Planned) -> Unmeasured:
     """What a measurement lacks, or has that cannot be."""
-    lacking = [name for name in planned.metrics if name not in row.metrics]
-    empty = [name for name, value in row.metrics.items() if value == ()]
+    lacking = [name for name in planned.metrics if name not in record.metrics]
+    empty = [name for name, value in record.metrics.items() if value == ()]
     if lacking:
         return Unmeasured(lacking[0], "is missing from the measurement")
-    for name, value in row.metrics.items():
-        if (number := _impossible(row.check, name, value)) is not None:
-            bounds = range_of(row.check, name)
+    for name, value in record.metrics.items():
+        if (number := _impossible(record.check, name, value)) is not None:
+            bounds = range_of(record.check, name)
             return Unmeasured(
                 name, f"is {number:g}, which cannot be: it is between {bounds.least:,g} and {bounds.most:,g}"
             )
-    if element := _contradiction(row):
+    if element := _contradiction(record):
         return Unmeasured(element, "has a number, but its outcome says that it was not measured")
     return Unmeasured(empty[0] if empty else "", "is an empty list" if empty else "")

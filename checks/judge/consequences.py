@@ -102,7 +102,7 @@ def _not_begun(report: Report) -> set[tuple[str, str]]:
     for check, rows in by_check(report.observations).items():
         outcomes = rows.columns.outcomes
         together = scopes.get(check) is Scope.RANK and Outcome.MEASURED not in outcomes
-        for row in (rows[place] for place, one in enumerate(outcomes) if one is not Outcome.MEASURED):
+        for row in (rows[index] for index, outcome in enumerate(outcomes) if outcome is not Outcome.MEASURED):
             waited = together and row.error_kind not in (None, ErrorKind.RAISED)
             if waited or row.skip is Skip.PREREQUISITE or row.error_kind in NOT_BEGUN:
                 found.add((check, row.subject))

@@ -38,11 +38,11 @@ class RecordedLoads:
     unknown.
     """
 
-    def __init__(self, rows: Sequence[Observation], hosts: Mapping[str, str], prefix: str = "") -> None:
+    def __init__(self, records: Sequence[Observation], hosts: Mapping[str, str], prefix: str = "") -> None:
         self._of: dict[str, Contention] = {}
         self._of_node: dict[str, Contention] = {}
         self._hosts = hosts
-        for subject, metrics in _recorded(rows, prefix):
+        for subject, metrics in _recorded(records, prefix):
             load = Contention.from_metrics(metrics, prefix)
             if load is not None:
                 self._of[subject] = load
@@ -139,13 +139,13 @@ def _is_too_far(finding: Finding, load: Contention) -> bool:
 
 
 def _proves_nothing(
-    finding: Finding, said: str, load: Contention, metric: str, loads: Sequence[tuple[Contention, str]]
+    finding: Finding, text: str, load: Contention, metric: str, loads: Sequence[tuple[Contention, str]]
 ) -> Finding:
     """Missing evidence: what was found, and why it proves nothing. A finding about the cluster names every busy node of `loads` beside
     those that it is mostly about.
     """
     busy = {node for each, node in loads if each.busy} if finding.subject == CLUSTER else set()
-    message = f"{finding.message}; this is no proof, because {said}"
+    message = f"{finding.message}; this is no proof, because {text}"
     remedy = REMEDY
     if metric and _is_too_far(finding, load):
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
@@ -155,12 +155,12 @@ def _proves_nothing(
     )  # fmt: skip
 
 
-def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:
+def _recorded(records: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:
     """Each subject with its metrics. Columns are left out if they record no host that was busy or throttled: that explains nothing."""
-    if not isinstance(rows, CheckTable):
-        yield from ((row.subject, row.metrics) for row in rows)
+    if not isinstance(records, CheckTable):
+        yield from ((record.subject, record.metrics) for record in records)
         return
-    columns = rows.columns
+    columns = records.columns
     names = [name for name in columns.metrics if name.startswith(f"{prefix}host_")]
     calm = (
         _all_below(columns.metrics.get(f"{prefix}host_{name}", ()), limit)
@@ -193,16 +193,16 @@ def intermittent(
             and finding.cause is not Cause.EVIDENCE
             and not loads.busy(finding.subject)
         ):
-            said = f"{finding.message} (first measurement; the second is within the thresholds)"
-            said += "; no other load on the CPU was recorded"
-            yield replace(finding, level=Level.WARN, message=said)
+            message = f"{finding.message} (first measurement; the second is within the thresholds)"
+            message += "; no other load on the CPU was recorded"
+            yield replace(finding, level=Level.WARN, message=message)
 
 
-def first_rows(rows: Sequence[Observation], metric: str) -> list[Observation]:
+def first_rows(records: Sequence[Observation], metric: str) -> list[Observation]:
     """The rows in which this metric was measured twice, with the values of the first measurement."""
-    if isinstance(rows, CheckTable) and f"{FIRST}{metric}" not in rows.columns.metrics:
+    if isinstance(records, CheckTable) and f"{FIRST}{metric}" not in records.columns.metrics:
         return []
-    again = (row for row in rows if f"{FIRST}{metric}" in row.metrics)
+    again = (row for row in records if f"{FIRST}{metric}" in row.metrics)
     return [replace(row, metrics=first_of(row.metrics)) for row in again]
 
 

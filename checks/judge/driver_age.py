@@ -56,14 +56,14 @@ def newest(texts: Iterable[object]) -> str:
 
 
 def gaps(
-    drivers: Mapping[str, str], rows: Mapping[str, CheckTable], policy: Policy, facts: Facts, kind: str
+    drivers: Mapping[str, str], records: Mapping[str, CheckTable], policy: Policy, facts: Facts, kind: str
 ) -> tuple[Gap, ...]:
     """The metrics that the policy's rules use and the nodes' drivers are too old to report.
 
-    `kind` is the declared instance type: a metric that its GPUs do not have at all is not a gap.
+    `instance_type` is the declared one: a metric that its GPUs do not have at all is not a gap.
     """
     found: list[Gap] = []
-    for check, of_check in rows.items():
+    for check, of_check in records.items():
         ruled = {rule.metric for rule in policy.checks[check].rules} if check in policy.checks else set()
         ruled -= facts.absent(kind, check)
         later = {
@@ -110,13 +110,13 @@ def finding(subject: str, driver: str, missing: Iterable[tuple[str, Field]]) -> 
         texts[field.version] = field.driver
     parts = [f"{', '.join(needed[each])} (needs driver {texts[each]} or newer)" for each in sorted(needed)]
     remedy = f"Install driver {texts[max(texts)]} or newer. To make the policy require it, add a rule with min_version."
-    said = f"not measured, because driver {driver} is too old: {', '.join(parts)}"
+    message = f"not measured, because driver {driver} is too old: {', '.join(parts)}"
     return Finding(
         Level.WARN,
         Cause.EVIDENCE,
         NVML,
         subject,
-        said,
+        message,
         "",
         remedy,
         source=ORIGIN,

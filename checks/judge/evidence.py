@@ -103,8 +103,8 @@ def weigh(
             findings += _about_subjects(planned, rows, frozenset(), line)
     for check, rows in observed.items():
         findings += [_missing(check, s, TWICE) for s in _twice(rows)]
-        said = "the report has an observation of this check, but the plan does not contain it"
-        findings.append(_missing(check, CLUSTER, said))
+        message = "the report has an observation of this check, but the plan does not contain it"
+        findings.append(_missing(check, CLUSTER, message))
     findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
     coverage = completeness.coverage(report, sound, Count(count, required))
@@ -169,11 +169,11 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
         if node.attempt != report.attempt:
             yield _about(node.name, f"sent a report of another attempt ({node.attempt:.12})")
         if node.catalogue != report.catalogue:
-            said = "ran another version of the checks than the gate"
-            yield _about(node.name, said, "Use one image on every node.")
+            message = "ran another version of the checks than the gate"
+            yield _about(node.name, message, "Use one image on every node.")
         if not node.complete:
-            why = "it ends before the last check"
-            yield _ended(node.name, "sent an incomplete report", why, ends.get(node.name))
+            reason = "it ends before the last check"
+            yield _ended(node.name, "sent an incomplete report", reason, ends.get(node.name))
         if known and node.name not in known:
             yield _about(node.name, "is not one of the declared nodes")
 
@@ -189,21 +189,21 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
     for name, stand_in in withheld_kernel_log.STAND_INS.items():
         applies = lacks(stand_in.machine_part, report.declared, instance) is None
         if applies and withheld_kernel_log.required(name, report.declared) and name not in planned:
-            said = "this check replaces the kernel log, but the plan does not contain it"
-            yield _missing(name, CLUSTER, said)
+            message = "this check replaces the kernel log, but the plan does not contain it"
+            yield _missing(name, CLUSTER, message)
     for p in report.plan:
         line = policy.checks.get(p.check)
         if p.skip is not None and not allowed(
             p.check, p.skip, report.declared, report.profile, line, instance
         ):
-            said = f"the plan skips this check ({p.skip.value}), which contradicts the declaration"
-            yield _missing(p.check, CLUSTER, said)
+            message = f"the plan skips this check ({p.skip.value}), which contradicts the declaration"
+            yield _missing(p.check, CLUSTER, message)
         elif line is not None and line.scope not in (None, p.scope):
-            said = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
+            message = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
             yield _missing(
                 p.check,
                 CLUSTER,
-                said,
+                message,
                 "Run the gate again with the same version of the checks and the policy.",
             )
         elif line is None and p.skip is None:
@@ -221,17 +221,17 @@ def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
     )
 
 
-def _accepted(rows: CheckTable, expected: frozenset[str], declared: Declared) -> frozenset[str]:
+def _accepted(records: CheckTable, expected: frozenset[str], declared: Declared) -> frozenset[str]:
     """The subjects whose check is skipped because the engine withholds the kernel log."""
-    if rows.check not in withheld_kernel_log.READERS:
+    if records.check not in withheld_kernel_log.READERS:
         return frozenset()
-    found = (rows[place] for place in completeness.other_than(rows.columns.outcomes, Outcome.MEASURED))
+    found = (records[place] for place in completeness.other_than(records.columns.outcomes, Outcome.MEASURED))
     accepted = (
         row.subject
         for row in found
         if row.outcome is Outcome.SKIPPED and withheld_kernel_log.accepts(row.check, row.skip, declared)
     )
-    return frozenset(accepted) & expected - _twice(rows)
+    return frozenset(accepted) & expected - _twice(records)
 
 
 def _about_withheld(
@@ -245,25 +245,25 @@ def _about_withheld(
         yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld_kernel_log.SOURCE)
 
 
-def _about_source(rows: CheckTable) -> Iterator[Finding]:
+def _about_source(records: CheckTable) -> Iterator[Finding]:
     """A log that an environment variable put in place of the machine's own says nothing about the machine,
     whatever the policy says.
     """
-    for place, own in enumerate(rows.column(withheld_kernel_log.OWN_SOURCE)):
+    for index, own in enumerate(records.column(withheld_kernel_log.OWN_SOURCE)):
         if own is False:
-            row = rows[place]
-            said = f"the kernel log was read from {row.metrics.get('source')}, not from this machine"
-            said += f": {withheld_kernel_log.FILE_VARIABLE} is set"
+            record = records[index]
+            text = f"the kernel log was read from {record.metrics.get('source')}, not from this machine"
+            text += f": {withheld_kernel_log.FILE_VARIABLE} is set"
             yield _missing(
-                row.check, row.subject, said, f"Unset {withheld_kernel_log.FILE_VARIABLE} on this node."
+                record.check, record.subject, text, f"Unset {withheld_kernel_log.FILE_VARIABLE} on this node."
             )
 
 
 def _about_subjects(
-    planned: Planned, rows: CheckTable, expected: frozenset[str], line: CheckPolicy
+    planned: Planned, records: CheckTable, expected: frozenset[str], line: CheckPolicy
 ) -> Iterator[Finding]:
     """Subjects without an observation, with two observations, or with one that was not planned."""
-    found, twice = frozenset(rows.columns.subjects), _twice(rows)
+    found, twice = frozenset(records.columns.subjects), _twice(records)
     level = Level.FAIL if line.required else Level.WARN
     for subject in sorted(twice):
         yield _missing(planned.check, subject, TWICE, AGAIN, level)
@@ -300,30 +300,30 @@ def _about_rows(
         elif row.skip is Skip.CERTIFIED:
             yield certificates.about(row, certified.get((row.check, row.subject)), level)
         elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
-            yield _unmeasured(row, _why(row), "", Level.WARN)
+            yield _unmeasured(row, _reason(row), "", Level.WARN)
         else:
             why, remedy = _defect(row, planned), AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
             yield _unmeasured(row, why, remedy_of(why.hindrance, row.check) or remedy, level)
 
 
-def _twice(rows: CheckTable) -> frozenset[str]:
-    subjects = rows.columns.subjects
+def _twice(records: CheckTable) -> frozenset[str]:
+    subjects = records.columns.subjects
     if len(set(subjects)) == len(subjects):
         return frozenset()
     return frozenset(subject for subject, times in Counter(subjects).items() if times > 1)
 
 
-def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
+def _holes(record: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls without an explanation, in metrics that no rule reads (the rules and the decoder report their own)."""
-    failures = row.metrics.get("failures")
-    for name, value in row.metrics.items():
+    failures = record.metrics.get("failures")
+    for name, value in record.metrics.items():
         items = value if isinstance(value, tuple) and name not in ruled else ()
         holes = [i for i, item in enumerate(items) if item is None and not _explained(failures, i)]
         if holes:
             more = f" and {len(holes) - 1} more" if len(holes) > 1 else ""
             verb = "have" if more else "has"
             hole = Unmeasured(f"{name}[{holes[0]}]{more}", f"{verb} no value")
-            yield _unmeasured(row, hole, AGAIN, Level.WARN)
+            yield _unmeasured(record, hole, AGAIN, Level.WARN)
 
 
 def _explained(failures: object, index: int) -> bool:
@@ -336,14 +336,14 @@ def _silence(scope: Scope) -> str:
     return "it ended or hung before it could report"
 
 
-def _defect(row: Observation, planned: Planned) -> Unmeasured:
-    measured = row.outcome is Outcome.MEASURED and row.skip is None
-    return completeness.defect_of(row, planned) if measured else _why(row)
+def _defect(record: Observation, planned: Planned) -> Unmeasured:
+    measured = record.outcome is Outcome.MEASURED and record.skip is None
+    return completeness.defect_of(record, planned) if measured else _reason(record)
 
 
-def _why(row: Observation) -> Unmeasured:
-    said = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-    return Unmeasured("", said or "no reason given", hindrance_of(row.error_kind))
+def _reason(record: Observation) -> Unmeasured:
+    message = f"{record.skip.value}: {record.reason}" if record.skip else record.reason
+    return Unmeasured("", message or "no reason given", hindrance_of(record.error_kind))
 
 
 def _missing(
@@ -366,5 +366,5 @@ def _about(subject: str, predicate: str, remedy: str = AGAIN, level: Level = Lev
     return Finding(level, Cause.EVIDENCE, "report", subject, predicate, "", remedy, is_predicate=True)
 
 
-def _unmeasured(row: Observation, why: Unmeasured, remedy: str, level: Level) -> Finding:
-    return not_measured(row.check, row.subject, why, level, row.evidence, remedy)
+def _unmeasured(record: Observation, unmeasured: Unmeasured, remedy: str, level: Level) -> Finding:
+    return not_measured(record.check, record.subject, unmeasured, level, record.evidence, remedy)

@@ -28,7 +28,7 @@ class NamedNode(Protocol):
 
 
 N = TypeVar("N", bound=NamedNode)
-Place = tuple[int, str]
+NodePosition = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def same_machines(
     """All machines of the gates, in the order in which they first appear. `keys` are the ids of a node; a node without any is
     recognised by its name, among the nodes of the gate's cluster.
     """
-    root: dict[Place, Place] = {}
-    of_key: dict[str, Place] = {}
-    nodes: dict[Place, N] = {}
-    known: dict[Place, tuple[str, ...]] = {}
+    root: dict[NodePosition, NodePosition] = {}
+    of_key: dict[str, NodePosition] = {}
+    nodes: dict[NodePosition, N] = {}
+    known: dict[NodePosition, tuple[str, ...]] = {}
     for index, gate in enumerate(gates):
         found = [(node, keys(node)) for node in gate]
         shared = Counter(key for _, own in found for key in set(own))
@@ -72,7 +72,7 @@ def same_machines(
             for key in own or (f"name {cluster}/{node.name}",):
                 if shared[key] <= 1:
                     _join(root, of_key.setdefault(key, place), place)
-    groups: dict[Place, list[Place]] = {}
+    groups: dict[NodePosition, list[NodePosition]] = {}
     for place in nodes:
         groups.setdefault(_top(root, place), []).append(place)
     return [seen for places in groups.values() for seen in _split(places, nodes, known)]
@@ -97,20 +97,20 @@ def about_machines(report: Report, instance: Instance | None) -> Iterator[Findin
     """
     if instance is not None and (report.declared.gpus_per_node or instance.neuron_devices):
         for name, other, shared in twins(report.nodes):
-            said = f"is the same machine as {other} ({shared:.80}): one declared machine was not tested"
+            message = f"is the same machine as {other} ({shared:.80}): one declared machine was not tested"
             yield _about(
-                name, said, "Start one agent per machine. Check where the scheduler placed both nodes."
+                name, message, "Start one agent per machine. Check where the scheduler placed both nodes."
             )
     for node in report.nodes:
         reported, known = node.identity.get("boot_id", ""), node.identity.get(ENGINE_BOOT_ID, "")
         if known and reported.lower() != known.lower():
             where = node.identity.get("engine_node") or "its machine"
-            said = (
+            message = (
                 f"reports boot id {reported or 'none'}, and the engine says that {where} has boot id {known}: "
                 "it is not known which was tested"
             )
             yield _about(
-                node.name, said, "Run the gate again. If it returns, look at what runs in the container."
+                node.name, message, "Run the gate again. If it returns, look at what runs in the container."
             )
 
 
@@ -131,7 +131,7 @@ def keys_of(node: Node) -> tuple[str, ...]:
 
 
 def _split(
-    places: list[Place], nodes: dict[Place, N], keys: dict[Place, tuple[str, ...]]
+    places: list[NodePosition], nodes: dict[NodePosition, N], keys: dict[NodePosition, tuple[str, ...]]
 ) -> Iterator[MachineHistory[N]]:
     """Separates nodes of one gate that have the same ids (a GPU was moved, for example) by their names, because one machine cannot
     be two nodes of one gate.
@@ -148,12 +148,12 @@ def _split(
         yield MachineHistory("its name alone: its ids are those of another machine as well", mine)
 
 
-def _top(root: dict[Place, Place], place: Place) -> Place:
+def _top(root: dict[NodePosition, NodePosition], place: NodePosition) -> NodePosition:
     while root[place] != place:
         root[place] = root[root[place]]
         place = root[place]
     return place
 
 
-def _join(root: dict[Place, Place], one: Place, other: Place) -> None:
+def _join(root: dict[NodePosition, NodePosition], one: NodePosition, other: NodePosition) -> None:
     root[_top(root, other)] = _top(root, one)

@@ -21,9 +21,9 @@ HINDRANCES = {
 }
 
 
-def hindrance_of(kind: ErrorKind | None) -> Hindrance:
+def hindrance_of(error_kind: ErrorKind | None) -> Hindrance:
     """What kept a check from measuring that ended so."""
-    return Hindrance.ITSELF if kind is None else HINDRANCES.get(kind, Hindrance.ITSELF)
+    return Hindrance.ITSELF if error_kind is None else HINDRANCES.get(error_kind, Hindrance.ITSELF)
 
 
 def remedy_of(hindrance: Hindrance, check: str) -> str:

@@ -25,58 +25,58 @@ REFUSED = "refused"
 REACHED = ("failures", REFUSED, "connect_ms")
 
 
-def judge(report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
+def judge(report: Report, records: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
     """Findings about hosts and links from the sound rows of both network checks."""
     alive = {node.name for node in report.nodes}
-    yield from _incomplete(REACHABILITY, rows.get(REACHABILITY, ()), report, REACHED)
-    yield from _incomplete(PAIRS, rows.get(PAIRS, ()), report, ("bandwidth_gbps", "latency_us"))
+    yield from _incomplete(REACHABILITY, records.get(REACHABILITY, ()), report, REACHED)
+    yield from _incomplete(PAIRS, records.get(PAIRS, ()), report, ("bandwidth_gbps", "latency_us"))
     first = next((node.name for node in report.nodes if node.rank == 0), "")
-    yield from judge_reachability(rows.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
+    yield from judge_reachability(records.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
     line = policy.checks.get(PAIRS)
-    if rows.get(PAIRS) and line is not None:
+    if records.get(PAIRS) and line is not None:
         floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
         yield from _beside_other_work(
-            rows[PAIRS],
+            records[PAIRS],
             machines_of(report.nodes),
             lambda seen: list(judge_pairs(seen, alive, floor, ratio, policy.max_unfit_fraction)),
         )
 
 
 def _beside_other_work(
-    rows: Sequence[Observation],
+    records: Sequence[Observation],
     hosts: Mapping[str, str],
     judged: Callable[[Sequence[Observation]], list[Finding]],
 ) -> Iterator[Finding]:
     """The findings about slow hosts and links with their causes corrected for the hosts' CPU load, and those about values that were
     slow only in the first measurement.
     """
-    found, loads = judged(rows), RecordedLoads(rows, hosts)
+    found, loads = judged(records), RecordedLoads(records, hosts)
     slow = {node for one in found for node in one.subject.split(LINK)}
     yield from (loads.weighed(one, slow, metric="bandwidth_gbps") for one in found)
-    if first_rows(rows, "bandwidth_gbps"):
-        before = [replace(row, metrics=first_of(row.metrics)) for row in rows]
+    if first_rows(records, "bandwidth_gbps"):
+        before = [replace(record, metrics=first_of(record.metrics)) for record in records]
         yield from intermittent(found, judged(before), RecordedLoads(before, hosts))
 
 
 def _incomplete(
-    check: str, rows: Sequence[Observation], report: Report, lists: tuple[str, ...]
+    check: str, records: Sequence[Observation], report: Report, lists: tuple[str, ...]
 ) -> Iterator[Finding]:
     """A row that leaves out a peer which it had to test is incomplete."""
     names = {node.rank: node.name for node in report.nodes}
     ranks, nodes = {node.name: node.rank for node in report.nodes}, report.declared.nodes
-    for row in rows:
-        peers, rank = _peers(row), ranks.get(row.subject, 0)
+    for record in records:
+        peers, rank = _peers(record), ranks.get(record.subject, 0)
         looked_at = neighbours(rank, nodes) if check == PAIRS else _others(rank, nodes)
-        missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, row.subject})
+        missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, record.subject})
         if missing:
             more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
             yield _evidence(
-                check, row.subject, f"its observation does not cover {', '.join(missing[:4])}{more}"
+                check, record.subject, f"its observation does not cover {', '.join(missing[:4])}{more}"
             )
         elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
-            yield _evidence(check, row.subject, "it did not test each of its peers exactly once")
-        elif any(len(_list(row, name)) != len(peers) for name in lists):
-            yield _evidence(check, row.subject, "its lists do not have one entry per peer")
+            yield _evidence(check, record.subject, "it did not test each of its peers exactly once")
+        elif any(len(_list(record, name)) != len(peers) for name in lists):
+            yield _evidence(check, record.subject, "its lists do not have one entry per peer")
 
 
 def _others(rank: int, nodes: int) -> Sequence[int]:
@@ -84,13 +84,13 @@ def _others(rank: int, nodes: int) -> Sequence[int]:
 
 
 def judge_reachability(
-    rows: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
+    records: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
 ) -> Iterator[Finding]:
     """Which hosts are cut off, which never answered, and which links are down. `first` is the node at which the ranks meet."""
-    heard = {row.subject for row in rows}
+    heard = {record.subject for record in records}
     why: dict[Cell, str] = {}
-    for row in rows:
-        why.update({(row.subject, peer): said for peer, said in _texts(row, "failures")})
+    for record in records:
+        why.update({(record.subject, peer): said for peer, said in _texts(record, "failures")})
     down = {cell for cell, said in why.items() if said != "ok"}
     towards: dict[str, list[Cell]] = {}
     for cell in down:
@@ -98,25 +98,25 @@ def judge_reachability(
     for peer in sorted(towards.keys() - (heard & alive)):
         yield _evidence(REACHABILITY, peer, f"did not answer: {_reasons(why, towards[peer])}")
     down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
-    refused = {cell for row in rows for cell in _refused(row)} & down
+    refused = {cell for record in records for cell in _refused(record)} & down
     for peer in sorted({b for _, b in refused}):
         yield _evidence(REACHABILITY, peer, "did not start its responder in time (connection refused)")
     yield from _unreached(down - refused, set(why), why, max_unfit_fraction)
-    for row in rows:
-        met = row.metrics.get("rendezvous")
-        if met != "ok" and first in heard and why.get((row.subject, first), "ok") == "ok":
+    for record in records:
+        met = record.metrics.get("rendezvous")
+        if met != "ok" and first in heard and why.get((record.subject, first), "ok") == "ok":
             said = f"reaches {first}, but not its rendezvous port: {met}"
             remedy = "Free the port, or open it in the firewall or security group."
             yield Finding(
-                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, row.subject, said, row.evidence, remedy,
+                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, record.subject, said, record.evidence, remedy,
                 is_predicate=True,
             )  # fmt: skip
 
 
-def _refused(row: Observation) -> Iterator[Cell]:
+def _refused(record: Observation) -> Iterator[Cell]:
     """The peers that refused the connection because nothing listened on the port."""
-    cells = zip(_peers(row), _list(row, REFUSED), strict=False)
-    return ((row.subject, peer) for peer, is_refused in cells if is_refused)
+    cells = zip(_peers(record), _list(record, REFUSED), strict=False)
+    return ((record.subject, peer) for peer, is_refused in cells if is_refused)
 
 
 def _unreached(
@@ -157,7 +157,7 @@ def _unreached(
 
 
 def judge_pairs(
-    rows: Sequence[Observation],
+    records: Sequence[Observation],
     alive: set[str],
     floor_gbps: float,
     slow_ratio: float,
@@ -165,7 +165,7 @@ def judge_pairs(
 ) -> Iterator[Finding]:
     """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or below `slow_ratio` of the upper quartile."""
     speed: dict[Cell, float] = {}
-    for row in rows:
+    for row in records:
         for peer, value in _numbers(row, "bandwidth_gbps"):
             if value is not None:
                 speed[row.subject, peer] = value
@@ -178,38 +178,38 @@ def judge_pairs(
     usual = _upper_quartile(list(speed.values())) if len(speed) >= 6 else 0.0
     line = max(floor_gbps, slow_ratio * usual)
     if line <= 0:
-        said = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
+        message = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
         yield Finding(
-            Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, said, "", "Set floor_gbps in the policy's options."
+            Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, message, "", "Set floor_gbps in the policy's options."
         )
     slow = {cell for cell, value in speed.items() if value < line}
     hosts, links = blame(slow, set(speed))
     nodes, of_host, of_link = {a for cell in speed for a in cell}, *by_end_and_link(slow)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
-        said = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
+        message = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
         remedy = "Check MTU, routes and switches."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(slow, speed), remedy)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, message, _speeds(slow, speed), remedy)
         return
     for host in hosts:
         mine = of_host[host]
-        said = f"is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        message = f"is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Do not train on this node. Check its NIC, cable and switch port."
         yield Finding(
-            Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy, is_predicate=True
+            Level.FAIL, Cause.HARDWARE, PAIRS, host, message, _speeds(mine, speed), remedy, is_predicate=True
         )
     if len(links) > max(MOST_LINKS, len(nodes)):
         mine = set().union(*(of_link[link] for link in links))
-        said = f"{len(links)} links between {len(nodes)} nodes are slow, and no single node explains it: suspect the fabric; "
-        said += f"{_range(mine, speed)}, threshold {line:.3g} GB/s"
+        message = f"{len(links)} links between {len(nodes)} nodes are slow, and no single node explains it: suspect the fabric; "
+        message += f"{_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check MTU, routes and switches; the evidence names the pairs."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(mine, speed), remedy)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, message, _speeds(mine, speed), remedy)
         return
     for a, b in sorted(links):
         mine = of_link[a, b]
-        said = f"is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        message = f"is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check the path between the two nodes. With only two nodes, either end may be the cause."
         yield Finding(
-            Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy,
+            Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", message, _speeds(mine, speed), remedy,
             is_predicate=True,
         )  # fmt: skip
 
@@ -219,22 +219,22 @@ def _upper_quartile(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(0.75 * (len(values) - 1))]
 
 
-def _texts(row: Observation, name: str) -> Iterator[tuple[str, str]]:
-    for peer, value in zip(_peers(row), _list(row, name), strict=False):
+def _texts(record: Observation, name: str) -> Iterator[tuple[str, str]]:
+    for peer, value in zip(_peers(record), _list(record, name), strict=False):
         yield peer, str(value)
 
 
-def _numbers(row: Observation, name: str) -> Iterator[tuple[str, float | None]]:
-    for peer, value in zip(_peers(row), _list(row, name), strict=False):
+def _numbers(record: Observation, name: str) -> Iterator[tuple[str, float | None]]:
+    for peer, value in zip(_peers(record), _list(record, name), strict=False):
         yield peer, float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
 
 
-def _peers(row: Observation) -> Sequence[str]:
-    return [str(peer) for peer in _list(row, "peers")]
+def _peers(record: Observation) -> Sequence[str]:
+    return [str(peer) for peer in _list(record, "peers")]
 
 
-def _list(row: Observation, name: str) -> Sequence[object]:
-    value = row.metrics.get(name)
+def _list(record: Observation, name: str) -> Sequence[object]:
+    value = record.metrics.get(name)
     return value if isinstance(value, tuple) else ()
 
 
@@ -256,13 +256,13 @@ def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
     return f"{' to '.join(ends)} GB/s"
 
 
-def _evidence(check: str, subject: str, said: str) -> Finding:
+def _evidence(check: str, subject: str, message: str) -> Finding:
     return Finding(
         Level.FAIL,
         Cause.EVIDENCE,
         check,
         subject,
-        said,
+        message,
         "",
         "Check whether that node started, and read its log.",
         is_predicate=True,

@@ -41,26 +41,26 @@ class Judged:
     told: tuple[DecodedTable, ...] = ()
 
 
-def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, data: bytes) -> Judged:
+def judge(reading: Reading, policy: Policy, facts: Facts, options: ReadOptions, data: bytes) -> Judged:
     """The verdict on the output that was read; `data` is the input, whose digest the verdict contains."""
-    facts = facts.of(asked.declared) if asked.declared is not None else facts
-    findings = [*_about_policy(policy, facts, asked), *_unread(reading)]
+    facts = facts.of(options.declared) if options.declared is not None else facts
+    findings = [*_about_policy(policy, facts, options), *_unread(reading)]
     held, left_out = [], list(reading.left_out)
     for part in reading.parts:
         line = policy.checks.get(part.check, ABOUT_JOBS.get(part.check))
         if line is None:
-            said = f"policy {policy.name!r} has no entry for {part.check}"
+            message = f"policy {policy.name!r} has no entry for {part.check}"
             remedy = f"Name a policy that judges {part.check} with --policy."
-            findings.append(_missing(said, remedy, check=part.check))
+            findings.append(_missing(message, remedy, check=part.check))
             continue
-        fitting, beside = _sorted(part, line, asked)
+        fitting, beside = _sorted(part, line, options)
         left_out += beside
         held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
-        findings += _findings(part, replace(line, rules=fitting), facts, asked)
+        findings += _findings(part, replace(line, rules=fitting), facts, options)
     findings += _unreported(reading, policy)
-    told = matrix_file.decoded_tables(reading, asked, policy.max_unfit_fraction)
-    findings += matrix_file.findings(reading, told, asked)
-    left_out += matrix_file.not_held(told, asked)
+    told = matrix_file.decoded_tables(reading, options, policy.max_unfit_fraction)
+    findings += matrix_file.findings(reading, told, options)
+    left_out += matrix_file.not_held(told, options)
     parts = len(reading.parts) + len(reading.tables)
     if not parts and not reading.unread:
         remedy = "Give output of one of the kinds that `prelaunch explain --help` lists."
@@ -70,9 +70,9 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, da
     return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), told)
 
 
-def unread(why: str, policy: Policy, facts: Facts, data: bytes, remedy: str = WHOLE) -> Judged:
+def unread(reason: str, policy: Policy, facts: Facts, data: bytes, remedy: str = WHOLE) -> Judged:
     """The verdict on an input that no reader understands, or that is incomplete: CANNOT TELL. `remedy` is that of the error."""
-    return Judged(_conclude([_missing(why, remedy)], NOTHING, policy, facts, data))
+    return Judged(_conclude([_missing(reason, remedy)], NOTHING, policy, facts, data))
 
 
 def _unread(reading: Reading) -> Iterator[Finding]:
@@ -80,49 +80,49 @@ def _unread(reading: Reading) -> Iterator[Finding]:
         yield _missing(str(why), "" if isinstance(why, Complete) else reading.remedy)
 
 
-def _sorted(part: Part, line: CheckPolicy, asked: ReadOptions) -> tuple[tuple[Rule, ...], list[str]]:
+def _sorted(endpoint: Part, line: CheckPolicy, options: ReadOptions) -> tuple[tuple[Rule, ...], list[str]]:
     """The rules that can be applied to the part, and why the others cannot."""
     fitting, left_out = [], []
     for rule in line.rules:
-        name = f"{part.check} {rule.metric}"
+        name = f"{endpoint.check} {rule.metric}"
         if rule.over not in (Over.SUBJECT, Over.EXPECTED):
             left_out.append(f"{name}: this rule compares nodes, but the output is of one node")
-        elif rule.metric not in part.metrics:
-            also = "" if asked.declared else ", or it needs --instance-type"
+        elif rule.metric not in endpoint.metrics:
+            also = "" if options.declared else ", or it needs --instance-type"
             left_out.append(f"{name}: the output does not contain it{also}")
-        elif (rule.fact or rule.over is Over.EXPECTED) and asked.declared is None:
+        elif (rule.fact or rule.over is Over.EXPECTED) and options.declared is None:
             left_out.append(f"{name}: not judged without --instance-type")
         else:
             fitting.append(rule)
     return tuple(fitting), left_out
 
 
-def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
+def _findings(end: Part, line: CheckPolicy, facts: Facts, options: ReadOptions) -> Iterator[Finding]:
     if not line.rules:
-        remedy = DECLARE if asked.declared is None else f"{WHOLE} Or name another policy with --policy."
+        remedy = DECLARE if options.declared is None else f"{WHOLE} Or name another policy with --policy."
         yield _missing(
-            "no rule of the policy could be applied to this output", remedy, part.evidence, part.check
+            "no rule of the policy could be applied to this output", remedy, end.evidence, end.check
         )
-    kind = asked.declared.instance_type if asked.declared else ""
-    known = RuleContext(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
+    kind = options.declared.instance_type if options.declared else ""
+    context = RuleContext(facts.instances.get(kind), facts.absent(kind, end.check), options.declared, facts)
     for rule in line.rules:
-        value = part.metrics[rule.metric]
+        value = end.metrics[rule.metric]
         if value == ():
             fault = Unmeasured(rule.metric, "is an empty list")
-            yield _unmeasured(fault, part.evidence, part.check)
+            yield _unmeasured(fault, end.evidence, end.check)
             continue
-        row = Observation(part.check, SUBJECT, Outcome.MEASURED, 0.0, part.metrics)
-        for finding in apply.apply(part.check, replace(line, rules=(rule,)), (row,), 1, known):
-            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(part, rule, finding.elements))[0])
-    yield from _holes(part, known.absent | {rule.metric for rule in line.rules})
+        record = Observation(end.check, SUBJECT, Outcome.MEASURED, 0.0, end.metrics)
+        for finding in apply.apply(end.check, replace(line, rules=(rule,)), (record,), 1, context):
+            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(end, rule, finding.elements))[0])
+    yield from _holes(end, context.absent | {rule.metric for rule in line.rules})
 
 
-def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
+def _lines(endpoint: Part, rule: Rule, elements: Sequence[str]) -> str:
     """The lines that a finding comes from. If each element of an array has a line, these are the lines of the elements that it
     names.
     """
-    said = part.lines.get(rule.metric, "") or part.evidence
-    value, each, lines = part.metrics[rule.metric], part.metrics.get(rule.each), said.splitlines()
+    said = endpoint.lines.get(rule.metric, "") or endpoint.evidence
+    value, each, lines = endpoint.metrics[rule.metric], endpoint.metrics.get(rule.each), said.splitlines()
     if not isinstance(value, tuple) or len(lines) != len(value):
         return said
     labels = (
@@ -132,12 +132,12 @@ def _lines(part: Part, rule: Rule, elements: Sequence[str]) -> str:
     return "\n".join(named) or said
 
 
-def _holes(part: Part, ruled: frozenset[str]) -> Iterator[Finding]:
+def _holes(endpoint: Part, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls in arrays that no rule reads: a WARN, as in a report."""
-    for name, value in part.metrics.items():
+    for name, value in endpoint.metrics.items():
         if isinstance(value, tuple) and None in value and name not in ruled:
             hole = Unmeasured(f"{name}[{value.index(None)}]", "has no value")
-            yield _unmeasured(hole, part.lines.get(name, ""), part.check, Level.WARN)
+            yield _unmeasured(hole, endpoint.lines.get(name, ""), endpoint.check, Level.WARN)
 
 
 def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
@@ -147,12 +147,12 @@ def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
         yield driver_age.finding(SUBJECT, reading.driver, missing)
 
 
-def _about_policy(policy: Policy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
-    if asked.declared is not None and not facts.are_for(policy.instance_types, asked.declared):
-        kind = asked.declared.instance_type
-        said = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
+def _about_policy(policy: Policy, facts: Facts, options: ReadOptions) -> Iterator[Finding]:
+    if options.declared is not None and not facts.are_for(policy.instance_types, options.declared):
+        instance_type = options.declared.instance_type
+        message = f"policy {policy.name!r} {not_for(policy.instance_types, instance_type)}"
         remedy = "Choose a policy whose instance_types contain this type."
-        yield Finding(Level.FAIL, Cause.EVIDENCE, "policy", SUBJECT, said, "", remedy)
+        yield Finding(Level.FAIL, Cause.EVIDENCE, "policy", SUBJECT, message, "", remedy)
 
 
 def _conclude(
@@ -160,7 +160,7 @@ def _conclude(
 ) -> Verdict:
     digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     made = conclude(findings, coverage, policy, 1, digests, None)
-    order = {finding: place for place, finding in enumerate([*made.findings, *findings])}
+    order = {finding: index for index, finding in enumerate([*made.findings, *findings])}
     ordered = sorted(made.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))
     return replace(made, findings=tuple(ordered), condemned=())  # the node is unknown, so none is condemned
 
@@ -169,5 +169,5 @@ def _missing(message: str, remedy: str, evidence: str = "", check: str = ITSELF)
     return Finding(Level.FAIL, Cause.EVIDENCE, check, SUBJECT, message, clip(evidence)[0], remedy)
 
 
-def _unmeasured(why: Unmeasured, evidence: str, check: str, level: Level = Level.FAIL) -> Finding:
-    return not_measured(check, SUBJECT, why, level, clip(evidence)[0], WHOLE)
+def _unmeasured(unmeasured: Unmeasured, evidence: str, check: str, level: Level = Level.FAIL) -> Finding:
+    return not_measured(check, SUBJECT, unmeasured, level, clip(evidence)[0], WHOLE)

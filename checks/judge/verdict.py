@@ -87,14 +87,14 @@ def decide(
     for planned in report.plan if fits else ():
         rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
-            kind = report.declared.instance_type
-            absent = facts.absent(kind, planned.check)
+            instance_type = report.declared.instance_type
+            absent = facts.absent(instance_type, planned.check)
             unreported = driver_age.by_subject(gaps, planned.check)
-            known = RuleContext(
-                facts.instances.get(kind), absent, report.declared, facts, unreported, hosts, chances
+            context = RuleContext(
+                facts.instances.get(instance_type), absent, report.declared, facts, unreported, hosts, chances
             )
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
-            findings += apply.apply(planned.check, line, rows, subjects, known)
+            findings += apply.apply(planned.check, line, rows, subjects, context)
     findings += reachability.judge(report, sound.rows, policy)
     findings += culprit.judge(report, sound.rows, policy, facts)
     findings += topology.judge(report)
@@ -106,7 +106,9 @@ def decide(
     findings += opened_before.judge(report, sound.rows, findings)
     report_digest = report_digest or digest(dump(report))
     if baseline is not None:
-        findings = [*baselines.answered(findings, report, sound.rows, policy, baseline, report_digest)]
+        findings = [
+            *baselines.without_answered(findings, report, sound.rows, policy, baseline, report_digest)
+        ]
         findings += baselines.judge(report, sound.rows, policy, baseline)
     digests = Digests(
         report_digest,
@@ -249,14 +251,14 @@ def _silent(report: Report) -> frozenset[str]:
     return frozenset().union(*(ranks - _ranks(rows) for rows in errored))
 
 
-def _ranks(rows: CheckTable) -> frozenset[str]:
-    return frozenset(subject for subject in rows.columns.subjects if "/" in subject)
+def _ranks(records: CheckTable) -> frozenset[str]:
+    return frozenset(subject for subject in records.columns.subjects if "/" in subject)
 
 
-def _errored(rows: CheckTable) -> frozenset[str]:
-    if Outcome.ERRORED not in rows.columns.outcomes:
+def _errored(records: CheckTable) -> frozenset[str]:
+    if Outcome.ERRORED not in records.columns.outcomes:
         return frozenset()
-    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+    pairs = zip(records.columns.subjects, records.columns.outcomes, strict=True)
     return frozenset(subject for subject, outcome in pairs if outcome is Outcome.ERRORED)
 
 

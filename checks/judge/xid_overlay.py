@@ -37,7 +37,7 @@ from checks.probes.kernel.xid_rows import ARRAYS, IncidentRow, incidents_of
 
 CHECK = "kernel.xid"
 TABLE = Path(__file__).parents[1] / "facts" / "xid_overlays.json"
-SAID = 6
+MOST_INCIDENTS = 6
 MESSAGE = 2000
 REMEDIES = {
     Action.NONE: "Nothing has to be done. The evidence has the details.",
@@ -53,13 +53,13 @@ REMEDIES = {
     "If it returns, do not use this GPU.",
 }
 # For these metrics the policy's own rule says what to do: no row of an overlay applies to them, or the incident was dealt with.
-KEPT = (Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
+KEPT_NEEDS = (Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 Apply = Callable[[Sequence[Observation]], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
-class Row:
+class OverlayRow:
     """An overlay's answer for some codes, or for all that no row names if `codes` is empty. Without an action NVIDIA's is used."""
 
     overlay: Overlay
@@ -72,21 +72,21 @@ class Row:
 
 @dataclass(frozen=True)
 class _Table:
-    overlays: tuple[Row, ...]
+    overlays: tuple[OverlayRow, ...]
 
 
 @lru_cache(maxsize=1)
-def table() -> dict[Overlay, tuple[Row, ...]]:
+def table() -> dict[Overlay, tuple[OverlayRow, ...]]:
     """The shipped rows of each overlay. NVIDIA's has none, because an overlay is applied on top of NVIDIA's catalogue."""
     rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "overlays")).overlays
-    return {overlay: tuple(row for row in rows if row.overlay is overlay) for overlay in Overlay}
+    return {overlay: tuple(record for record in rows if record.overlay is overlay) for overlay in Overlay}
 
 
-def row_of(code: int, overlay: Overlay) -> Row | None:
+def row_of(code: int, overlay: Overlay) -> OverlayRow | None:
     """The overlay's row for a code; None if it has none."""
     rows = table()[overlay]
-    named = next((row for row in rows if code in row.codes), None)
-    return named or next((row for row in rows if not row.codes), None)
+    named = next((record for record in rows if code in record.codes), None)
+    return named or next((record for record in rows if not record.codes), None)
 
 
 @dataclass(frozen=True)
@@ -112,43 +112,43 @@ def answer(told: IncidentRow, overlay: Overlay) -> Answer:
     return Answer(level, action, True, row.says, f"{row.provenance.source}; {row.provenance.conditions}")
 
 
-def seen_by(told: IncidentRow, overlay: Overlay) -> IncidentRow:
+def seen_by(incident: IncidentRow, overlay: Overlay) -> IncidentRow:
     """The incident as the overlay judges it."""
-    said = answer(told, overlay)
-    why = f"{overlay.value}: {said.why}"
+    said = answer(incident, overlay)
+    reason = f"{overlay.value}: {said.why}"
     if overlay is Overlay.NVIDIA or not said.speaks:
-        return told
-    if told.need is Need.ACT and said.level is not Level.FAIL:
-        return replace(told, reason="; ".join(filter(None, (told.reason, why))))
-    need = _need(said, told)
-    return replace(told, need=need, action=said.action, reason=why, source=said.source)
+        return incident
+    if incident.need is Need.ACT and said.level is not Level.FAIL:
+        return replace(incident, reason="; ".join(filter(None, (incident.reason, reason))))
+    need = _need(said, incident)
+    return replace(incident, need=need, action=said.action, reason=reason, source=said.source)
 
 
 def judge(
-    line: CheckPolicy, rows: Sequence[Observation], known: RuleContext, apply: Apply
+    line: CheckPolicy, records: Sequence[Observation], context: RuleContext, apply: Apply
 ) -> Iterator[Finding]:
     """The findings of `apply` about the rows under the policy's overlay, with codes, actions and sources added."""
-    generation = generation_of(known.instance.gpu) if known.instance else ""
-    held = rows
-    if line.overlay is not Overlay.NVIDIA and not _is_silent(rows):
-        yield from (_blind(row, line) for row in rows if whole(row.metrics) is None)
-        held = [_recounted(row, line.overlay) for row in rows]
+    generation = generation_of(context.instance.gpu) if context.instance else ""
+    held = records
+    if line.overlay is not Overlay.NVIDIA and not _is_silent(records):
+        yield from (_blind(record, line) for record in records if whole(record.metrics) is None)
+        held = [_recounted(record, line.overlay) for record in records]
     found = list(apply(held))
-    spoke = {row.subject: row for row in rows} if found else {}
+    spoke = {record.subject: record for record in records} if found else {}
     for finding in found:
         told = whole(spoke[finding.subject].metrics) if finding.subject in spoke else None
         yield _worded(finding, [seen_by(one, line.overlay) for one in told or ()], generation)
 
 
-def _is_silent(rows: Sequence[Observation]) -> bool:
+def _is_silent(records: Sequence[Observation]) -> bool:
     """Whether no row has an incident or counts one, so that no overlay can change anything."""
-    if not isinstance(rows, CheckTable) or any(name in rows.columns.metrics for name in ARRAYS):
+    if not isinstance(records, CheckTable) or any(name in records.columns.metrics for name in ARRAYS):
         return False
-    if not _all_zero(rows.column("incidents")):
+    if not _all_zero(records.column("incidents")):
         return False
-    gpus = [len(value) if type(value) is tuple else 0 for value in rows.column("gpus")]
+    gpus = [len(value) if type(value) is tuple else 0 for value in records.column("gpus")]
     for need in NEEDS:
-        column = rows.column(need.value)
+        column = records.column(need.value)
         if set(map(type, column)) != {tuple} or list(map(len, column)) != gpus:  # type: ignore[arg-type]
             return False
         if not _all_zero(list(chain.from_iterable(column))):  # type: ignore[arg-type]
@@ -170,19 +170,19 @@ def _need(said: Answer, told: IncidentRow) -> Need:
     return Need.APPLICATION if told.need is Need.APPLICATION else Need.SUPPORT
 
 
-def _recounted(row: Observation, overlay: Overlay) -> Observation:
+def _recounted(record: Observation, overlay: Overlay) -> Observation:
     """The row with each GPU's lines counted by the overlay's answers; unchanged if its list of incidents is not complete."""
-    told = whole(row.metrics)
+    told = whole(record.metrics)
     if not told:
-        return row
+        return record
     return replace(
-        row, metrics={**row.metrics, **_counts(row.metrics, [seen_by(one, overlay) for one in told])}
+        record, metrics={**record.metrics, **_counts(record.metrics, [seen_by(one, overlay) for one in told])}
     )
 
 
-def _counts(metrics: Mapping[str, Value], told: Sequence[IncidentRow]) -> dict[str, Value]:
+def _counts(metrics: Mapping[str, Value], incidents: Sequence[IncidentRow]) -> dict[str, Value]:
     tally = Counter[tuple[str, Need]]()
-    for one in told:
+    for one in incidents:
         tally[one.gpu, one.need] += one.count
     return {need.value: tuple(tally[str(gpu), need] for gpu in _gpus(metrics)) for need in NEEDS}
 
@@ -200,35 +200,35 @@ def _gpus(metrics: Mapping[str, Value]) -> tuple[object, ...]:
     return gpus if isinstance(gpus, tuple) else ()
 
 
-def _blind(row: Observation, line: CheckPolicy) -> Finding:
-    said = f"its list of Xid incidents is incomplete, so overlay {line.overlay.value} cannot judge them"
+def _blind(record: Observation, line: CheckPolicy) -> Finding:
+    message = f"its list of Xid incidents is incomplete, so overlay {line.overlay.value} cannot judge them"
     remedy = 'Run the gate again with this version, or judge by overlay = "nvidia".'
     level = Level.FAIL if line.required else Level.WARN
-    return Finding(level, Cause.EVIDENCE, CHECK, row.subject, said, row.evidence, remedy)
+    return Finding(level, Cause.EVIDENCE, CHECK, record.subject, message, record.evidence, remedy)
 
 
-def _worded(finding: Finding, told: Sequence[IncidentRow], generation: str) -> Finding:
+def _worded(finding: Finding, incidents: Sequence[IncidentRow], generation: str) -> Finding:
     """The message of a finding about a count: the GPUs, what is called for, and the rows that say so."""
-    meant = [one for one in told if one.need.value == finding.metric]
+    meant = [one for one in incidents if one.need.value == finding.metric]
     if not meant:
         return finding
     meant.sort(key=lambda one: ACTIONS.index(one.action), reverse=True)
-    said = [f"{one}{_odd(one, generation)}" for one in meant[:SAID]]
-    more = [f"and {len(meant) - SAID} more"] if len(meant) > SAID else []
-    sources = dict.fromkeys(one.source for one in meant[:SAID] if one.source)
+    said = [f"{one}{_odd(one, generation)}" for one in meant[:MOST_INCIDENTS]]
+    more = [f"and {len(meant) - MOST_INCIDENTS} more"] if len(meant) > MOST_INCIDENTS else []
+    sources = dict.fromkeys(one.source for one in meant[:MOST_INCIDENTS] if one.source)
     worded = replace(
         finding, message="; ".join([*said, *more])[:MESSAGE], source="; ".join(sources) or finding.source
     )
-    if meant[0].need in KEPT:
+    if meant[0].need in KEPT_NEEDS:
         return worded
     action = meant[0].action
     gpus = dict.fromkeys(one.gpu for one in meant if one.action is action)
     return replace(worded, remedy=_remedy(meant), action=action, elements=tuple(gpus))
 
 
-def _odd(one: IncidentRow, generation: str) -> str:
-    row = catalogue().get(one.code)
-    if row is None or not is_odd(one.code, generation):
+def _odd(incident: IncidentRow, generation: str) -> str:
+    row = catalogue().get(incident.code)
+    if row is None or not is_odd(incident.code, generation):
         return ""
     if not row.generations:
         return f" [odd: the catalogue lists it for none of {', '.join(GENERATIONS).upper()}]"

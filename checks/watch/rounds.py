@@ -18,7 +18,7 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import not_for
-from checks.judge.open_findings.update import Seen
+from checks.judge.open_findings.update import LatestEvidence
 from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Declared, ErrorKind, Node, Observation, Profile, Report
 from checks.policy import Policy
@@ -49,7 +49,7 @@ class RoundResult:
     ended_at: float
     in_time: bool
     observations: tuple[Observation, ...]
-    machine: Seen
+    machine: LatestEvidence
 
 
 class Rounds:
@@ -141,7 +141,7 @@ class Rounds:
             measured.get(name) or errored(name, self.node, missed, 0.0, output, error_kind) for name in wanted
         )
 
-    def _judged(self, observations: tuple[Observation, ...], attempt: str, ended_at: float) -> Seen:
+    def _judged(self, observations: tuple[Observation, ...], attempt: str, ended_at: float) -> LatestEvidence:
         node = Node(self.node, 0, attempt, self.catalogue, True, system.identity_of_node())
         whole = Report(
             self.gate_id,

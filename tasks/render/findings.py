@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from checks.documents.report import plain
 from checks.judge.not_measured import summary
-from checks.judge.rules.wording import who_all
+from checks.judge.rules.wording import subjects_text
 from checks.model import (
     ANSWER_WORDS,
     CLUSTER,
@@ -74,7 +74,7 @@ class Group:
     @property
     def who(self) -> str:
         """Short, in words: "node-1, rank 3", "node-1, ranks 0 to 7"."""
-        return who_all(self.subjects)
+        return subjects_text(self.subjects)
 
     @property
     def who_named(self) -> str:

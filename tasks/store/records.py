@@ -14,7 +14,7 @@ from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
-from checks.judge.rules.wording import several, who, who_all
+from checks.judge.rules.wording import several, subject_text, subjects_text
 from checks.model import (
     ANSWER_WORDS,
     SCHEMA_VERSION,
@@ -67,9 +67,9 @@ def finding_line(finding: Finding, subjects: Sequence[str] = ()) -> str:
 def finding_sentence(finding: Finding, subjects: Sequence[str] = ()) -> str:
     """The finding as a sentence with its subject, without its level; `subjects` are all of which the same was found."""
     if len(subjects) < 2:
-        return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+        return f"{subject_text(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
     message = several(finding.message) if finding.is_predicate else finding.message
-    return f"{who_all(subjects)}{'' if finding.is_predicate else ':'} {message}"
+    return f"{subjects_text(subjects)}{'' if finding.is_predicate else ':'} {message}"
 
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:

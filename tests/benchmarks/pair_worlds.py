@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from checks.culprit.matrix import Answer, Decoded, Kind, Tolerance  # noqa: E402 - as a script, this file's own folder is known
+from checks.culprit.matrix import Answer, Decoded, Entity, Tolerance  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.cpu_contention import RecordedLoads  # noqa: E402
 from checks.judge.culprits.findings import CheckFindings  # noqa: E402
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table  # noqa: E402
@@ -76,7 +76,7 @@ class Counts:
         self.good_nodes += len(blame.nodes - cluster.bad_nodes)
         paths = {frozenset(pair) for pair in cluster.paths}
         self.good_links += len(blame.links - cluster.bad_links - paths)
-        wide_kinds = (Kind.RAIL, Kind.SWITCH) if cluster.group else (Kind.RAIL,)
+        wide_kinds = (Entity.RAIL, Entity.SWITCH) if cluster.group else (Entity.RAIL,)
         others = {one.subject(cluster) for one in cluster.faults if one.kind in wide_kinds}
         self.planted += len(cluster.bad_nodes) + len(cluster.bad_links) + len(others)
         self.found += len(cluster.bad_nodes & blame.nodes) + len(cluster.bad_links & blame.links)
@@ -169,7 +169,7 @@ def _result(way: str, world: World, counts: Counts) -> tuple[Blame, frozenset[st
         counts.all_s = max(counts.all_s, time.process_time() - before - world.seconds)
         CALIBRATION.add(world.cluster, decoded)
         sure = [one for one in decoded.suspects if one.probability >= SURE]
-        wide = frozenset(one.subject for one in sure if one.kind in (Kind.RAIL, Kind.SWITCH))
+        wide = frozenset(one.subject for one in sure if one.kind in (Entity.RAIL, Entity.SWITCH))
         return (
             blame_of(decoded),
             wide if decoded.answer is Answer.NAMED else frozenset(),

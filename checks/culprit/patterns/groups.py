@@ -41,7 +41,7 @@ def node_groups(matrix: Matrix, screened: Screened) -> NodeGroups | None:
         matrix.span is Span.INSIDE
         or matrix.better is Better.LOWER
         or nodes < LEAST_NODES
-        or any(part.switches for part in matrix.parts)
+        or any(endpoint.switches for endpoint in matrix.parts)
         or len(screened.bad) < MANY_BAD * len(matrix.values)
     ):
         return None
@@ -73,8 +73,8 @@ def known_groups(matrix: Matrix, screened: Screened, ratio: float) -> NodeGroups
     if near is None or (share := (usual[slowest] or 0.0) / near) >= ratio:
         return None
     below: dict[tuple[str, ...], dict[str, None]] = {}
-    for part in matrix.parts:
-        below.setdefault(part.switches, {})[part.node] = None
+    for endpoint in matrix.parts:
+        below.setdefault(endpoint.switches, {})[endpoint.node] = None
     return NodeGroups(tuple(tuple(nodes) for nodes in below.values()), share, told=True)
 
 
@@ -95,7 +95,7 @@ def _near(logs: Logs, nodes: int) -> list[set[int]]:
     for (a, b), log in logs.items():
         rows[a].append(log)
         rows[b].append(log)
-    best = [median(sorted(row)[-max(1, len(row) // 4) :]) if row else 0.0 for row in rows]
+    best = [median(sorted(record)[-max(1, len(record) // 4) :]) if record else 0.0 for record in rows]
     near: list[set[int]] = [{node} for node in range(nodes)]
     for (a, b), log in logs.items():
         if log >= min(best[a], best[b]) + math.log(NEAR):
@@ -133,7 +133,7 @@ def standing_together(matrix: Matrix, named: Sequence[str], bad: Sequence[int]) 
     they share is bad, and they are not.
     """
     alone = len(set(matrix.nodes)) == 1
-    names = [part.name for part in matrix.parts] if alone else matrix.nodes
+    names = [endpoint.name for endpoint in matrix.parts] if alone else matrix.nodes
     wrong, wanted = set(bad), set(named)
     counts: dict[frozenset[str], list[int]] = {}
     for test, (source, target) in enumerate(matrix.ends):

@@ -15,7 +15,7 @@ from itertools import compress, repeat
 from statistics import median
 from typing import NamedTuple
 
-from checks.culprit.matrix import Better, Direction, Kind, Matrix, Span, Suspect, Tolerance
+from checks.culprit.matrix import Better, Direction, Entity, Matrix, Span, Suspect, Tolerance
 from checks.culprit.noise import MAD_TO_SIGMA, Screened
 from checks.culprit.suspects import suspect_of, tests_of
 
@@ -47,7 +47,7 @@ MOST_VALUES = 512
 class _Level(NamedTuple):
     """The parts of one kind: to which of them each rank belongs, their names, and their nodes."""
 
-    kind: Kind
+    kind: Entity
     of: Sequence[int]
     subjects: Sequence[str]
     nodes: Sequence[tuple[str, ...]]
@@ -148,7 +148,7 @@ def slow_parts(
         return SlowParts()
     swept = _swept(matrix, screened, first, named)
     known = {(one.kind, one.subject) for one in named}
-    taken = {node for one in named if one.kind is Kind.NODE for node in one.nodes}
+    taken = {node for one in named if one.kind is Entity.NODE for node in one.nodes}
     slow: list[_Slow] = []
     suspects, doubtful = [], list[int]()
     seen_from = slower = None
@@ -164,11 +164,11 @@ def slow_parts(
             continue
         found = [
             one
-            for one in _found(level, columns, limits)
+            for one in _slow_of_level(level, columns, limits)
             if (level.kind, level.subjects[one.at]) not in known
-            and (level.kind is Kind.RAIL or not taken.intersection(level.nodes[one.at]))
+            and (level.kind is Entity.RAIL or not taken.intersection(level.nodes[one.at]))
         ]
-        if level.kind is Kind.NODE:
+        if level.kind is Entity.NODE:
             seen_from, slower = _seen_from(limit, len(level.subjects)), _slower_half(swept, level, columns)
         if len(found) > max(1.0, most * len(level.subjects)):
             slower = 1 - math.exp(min(one.off for one in found))
@@ -190,18 +190,18 @@ def slow_parts(
 
 def _levels(matrix: Matrix) -> Iterator[_Level]:
     """The kinds of parts, the largest first."""
-    parts = matrix.parts
+    endpoints = matrix.parts
     names = list(dict.fromkeys(matrix.nodes))
-    if len(parts) > len(names):
-        rails = sorted({part.rail for part in parts})
+    if len(endpoints) > len(names):
+        rails = sorted({end.rail for end in endpoints})
         subjects = [f"rail {rail}" for rail in rails]
         yield _Level(
-            Kind.RAIL, [rails.index(part.rail) for part in parts], subjects, [tuple(names)] * len(rails)
+            Entity.RAIL, [rails.index(end.rail) for end in endpoints], subjects, [tuple(names)] * len(rails)
         )
-    yield _Level(Kind.NODE, matrix.node_of, names, [(name,) for name in names])
-    if len(parts) > len(names):
-        subjects = [part.name for part in parts]
-        yield _Level(Kind.RANK, range(len(parts)), subjects, [(part.node,) for part in parts])
+    yield _Level(Entity.NODE, matrix.node_of, names, [(name,) for name in names])
+    if len(endpoints) > len(names):
+        subjects = [end.name for end in endpoints]
+        yield _Level(Entity.RANK, range(len(endpoints)), subjects, [(end.node,) for end in endpoints])
 
 
 Columns = dict[Direction, list[list[float]]]
@@ -215,7 +215,7 @@ def _columns(swept: _Swept, level: _Level) -> Columns:
         sent[level.of[source]].append(log)
         received[level.of[target]].append(log)
     sent, received = ([its[:: 1 + len(its) // MOST_VALUES] for its in column] for column in (sent, received))
-    if level.kind is Kind.RAIL:
+    if level.kind is Entity.RAIL:
         return {Direction.BOTH: sent}
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     return {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
@@ -241,18 +241,18 @@ def _seen_from(limit: _Limit, nodes: int) -> float:
     return 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
 
 
-def _found(level: _Level, columns: Columns, limits: dict[Direction, _Limit]) -> Iterator[_Slow]:
+def _slow_of_level(level: _Level, columns: Columns, limits: dict[Direction, _Limit]) -> Iterator[_Slow]:
     """The slow parts of a level, each with its direction."""
     for at in range(len(level.subjects)):
         off = {
             way: limits[way].middle - (median(its[at]) if its[at] else 0.0) for way, its in columns.items()
         }
-        way = _way(off, {way for way in off if off[way] > limits[way].least})
+        way = _slow_direction(off, {way for way in off if off[way] > limits[way].least})
         if way is not None and _is_steady(columns[way][at], limits[way]):
             yield _Slow(level, at, way, -off[way], limits[way])
 
 
-def _way(off: dict[Direction, float], slow: set[Direction]) -> Direction | None:
+def _slow_direction(off: dict[Direction, float], slow: set[Direction]) -> Direction | None:
     """In which direction a part is slow; None if it is not."""
     if slow >= {Direction.OUT, Direction.IN} or slow == {Direction.BOTH}:
         return Direction.BOTH
@@ -296,20 +296,20 @@ def _slower_half(swept: _Swept, level: _Level, columns: Columns) -> float | None
     return 1 - math.exp(low - high)
 
 
-def _suspect(matrix: Matrix, screened: Screened, one: _Slow) -> Suspect:
-    subject, nodes = one.level.subjects[one.at], one.level.nodes[one.at]
-    mine = one.tests(matrix.sources, matrix.targets)
-    spread = one.limit.spread
-    chance = math.erfc(-one.off / spread / math.sqrt(2)) / 2 if spread else 0.0
-    who = one.level.kind, subject, nodes, one.way
-    made = suspect_of(matrix, screened, who, mine, mine, 1 - min(1.0, chance * 100))
-    return replace(made, bad=0, ratio=math.exp(one.off))
+def _suspect(matrix: Matrix, screened: Screened, slow_part: _Slow) -> Suspect:
+    subject, nodes = slow_part.level.subjects[slow_part.at], slow_part.level.nodes[slow_part.at]
+    mine = slow_part.tests(matrix.sources, matrix.targets)
+    spread = slow_part.limit.spread
+    chance = math.erfc(-slow_part.off / spread / math.sqrt(2)) / 2 if spread else 0.0
+    who = slow_part.level.kind, subject, nodes, slow_part.way
+    suspect = suspect_of(matrix, screened, who, mine, mine, 1 - min(1.0, chance * 100))
+    return replace(suspect, bad=0, ratio=math.exp(slow_part.off))
 
 
-def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], named: Sequence[Suspect]) -> _Swept:
+def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], suspects: Sequence[Suspect]) -> _Swept:
     logs, bad = _all_logs(matrix, screened), set(screened.bad)
-    for one in named:
-        mine = [test for test in tests_of(matrix, one) if test in bad]
+    for suspect in suspects:
+        mine = [test for test in tests_of(matrix, suspect) if test in bad]
         fine = [logs[test] for test in mine if math.isfinite(logs[test])]
         usual = median(fine) if fine else 0.0
         for test in mine:

@@ -33,11 +33,11 @@ def is_crowded(matrix: Matrix, screened: Screened) -> bool:
     return free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
 
-def is_open(matrix: Matrix, screened: Screened, answer: Answer, named: Sequence[Suspect]) -> bool:
+def is_open(matrix: Matrix, screened: Screened, answer: Answer, suspects: Sequence[Suspect]) -> bool:
     """Whether many tests are bad that belong to no suspect."""
     if answer is Answer.NOBODY:
         return False
-    known = {node for one in named for node in one.nodes} if answer is Answer.NAMED else set()
+    known = {node for suspect in suspects for node in suspect.nodes} if answer is Answer.NAMED else set()
     left = [
         test for test in screened.bad if known.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
     ]

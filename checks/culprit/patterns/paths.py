@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 from checks.culprit.likelihood import at_least
-from checks.culprit.matrix import Better, Kind, Matrix, SlowPaths, Span, Suspect, Tolerance
+from checks.culprit.matrix import Better, Entity, Matrix, SlowPaths, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.sweeps import ALWAYS
 from checks.culprit.suspects import tests_of
@@ -73,16 +73,16 @@ def slow_paths(
     )
 
 
-def shared_path(matrix: Matrix, screened: Screened, floor: float | None, one: Suspect) -> float | None:
+def shared_path(matrix: Matrix, screened: Screened, floor: float | None, suspect: Suspect) -> float | None:
     """The cost of a link that is slow in each of its tests, at a rate that flows keep that share a path; None if it is not such a
     link.
 
     There are too few such pairs to say more of them: each may be a broken cable as well.
     """
-    if one.kind is not Kind.LINK or one.ratio is None:
+    if suspect.kind is not Entity.LINK or suspect.ratio is None:
         return None
     mine: dict[Pair, list[int]] = {}
-    for test in tests_of(matrix, one):
+    for test in tests_of(matrix, suspect):
         mine.setdefault(matrix.ends[test], []).append(test)
     bad = set(screened.bad)
     every = [test for its in mine.values() for test in its]

@@ -18,7 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from checks.culprit.likelihood import at_least
-from checks.culprit.matrix import Congestion, Kind, Matrix, Span, Suspect
+from checks.culprit.matrix import Congestion, Entity, Matrix, Span, Suspect
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.sweeps import always_bad
 from checks.culprit.suspects import fewest_ends, node_suspect
@@ -155,7 +155,7 @@ class Times:
         they do not tell one time from another.
         """
         matrix, (visit_of, tests) = self.matrix, self._pairs
-        always, weight = always_bad(matrix, self.bad), 1 / max(1, len({part.rail for part in matrix.parts}))
+        always, weight = always_bad(matrix, self.bad), 1 / max(1, len({end.rail for end in matrix.parts}))
         spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
         for test in self.bad:
             is_used = self.first[test] and matrix.ends[test] not in always
@@ -253,12 +253,12 @@ class Times:
             self.matrix, screened, self.matrix.node_of.index(one.node), tests, probability, passed=passed
         )
 
-    def at_any_time(self, screened: Screened, named: Sequence[Suspect]) -> Iterator[Suspect]:
-        """Nodes that are bad in some of their tests, at any time and with any partner, beside those that are `named`."""
+    def at_any_time(self, screened: Screened, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
+        """Nodes that are bad in some of their tests, at any time and with any partner, beside those that are suspects already."""
         matrix, node_of = self.matrix, self.matrix.node_of
         if matrix.span is Span.INSIDE or not matrix.rounds or not screened.bad:
             return
-        others = {node for one in named if one.kind is not Kind.LINK for node in one.nodes}
+        others = {node for one in suspects if one.kind is not Entity.LINK for node in one.nodes}
         known = {node for part, node in zip(matrix.parts, node_of, strict=True) if part.node in others}
         sweep, self.bad = set(self.sweep), set(screened.bad)
         while True:
@@ -333,11 +333,11 @@ def _at_once(spells: Sequence[Spell]) -> list[list[Spell]]:
 
 
 def _ends(spells: Sequence[Spell]) -> tuple[int, int]:
-    return min(one.first for one in spells), max(one.last for one in spells)
+    return min(spell.first for spell in spells), max(spell.last for spell in spells)
 
 
 def _nodes(spells: Sequence[Spell]) -> list[int]:
-    return sorted({one.node for one in spells})
+    return sorted({spell.node for spell in spells})
 
 
 def _is_spread(mine: Sequence[Visit], some: float) -> bool:

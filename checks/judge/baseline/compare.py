@@ -24,14 +24,14 @@ TELLS = 0.5
 AGAIN = (
     "Learn the baseline again from reports of this cluster: prelaunch baseline learn REPORT... --out FILE."
 )
-LOOK = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
+COMPARE_REMEDY = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
 CHANGED = "Find out what changed since then: image, driver, settings, placement. If the change is intended, learn the baseline again."
 
 
-def answered(
+def without_answered(
     findings: Iterable[Finding],
     report: Report,
-    rows: Mapping[str, CheckTable],
+    records: Mapping[str, CheckTable],
     policy: Policy,
     baseline: Baseline,
     report_digest: str = "",
@@ -42,24 +42,24 @@ def answered(
     """
     bands = _bands(report, policy, baseline)
     if alone := (baseline.reports == (report_digest,)):
-        said = "the baseline was learned from this report only, so comparing the two proves nothing"
-        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, "", AGAIN)
+        message = "the baseline was learned from this report only, so comparing the two proves nothing"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", AGAIN)
     for finding in findings:
         answerable = finding.kind is FindingKind.NO_BASELINE and finding.level is Level.WARN
-        if alone or not answerable or not _covers(finding.check, rows, policy, bands):
+        if alone or not answerable or not _covers(finding.check, records, policy, bands):
             yield finding
 
 
 def judge(
-    report: Report, rows: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
+    report: Report, records: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
 ) -> Iterator[Finding]:
     """WARNs for each sound value outside its band, for each band without a value, and for each value without a band."""
     bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
-    yield from _versions(report, rows, policy, baseline)
+    yield from _versions(report, records, policy, baseline)
     unknown: dict[Group, list[str]] = {}
     new: list[str] = []
     for check in dict.fromkeys([*(planned.check for planned in report.plan), *bands]):
-        found = gather(_of(rows, check), policy.checks.get(check))
+        found = gather(_records_of(records, check), policy.checks.get(check))
         group = group_of(report, policy.checks.get(check))
         if found and group not in known:
             unknown.setdefault(group, []).append(check)
@@ -72,25 +72,25 @@ def judge(
         new += [
             f"{check} {label_text(*key)}" for key in sorted(found) if key not in mine and found[key].values
         ]
-        yield from _compared(check, found, mine, _of(rows, check))
+        yield from _compared(check, found, mine, _records_of(records, check))
     for group, checks in unknown.items():
-        said = f"the baseline has no data for {group}: {_few(checks)} not compared"
-        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, _knows(baseline), AGAIN)
+        message = f"the baseline has no data for {group}: {_few(checks)} not compared"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, _knows(baseline), AGAIN)
     if new and bands:
-        said = f"the baseline has no band for {_few(new)}: not compared"
+        message = f"the baseline has no band for {_few(new)}: not compared"
         text = clip("\n".join(new))[0] if len(new) > FEW else ""
-        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, text, AGAIN)
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, text, AGAIN)
     if not unknown and not bands:
-        said = "the baseline has no band for anything in this report: nothing was compared with it"
-        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, said, _knows(baseline), AGAIN)
+        message = "the baseline has no band for anything in this report: nothing was compared with it"
+        yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, _knows(baseline), AGAIN)
 
 
-def versions_of(nodes: Sequence[Node], rows: Mapping[str, CheckTable]) -> dict[str, tuple[str, ...]]:
+def versions_of(nodes: Sequence[Node], records: Mapping[str, CheckTable]) -> dict[str, tuple[str, ...]]:
     """The versions of the software that the numbers depend on: driver, torch and NCCL."""
     found: dict[str, set[object]] = {
         "driver": {node.identity.get("driver") for node in nodes},
-        "torch": _texts(rows, "system.identity", "torch"),
-        "nccl": _texts(rows, "nccl.transport", "nccl_version"),
+        "torch": _texts(records, "system.identity", "torch"),
+        "nccl": _texts(records, "nccl.transport", "nccl_version"),
     }
     return {
         name: tuple(sorted(str(item) for item in seen if isinstance(item, str) and item))
@@ -98,12 +98,12 @@ def versions_of(nodes: Sequence[Node], rows: Mapping[str, CheckTable]) -> dict[s
     }
 
 
-def _of(rows: Mapping[str, CheckTable], check: str) -> CheckTable:
-    return rows.get(check) or CheckTable.collect(check, ())
+def _records_of(records: Mapping[str, CheckTable], check: str) -> CheckTable:
+    return records.get(check) or CheckTable.collect(check, ())
 
 
-def _texts(rows: Mapping[str, CheckTable], check: str, metric: str) -> set[object]:
-    return set(_of(rows, check).column(metric))
+def _texts(records: Mapping[str, CheckTable], check: str, metric: str) -> set[object]:
+    return set(_records_of(records, check).column(metric))
 
 
 def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict[Key, Band]]:
@@ -117,13 +117,15 @@ def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict
 
 
 def _covers(
-    check: str, rows: Mapping[str, CheckTable], policy: Policy, bands: Mapping[str, dict[Key, Band]]
+    check: str, records: Mapping[str, CheckTable], policy: Policy, bands: Mapping[str, dict[Key, Band]]
 ) -> bool:
     line = policy.checks.get(check)
     rules = line.rules if line is not None else ()
     expected = {rule.metric for rule in rules if rule.over is Over.EXPECTED}
     mine = bands.get(check, {})
-    measured = {key: each for key, each in gather(_of(rows, check), line).items() if key[0] in expected}
+    measured = {
+        key: each for key, each in gather(_records_of(records, check), line).items() if key[0] in expected
+    }
     known = measured.keys() <= mine.keys()
     return known and bool(measured) and all(_tells(mine[key], each.side) for key, each in measured.items())
 
@@ -138,14 +140,14 @@ def _tells(band: Band, side: Side) -> bool:
 
 
 def _compared(
-    check: str, found: dict[Key, Series], bands: dict[Key, Band], rows: CheckTable
+    check: str, found: dict[Key, Series], bands: dict[Key, Band], records: CheckTable
 ) -> Iterator[Finding]:
     missing = sorted(key for key in bands if key not in found or not found[key].values)
     if missing:
-        said = f"not measured, but the baseline has a band for it: {_named(missing)}"
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", AGAIN)
+        message = f"not measured, but the baseline has a band for it: {_labels_text(missing)}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", AGAIN)
     known = {key: found[key] for key in bands if key not in missing}
-    yield from _gaps(check, known, rows)
+    yield from _gaps(check, known, records)
     for metric in sorted({metric for metric, _ in known}):
         outside = [
             _Outside(bands[key], series)
@@ -157,19 +159,19 @@ def _compared(
             yield from _moved(check, outside)
 
 
-def _gaps(check: str, found: dict[Key, Series], rows: CheckTable) -> Iterator[Finding]:
+def _gaps(check: str, found: dict[Key, Series], records: CheckTable) -> Iterator[Finding]:
     """The subjects that lack a number that has a band."""
     lacking: dict[str, list[Key]] = {}
-    everybody = set(rows.columns.subjects)
+    everybody = set(records.columns.subjects)
     for key, series in sorted(found.items()):
-        if series.subjects is rows.columns.subjects:  # a whole column without a missing value
+        if series.subjects is records.columns.subjects:  # a whole column without a missing value
             continue
         absent = everybody.difference(series.subjects)
         for subject in sorted(absent.union(series.holes)):
             lacking.setdefault(subject, []).append(key)
     for subject, keys in lacking.items():
-        said = f"not measured, but the baseline has a band for it: {_named(keys)}"
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, said, "", AGAIN)
+        message = f"not measured, but the baseline has a band for it: {_labels_text(keys)}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, message, "", AGAIN)
 
 
 class _Outside:
@@ -205,17 +207,19 @@ def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
         slow = max(len(one.slow) for one in shared)
         subject = CLUSTER if len(nodes) > 1 else next(iter(nodes))
         where = f", on {slow} of {len(nodes)} nodes" if len(nodes) > 1 else ""
-        said = f"{_said(shared, CLUSTER)}{where}: worse than in the reports that the band was learned from"
+        text = f"{_deviation_text(shared, CLUSTER)}{where}: worse than in the reports that the band was learned from"
         metric = shared[0].band.metric
-        yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, said, "", CHANGED, metric=metric)
+        yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, text, "", CHANGED, metric=metric)
     alone = [one for one in outside if not one.everywhere]
     for subject in dict.fromkeys(subject for one in alone for subject in one.values):
         mine = [one for one in alone if subject in one.values]
-        said = f"{_said(mine, subject)}, while most other nodes are within it"
-        yield Finding(Level.WARN, Cause.HARDWARE, check, subject, said, "", LOOK, metric=mine[0].band.metric)
+        text = f"{_deviation_text(mine, subject)}, while most other nodes are within it"
+        yield Finding(
+            Level.WARN, Cause.HARDWARE, check, subject, text, "", COMPARE_REMEDY, metric=mine[0].band.metric
+        )
 
 
-def _said(outside: Sequence[_Outside], subject: str) -> str:
+def _deviation_text(outside: Sequence[_Outside], subject: str) -> str:
     """The band that is missed by most, and how many other values of the metric are outside their bands."""
     first = max(outside, key=lambda one: (_far(one.band, one.worst(subject)), one.band.label))
     band, value = first.band, first.worst(subject)
@@ -232,11 +236,11 @@ def _far(band: Band, value: float) -> float:
 
 
 def _versions(
-    report: Report, rows: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
+    report: Report, records: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
 ) -> Iterator[Finding]:
     """A WARN where a number was learned with another version. It is compared all the same."""
     groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}
-    now = versions_of(report.nodes, rows)
+    now = versions_of(report.nodes, records)
     for name, seen in now.items():
         then = {
             item
@@ -246,22 +250,22 @@ def _versions(
         }
         new = sorted(set(seen) - then)
         if then and not seen:
-            said = f"{name} could not be read, but the baseline was learned with {_few(sorted(then))}"
+            message = f"{name} could not be read, but the baseline was learned with {_few(sorted(then))}"
             yield Finding(
                 Level.WARN,
                 Cause.EVIDENCE,
                 "baseline",
                 CLUSTER,
-                said,
+                message,
                 "",
                 "Find out why it could not be read.",
             )
         elif then and new:
-            said = f"{name} is {_few(new)}, but the baseline was learned with {_few(sorted(then))}"
-            yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, said, "", AGAIN)
+            message = f"{name} is {_few(new)}, but the baseline was learned with {_few(sorted(then))}"
+            yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, message, "", AGAIN)
 
 
-def _named(keys: Sequence[Key]) -> str:
+def _labels_text(keys: Sequence[Key]) -> str:
     return _few([label_text(*key) for key in keys])
 
 

@@ -74,10 +74,10 @@ def learn(cases: Sequence[ReportCase]) -> Baseline:
                 ExcludedInput(case.report.gate_id, CLUSTER, "", "the same report was given twice")
             )
             continue
-        rows = by_check(case.report.observations)
-        refused = [*_refused(case), *_busy(case, rows)]
+        records = by_check(case.report.observations)
+        refused = [*_refused(case), *_busy(case, records)]
         left_out += refused
-        _take(case, rows, refused, pools, versions)
+        _take(case, records, refused, pools, versions)
     groups = [_group(group, pools[group], versions[group]) for group in sorted(pools, key=str)]
     newest = max((case.report.measured_at for case in ordered), default="")
     return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(known), tuple(groups), tuple(left_out))
@@ -99,19 +99,19 @@ def _refused(case: ReportCase) -> Iterator[ExcludedInput]:
     for check in sorted(general.keys() - shared):
         yield ExcludedInput(gate, CLUSTER, check, general[check].message)
     for check in sorted(shared) if failed else ():
-        why = f"{failed[0].subject} took part, and it has a finding: {failed[0].message}"
-        yield ExcludedInput(gate, CLUSTER, check, why)
+        reason = f"{failed[0].subject} took part, and it has a finding: {failed[0].message}"
+        yield ExcludedInput(gate, CLUSTER, check, reason)
     first = {node_of(f.subject): f for f in reversed(failed)}
     for node in sorted(first.keys() & names):
         yield ExcludedInput(gate, node, "", f"{first[node].check}: {first[node].message}")
 
 
-def _busy(case: ReportCase, rows: Mapping[str, CheckTable]) -> Iterator[ExcludedInput]:
+def _busy(case: ReportCase, records: Mapping[str, CheckTable]) -> Iterator[ExcludedInput]:
     """What was measured while other work used the CPUs of a node, also where no threshold was crossed: it is no usual value of the
     machine. Such a node slows everything that it takes part in.
     """
     gate = case.report.gate_id
-    for check, mine in sorted(rows.items()):
+    for check, mine in sorted(records.items()):
         found = RecordedLoads(mine, {}).busy_nodes()
         if found and group_of(case.report, case.policy.checks.get(check)).nodes:
             yield ExcludedInput(gate, CLUSTER, check, "; ".join(found.values()))
@@ -185,11 +185,11 @@ def _band(name: Name, pool: _Pool) -> Band | NotLearned:
         middle, mad, low, high = _robust(values[start:end])
     first, last = bisect_left(values, low), bisect_right(values, high)
     if many - (last - first) > MOST_OUTLIERS * many:
-        said = f"{many - (last - first)} of {many} values are far from the others: two kinds of machines, or many faulty ones"
-        return NotLearned(*name, said)
+        message = f"{many - (last - first)} of {many} values are far from the others: two kinds of machines, or many faulty ones"
+        return NotLearned(*name, message)
     if pool.side is not Side.HIGH and low <= 0:
-        why = "vary so much that no value would be below the band" if middle > 0 else "are not above 0"
-        return NotLearned(*name, f"{many} values {why}, the median is {figure(middle)}")
+        reason = "vary so much that no value would be below the band" if middle > 0 else "are not above 0"
+        return NotLearned(*name, f"{many} values {reason}, the median is {figure(middle)}")
     kept = [part for part in pool.parts if any(low <= value <= high for value in part[2].values)]
     nodes = {
         node_of(subject) for subject in set(chain.from_iterable(series.subjects for _, _, series in kept))
@@ -228,5 +228,5 @@ def _outliers(band: Band, pool: _Pool) -> Iterator[Outlier]:
         for value, subject in zip(series.values, series.subjects, strict=True):
             if not band.low <= value <= band.high:
                 side = f"below {figure(band.low)}" if value < band.low else f"above {figure(band.high)}"
-                why = f"{label_text(band.metric, band.label)} {side}, the median is {figure(band.median)}"
-                yield Outlier(gate, subject, band.check, band.metric, band.label, value, why)
+                reason = f"{label_text(band.metric, band.label)} {side}, the median is {figure(band.median)}"
+                yield Outlier(gate, subject, band.check, band.metric, band.label, value, reason)

@@ -119,13 +119,13 @@ def gather(rows: CheckTable, line: CheckPolicy | None) -> dict[Key, Series]:
     return found
 
 
-def measured(rows: CheckTable, but: frozenset[str] | set[str] = frozenset()) -> CheckTable:
+def measured(records: CheckTable, but: frozenset[str] | set[str] = frozenset()) -> CheckTable:
     """The rows that were measured, without those of the nodes `but`."""
-    c = rows.columns
+    c = records.columns
     if not but and set(c.outcomes) <= {Outcome.MEASURED}:
-        return rows
+        return records
     pairs = enumerate(zip(c.subjects, c.outcomes, strict=True))
-    return rows.take([i for i, (s, o) in pairs if o is Outcome.MEASURED and node_of(s) not in but])
+    return records.take([i for i, (s, o) in pairs if o is Outcome.MEASURED and node_of(s) not in but])
 
 
 class Runs:
@@ -168,15 +168,15 @@ def label_turn(label: str) -> tuple[int, str]:
     return (int(label[:24]), "") if label.isdecimal() else (-1, label)
 
 
-def _series(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+def _series(records: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
     """A metric's series: whole columns at once if all rows have the same labels, else element by element."""
-    column, subjects = rows.column(metric), rows.columns.subjects
+    column, subjects = records.column(metric), records.columns.subjects
     kinds = set(map(type, column))
     if kinds <= NUMBERS and _sane(column):
         return {(metric, ""): Series(side, column, subjects)}  # type: ignore[arg-type]
     if kinds == {tuple}:
-        columns = _axes(rows, metric, line)
-        axes = {_axis(value, place, columns) for place, value in enumerate(column)}
+        columns = _axes(records, metric, line)
+        axes = {_axis(value, index, columns) for index, value in enumerate(column)}
         axis = axes.pop() if len(axes) == 1 else None
         if axis is not None and len(set(axis)) == len(axis):
             parts = [tuple(part) for part in zip(*column, strict=True)]
@@ -185,7 +185,7 @@ def _series(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None)
                     (metric, str(at)): Series(side, part, subjects)
                     for at, part in zip(axis, parts, strict=True)
                 }
-    return _one_by_one(rows, metric, side, line)
+    return _one_by_one(records, metric, side, line)
 
 
 def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
@@ -193,11 +193,11 @@ def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | N
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
     columns = _axes(rows, metric, line)
-    for place, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
+    for index, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
         if value is None:  # the row has no such metric; checks/judge/evidence.py finds out whether it had to
             continue
         items = value if isinstance(value, tuple) else (value,)
-        axis = _axis(value, place, columns)
+        axis = _axis(value, index, columns)
         if axis is None and set(map(type, items)) <= NUMBERS and _sane(items):  # such as one value per peer
             values.setdefault((metric, ""), []).extend(items)  # type: ignore[arg-type]
             subjects.setdefault((metric, ""), []).extend([subject] * len(items))
@@ -220,19 +220,19 @@ def _sane(values: Sequence[object]) -> bool:
     return not values or (-SANE <= min(values) and max(values) <= SANE)  # type: ignore[type-var,operator]
 
 
-def _axes(rows: CheckTable, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
+def _axes(records: CheckTable, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
     """The columns that may say what each element of the metric was measured with; the first that fits a row does."""
     named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
-    found = rows.columns.metrics
+    found = records.columns.metrics
     return [found[name] for name in dict.fromkeys((*named, *AXES)) if name in found and name != metric]
 
 
-def _axis(value: object, place: int, axes: Sequence[Sequence[object]]) -> tuple[object, ...] | None:
+def _axis(value: object, index: int, axes: Sequence[Sequence[object]]) -> tuple[object, ...] | None:
     """What each element of the row's array was measured with; None for an array of parts or of peers."""
     if not isinstance(value, tuple):
         return None
     for column in axes:
-        axis = column[place]
+        axis = column[index]
         if isinstance(axis, tuple) and len(axis) == len(value):
             return axis
     return None

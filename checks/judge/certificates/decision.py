@@ -203,33 +203,35 @@ def _is_moved(at: float, boot_s: float, state: MachineState) -> bool:
 
 def _of_one(
     check: str,
-    one: Certificate,
+    offer: Certificate,
     state: MachineState | None,
     trouble: WhyMeasured | None,
     terms: GateTerms,
     valid_s: float,
 ) -> Decision:
     if trouble is not None or state is None or state.record is None:
-        return Decision(check, one.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
-    age_s = state.boot_s - one.boot_s
-    return Decision(check, one.gate_id, age_s, _why(check, one, state, state.record, terms, valid_s))
+        return Decision(check, offer.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
+    age_s = state.boot_s - offer.boot_s
+    return Decision(
+        check, offer.gate_id, age_s, _reason_to_measure(check, offer, state, state.record, terms, valid_s)
+    )
 
 
-def _why(
-    check: str, one: Certificate, state: MachineState, record: WatchRecord, terms: GateTerms, valid_s: float
+def _reason_to_measure(
+    check: str, offer: Certificate, state: MachineState, record: WatchRecord, terms: GateTerms, valid_s: float
 ) -> WhyMeasured | None:
-    if one.conditions != terms.conditions:
+    if offer.conditions != terms.conditions:
         return WhyMeasured.OTHER_CONDITIONS
-    if one.boot_s < record.since_boot_s:
+    if offer.boot_s < record.since_boot_s:
         return WhyMeasured.WATCH_BROKEN
-    if one.boot_s > state.boot_s or _is_moved(one.at, one.boot_s, state):
+    if offer.boot_s > state.boot_s or _is_moved(offer.at, offer.boot_s, state):
         return WhyMeasured.CLOCK_MOVED
-    if one.gate_id == terms.gate_id or one.gate_id not in state.gates:
+    if offer.gate_id == terms.gate_id or offer.gate_id not in state.gates:
         return WhyMeasured.GATE_FORGOTTEN
-    since = state.gates[len(state.gates) - state.gates[::-1].index(one.gate_id) :]
+    since = state.gates[len(state.gates) - state.gates[::-1].index(offer.gate_id) :]
     # Two nodes of a gate may be one machine, on which the other one began first.
-    if not {*since} - {terms.gate_id} <= {*one.later}:
+    if not {*since} - {terms.gate_id} <= {*offer.later}:
         return WhyMeasured.GATE_BETWEEN
-    if state.boot_s - one.boot_s > valid_s:
+    if state.boot_s - offer.boot_s > valid_s:
         return WhyMeasured.TOO_OLD
-    return WhyMeasured.SAMPLED if is_sampled(terms.gate_id, one.machine, check) else None
+    return WhyMeasured.SAMPLED if is_sampled(terms.gate_id, offer.machine, check) else None

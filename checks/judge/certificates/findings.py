@@ -14,22 +14,22 @@ from checks.model_details import Unmeasured
 AGAIN = "Run the gate again: it measures the check where no certificate stands for it."
 
 
-def about(row: Observation, decision: Decision | None, level: Level) -> Finding:
+def about(record: Observation, decision: Decision | None, level: Level) -> Finding:
     """A WARN if a certificate stands for the check. Otherwise the check was not measured, and the finding has this level."""
     if decision is not None and decision.why is None:
-        said = f"was not tested with {row.check} again: gate {decision.gate_id} did so {age_text(decision.age_s)} ago"
+        message = f"was not tested with {record.check} again: gate {decision.gate_id} did so {age_text(decision.age_s)} ago"
         reckoned = choice_text(decision.choice) if decision.choice is not None else ""
         return Finding(
-            Level.WARN, Cause.EVIDENCE, row.check, row.subject, said, reckoned, kind=FindingKind.CERTIFIED, is_predicate=True
+            Level.WARN, Cause.EVIDENCE, record.check, record.subject, message, reckoned, kind=FindingKind.CERTIFIED, is_predicate=True
         )  # fmt: skip
     why = WhyMeasured.NO_CERTIFICATE if decision is None or decision.why is None else decision.why
-    said = f"it was skipped as certified, and no certificate stands for it: {why.value}"
-    return not_measured(row.check, row.subject, Unmeasured("", said), level, row.evidence, AGAIN)
+    message = f"it was skipped as certified, and no certificate stands for it: {why.value}"
+    return not_measured(record.check, record.subject, Unmeasured("", message), level, record.evidence, AGAIN)
 
 
 def counted(coverage: Coverage, findings: Iterable[Finding]) -> Coverage:
     """The coverage with the number of checks that a certificate stands for."""
-    return replace(coverage, certified=sum(one.kind is FindingKind.CERTIFIED for one in findings))
+    return replace(coverage, certified=sum(finding.kind is FindingKind.CERTIFIED for finding in findings))
 
 
 def choice_text(choice: Choice) -> str:

@@ -32,7 +32,7 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
     None stands for a gate that cannot be read whole: nobody knows which machines it found something on, so that nothing before it
     counts. A gate that found something on a machine voids whatever was measured on that machine before.
     """
-    made: list[Certificate] = []
+    certificates: list[Certificate] = []
     void, later, known = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
     for gate in gates:
         if gate is None:
@@ -50,9 +50,9 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
                 for one in _of_machine(machine, nodes, gate, said, later.get(machine, ())):
                     new = {c: s for c, s in one.checks.items() if (machine, one.conditions, c) not in known}
                     known |= {(machine, one.conditions, check) for check in new}
-                    made += [replace(one, checks=new)] if new else []
+                    certificates += [replace(one, checks=new)] if new else []
                 later.setdefault(machine, []).append(gate.gate_id)
-    return tuple(made)
+    return tuple(certificates)
 
 
 def _is_doubtful(node: str, findings: Sequence[Finding]) -> bool:
@@ -101,8 +101,8 @@ def _sound_s(check: str, node: str, gate: GateEvidence) -> float | None:
     """How long the check took, if this gate itself measured it on the node and found nothing; None otherwise. What it skipped itself
     certifies nothing.
     """
-    rows = by_check(gate.document.observations).get(check, ())
-    own = [row for row in rows if row.subject == node]
+    records = by_check(gate.document.observations).get(check, ())
+    own = [record for record in records if record.subject == node]
     measured = len(own) == 1 and own[0].outcome is Outcome.MEASURED and own[0].skip is None
     doubted = any(
         finding.check == check and (finding.subject == CLUSTER or _touches(node, finding))

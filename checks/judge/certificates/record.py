@@ -40,21 +40,21 @@ class RecordState:
     number: int
 
 
-def after(state: RecordState | None, seen: WatchRound) -> RecordState:
+def after(state: RecordState | None, watch_round: WatchRound) -> RecordState:
     """The record after a round. Whatever does not follow without a break begins a new record, or none."""
-    if not seen.is_clean or not seen.boot_id:
-        return RecordState(None, seen.number)
-    if state is None or state.record is None or not _follows(state.record, state.number, seen):
-        return RecordState(_first(seen), seen.number)
+    if not watch_round.is_clean or not watch_round.boot_id:
+        return RecordState(None, watch_round.number)
+    if state is None or state.record is None or not _follows(state.record, state.number, watch_round):
+        return RecordState(_first(watch_round), watch_round.number)
     record = state.record
     longer = replace(
         record,
         rounds=record.rounds + 1,
-        until=seen.ended_at,
-        until_boot_s=seen.ended_boot_s,
-        due_boot_s=_due(seen),
+        until=watch_round.ended_at,
+        until_boot_s=watch_round.ended_boot_s,
+        due_boot_s=_due(watch_round),
     )
-    return RecordState(longer, seen.number)
+    return RecordState(longer, watch_round.number)
 
 
 def longest_gap_s(interval_s: float) -> float:
@@ -62,23 +62,23 @@ def longest_gap_s(interval_s: float) -> float:
     return min(MOST_INTERVALS * interval_s, LONGEST_GAP_S)
 
 
-def _due(seen: WatchRound) -> float:
-    return seen.began_boot_s + seen.interval_s
+def _due(watch_round: WatchRound) -> float:
+    return watch_round.began_boot_s + watch_round.interval_s
 
 
-def _first(seen: WatchRound) -> WatchRecord:
+def _first(latest: WatchRound) -> WatchRecord:
     return WatchRecord(
-        seen.boot_id, seen.instance_type, seen.policy, seen.facts, seen.engine, seen.interval_s, 1,
-        seen.ended_at, seen.ended_boot_s, seen.ended_at, seen.ended_boot_s, _due(seen),
+        latest.boot_id, latest.instance_type, latest.policy, latest.facts, latest.engine, latest.interval_s, 1,
+        latest.ended_at, latest.ended_boot_s, latest.ended_at, latest.ended_boot_s, _due(latest),
     )  # fmt: skip
 
 
-def _follows(record: WatchRecord, number: int, seen: WatchRound) -> bool:
+def _follows(record: WatchRecord, number: int, latest: WatchRound) -> bool:
     same = (record.boot_id, record.instance_type, record.policy, record.facts, record.engine, record.interval_s) == (
-        seen.boot_id, seen.instance_type, seen.policy, seen.facts, seen.engine, seen.interval_s,
+        latest.boot_id, latest.instance_type, latest.policy, latest.facts, latest.engine, latest.interval_s,
     )  # fmt: skip
-    gap_s = seen.ended_boot_s - record.until_boot_s
-    in_order = record.until_boot_s <= seen.began_boot_s <= seen.ended_boot_s
-    moved_s = (seen.ended_at - record.since) - (seen.ended_boot_s - record.since_boot_s)
+    gap_s = latest.ended_boot_s - record.until_boot_s
+    in_order = record.until_boot_s <= latest.began_boot_s <= latest.ended_boot_s
+    moved_s = (latest.ended_at - record.since) - (latest.ended_boot_s - record.since_boot_s)
     near = gap_s <= longest_gap_s(record.interval_s)
-    return same and number + 1 == seen.number and in_order and near and abs(moved_s) <= CLOCK_S
+    return same and number + 1 == latest.number and in_order and near and abs(moved_s) <= CLOCK_S

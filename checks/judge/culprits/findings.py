@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from checks.culprit.doubt import MEASURED_AGAIN
-from checks.culprit.matrix import Answer, Kind, Matrix, Span, Suspect, link
+from checks.culprit.matrix import Answer, Entity, Matrix, Span, Suspect, link
 from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
 from checks.facts import profile_options
@@ -87,18 +87,18 @@ class CheckFindings:
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
         found = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
-        nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
-        ranks = {s.subject for s in found if s.kind is Kind.RANK}
+        nodes = {node for s in found if s.kind is Entity.NODE for node in s.nodes}
+        ranks = {s.subject for s in found if s.kind is Entity.RANK}
         parts = enumerate(self.tests.parts)
         return frozenset(index for index, part in parts if part.node in nodes or part.name in ranks)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the cluster as one, then those about each suspect."""
         blamed = self.blamed
-        everybody = {part.node for part in self.tests.parts}
+        everybody = {endpoint.node for endpoint in self.tests.parts}
         for reading in self.readings:
             for finding, one in of_slow_parts(reading, self.tests, self._refused_from(reading)):
-                if one.kind is Kind.RAIL or not self._is_named(one.nodes):
+                if one.kind is Entity.RAIL or not self._is_named(one.nodes):
                     yield self.loads.weighed(finding, one.nodes, one.nodes, reading.what.name.lower())
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
@@ -142,19 +142,19 @@ class CheckFindings:
         return reading.what in CONDEMNS and not suspect.passed and not is_cheap
 
     def _add(self, key: Key, reading: Reading, suspect: Suspect) -> None:
-        said = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
-        self.also.setdefault(key, []).append(said)
+        message = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
+        self.also.setdefault(key, []).append(message)
 
     def _explained_now(self, suspect: Suspect) -> list[Key]:
         """Links and ranks that got a finding and belong to the node that is blamed now: it loses segments to every peer."""
-        if suspect.kind is not Kind.NODE or suspect.probability < SURE or suspect.passed:
+        if suspect.kind is not Entity.NODE or suspect.probability < SURE or suspect.passed:
             return []
         known = self.suspects.items()
-        parts = [(key, s) for key, (_, s) in known if s.kind in (Kind.LINK, Kind.RANK)]
+        parts = [(key, s) for key, (_, s) in known if s.kind in (Entity.LINK, Entity.RANK)]
         return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
 
     def _is_named(self, nodes: Collection[str]) -> bool:
-        known = [one for _, one in self.suspects.values() if one.kind is Kind.NODE and not one.passed]
+        known = [one for _, one in self.suspects.values() if one.kind is Entity.NODE and not one.passed]
         return any(set(nodes) & set(one.nodes) for one in known)
 
     def _explained_by(self, reading: Reading, suspect: Suspect) -> Key | None:
@@ -162,8 +162,8 @@ class CheckFindings:
         for key, (by, blamed) in self.suspects.items():
             if self._condemns(reading, suspect) and not self._condemns(by, blamed):
                 continue
-            node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
-            rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
+            node = blamed.kind is Entity.NODE and set(blamed.nodes) & set(suspect.nodes)
+            rank = blamed.kind is Entity.RANK and blamed.subject in suspect.subject.split(LINK)
             if node or rank or key == (suspect.kind.value, suspect.subject):
                 return key
         return None
@@ -182,7 +182,7 @@ class CheckFindings:
                 yield Finding(
                     UNEXPLAINED[what], Cause.HARDWARE, self.check, link(*pair),
                     wording.one_pair(matrix, len(left)),
-                    wording.cells(matrix, left, self.tests, result.noise), wording.REMEDIES[Kind.LINK],
+                    wording.cells(matrix, left, self.tests, result.noise), wording.REMEDIES[Entity.LINK],
                 )  # fmt: skip
             elif left:
                 yield Finding(
@@ -207,8 +207,8 @@ class CheckFindings:
         if what is MatrixSubject.BANDWIDTH:
             for part in sorted(result.unseen):
                 if self._has_peers(matrix, part):
-                    said = f"it has no test {matrix.span.value}"
-                    yield missing(self.check, self.tests.parts[part].name, said)
+                    message = f"it has no test {matrix.span.value}"
+                    yield missing(self.check, self.tests.parts[part].name, message)
 
     def _always_bad(self, matrix: Matrix, bad: Sequence[int]) -> tuple[str, str] | None:
         """The two parts of a pair that was bad in each test, in both directions, and to which all bad tests belong. There may be too
@@ -243,9 +243,12 @@ class CheckFindings:
         message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.what)
         subject, is_predicate = suspect.subject, True
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
-        if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
+        if suspect.kind in (
+            Entity.RAIL,
+            Entity.SWITCH,
+        ):  # neither of them is a machine that could be replaced
             message, subject, is_predicate = (
-                f"{wording.part(suspect.kind, subject)} {message}",
+                f"{wording.typed_subject(suspect.kind, subject)} {message}",
                 CLUSTER,
                 False,
             )
@@ -267,9 +270,9 @@ def _is_corrupt(reading: Reading) -> bool:
     )
 
 
-def missing(check: str, subject: str, said: str, evidence: str = "") -> Finding:
+def missing(check: str, subject: str, message: str, evidence: str = "") -> Finding:
     """A finding about something that was not measured."""
-    return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, evidence, wording.AGAIN)
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, message, evidence, wording.AGAIN)
 
 
 # Judgement: with fewer other nodes a slow node cannot be told from a slow partner.
@@ -277,11 +280,11 @@ LEAST = 3
 
 
 def judge(
-    report: Report, rows: Mapping[str, Sequence[Observation]], policy: Policy, facts: Facts
+    report: Report, records: Mapping[str, Sequence[Observation]], policy: Policy, facts: Facts
 ) -> Iterator[Finding]:
     """Findings from the sound rows of both checks."""
     for check in CHECKS:
-        mine = rows.get(check, ())
+        mine = records.get(check, ())
         if check not in policy.checks or not mine:
             continue
         tests = table(report, mine, switches_of(report))

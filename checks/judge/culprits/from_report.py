@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 from operator import itemgetter
 
-from checks.culprit.matrix import Better, Matrix, Part, Span
+from checks.culprit.matrix import Better, Endpoint, Matrix, Span
 from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
 from checks.model import Observation, Report, node_of
 from checks.model_details import PairOutcome
@@ -75,7 +75,7 @@ class Table:
     bandwidth.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Endpoint, ...]
     ranks: tuple[int, ...]
     mine: list[int] = field(default_factory=list)
     peers: list[int] = field(default_factory=list)
@@ -96,22 +96,22 @@ def rank_of(subject: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
-def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
+def table(report: Report, records: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
     """The tests of the rows. A row whose lists do not match is left out and named in `faults`."""
     fit: dict[int, Observation] = {}
     outcomes: dict[int, Sequence[PairOutcome]] = {}
     faults: dict[str, str] = {}
-    for row in rows:
-        ended = _outcomes(row)
-        rank, why = rank_of(row.subject), _fault(row, ended, report.declared.ranks)
+    for record in records:
+        ended = _outcomes(record)
+        rank, why = rank_of(record.subject), _fault(record, ended, report.declared.ranks)
         if why or rank is None:
-            faults[row.subject] = why or "its subject is not a rank"
+            faults[record.subject] = why or "its subject is not a rank"
         else:
-            fit[rank], outcomes[rank] = row, ended
+            fit[rank], outcomes[rank] = record, ended
     ranks = tuple(sorted(fit))
     alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
-    parts = tuple(_part(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
-    made = Table(parts, ranks, columns={what: [] for what in MatrixSubject}, faults=faults)
+    parts = tuple(_endpoint(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
+    made = Table(parts, ranks, columns={metric: [] for metric in MatrixSubject}, faults=faults)
     place = {rank: index for index, rank in enumerate(ranks)}
     never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, outcomes[rank], NEVER_RAN)}
     for rank in ranks:
@@ -121,26 +121,28 @@ def table(report: Report, rows: Sequence[Observation], switches: Mapping[str, tu
     return made
 
 
-def _part(subject: str, rank: int, per: int, alone: bool, switches: Mapping[str, tuple[str, ...]]) -> Part:
+def _endpoint(
+    subject: str, rank: int, per: int, alone: bool, switches: Mapping[str, tuple[str, ...]]
+) -> Endpoint:
     node = node_of(subject)
-    return Part(node if alone else subject, node, rank % per, switches.get(node, ()))
+    return Endpoint(node if alone else subject, node, rank % per, switches.get(node, ()))
 
 
-def _outcomes(row: Observation) -> Sequence[PairOutcome]:
+def _outcomes(record: Observation) -> Sequence[PairOutcome]:
     """How each test ended; () if a result is none of PairOutcome."""
-    words = row.metrics.get("results")
+    words = record.metrics.get("results")
     known = {outcome.value: outcome for outcome in PairOutcome}
     if not isinstance(words, tuple) or not known.keys() >= set(words):
         return ()
     return tuple(known[str(word)] for word in words)
 
 
-def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str:
-    peers, failures = row.metrics.get("peers"), row.metrics.get("failures")
+def _fault(record: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str:
+    peers, failures = record.metrics.get("peers"), record.metrics.get("failures")
     if not isinstance(peers, tuple) or not isinstance(failures, tuple):
         return "it has no list of peers"
-    numbers = [row.metrics.get(column) for column in NUMBERS]
-    resent = row.metrics.get(COLUMNS[MatrixSubject.RESENT][0], failures)
+    numbers = [record.metrics.get(column) for column in NUMBERS]
+    resent = record.metrics.get(COLUMNS[MatrixSubject.RESENT][0], failures)
     if any(
         not isinstance(values, tuple) or len(values) != len(peers) for values in (failures, resent, *numbers)
     ):
@@ -152,14 +154,14 @@ def _fault(row: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str
         return "its results and its failures contradict each other"
     if any(entry[0] and None in entry[1:] for entry in zip(fine, *numbers, strict=True)):
         return "a test with result ok lacks a number"
-    for what in (MatrixSubject.LATENCY, MatrixSubject.PAUSE):
-        column = COLUMNS[what][0]
-        measured = [value for is_ok, value in zip(fine, _list(row, column), strict=True) if is_ok]
+    for metric in (MatrixSubject.LATENCY, MatrixSubject.PAUSE):
+        column = COLUMNS[metric][0]
+        measured = [value for is_ok, value in zip(fine, _list(record, column), strict=True) if is_ok]
         if not all(map(_is_time, measured)):
             return f"{column} of a test with result ok is an impossible time"
     if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
         return "a peer is not a rank of this job"
-    return "" if rank_of(row.subject) not in peers else "it lists itself as a peer"
+    return "" if rank_of(record.subject) not in peers else "it lists itself as a peer"
 
 
 def _is_time(value: object) -> bool:
@@ -167,16 +169,16 @@ def _is_time(value: object) -> bool:
     return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
 
 
-def _list(row: Observation, name: str) -> tuple[object, ...]:
-    value = row.metrics.get(name)
+def _list(record: Observation, name: str) -> tuple[object, ...]:
+    value = record.metrics.get(name)
     return value if isinstance(value, tuple) else ()
 
 
 def _meetings(
-    row: Observation, rank: int, outcomes: Sequence[PairOutcome], wanted: Collection[PairOutcome]
+    record: Observation, rank: int, outcomes: Sequence[PairOutcome], wanted: Collection[PairOutcome]
 ) -> Mapping[Meeting, int]:
     """The tests that ended in such a way, as (this rank, the peer, how many tests of the two came before), with their entry."""
-    peers = _list(row, "peers")
+    peers = _list(record, "peers")
     if not any(outcome in outcomes for outcome in wanted):
         return {}
     times: Counter[object] = Counter()
@@ -190,17 +192,17 @@ def _meetings(
 
 def _add(
     made: Table,
-    row: Observation,
+    record: Observation,
     outcomes: Sequence[PairOutcome],
     mine: int,
     place: Mapping[int, int],
     never: Collection[Meeting],
 ) -> None:
     """Adds a test. If a rank got no answer from a peer that says itself that it did not come to this test, nothing was measured."""
-    peers, failures, rank = _list(row, "peers"), _list(row, "failures"), made.ranks[mine]
+    peers, failures, rank = _list(record, "peers"), _list(record, "failures"), made.ranks[mine]
     vain = {
         entry
-        for (_, peer, time), entry in (_meetings(row, rank, outcomes, SILENCE).items() if never else ())
+        for (_, peer, time), entry in (_meetings(record, rank, outcomes, SILENCE).items() if never else ())
         if (peer, rank, time) in never
     }
     kept = []
@@ -209,7 +211,7 @@ def _add(
             continue
         other = place.get(peer)
         if other is None:
-            made.silent.setdefault(peer, []).append(f"{row.subject}: {failures[entry]}")
+            made.silent.setdefault(peer, []).append(f"{record.subject}: {failures[entry]}")
         elif entry not in vain and not outcomes[entry].never_ran:
             kept.append(entry)
             made.peers.append(other)
@@ -217,12 +219,12 @@ def _add(
     made.failures.extend([str(failures[entry]) for entry in kept])
     made.outcomes.extend([outcomes[entry] for entry in kept])
     for what, (column, _, _) in COLUMNS.items():
-        values = _losses(row) if what is MatrixSubject.LOST else row.metrics.get(column)
+        values = _losses(record) if what is MatrixSubject.LOST else record.metrics.get(column)
         made.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
     for column, its in (("in_round", made.rounds), ("began_s", made.moments), ("message_bytes", made.sizes)):
-        times = _list(row, column)
+        times = _list(record, column)
         its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
     rates, wrong = made.columns[MatrixSubject.BANDWIDTH], made.columns[MatrixSubject.DATA]
     for test in range(len(rates) - len(kept), len(rates)):
@@ -231,10 +233,10 @@ def _add(
             rates[test] = None
 
 
-def _losses(row: Observation) -> tuple[float | None, ...] | None:
+def _losses(record: Observation) -> tuple[float | None, ...] | None:
     """The percentage of lost segments of each test; None if the row does not have the counters."""
-    counters = [_list(row, name) for name in TCP_METRICS]
-    if any(len(its) != len(_list(row, "peers")) for its in counters):
+    counters = [_list(record, name) for name in TCP_METRICS]
+    if any(len(its) != len(_list(record, "peers")) for its in counters):
         return None
     return tuple(lost_percent(*its) for its in zip(*counters, strict=True))
 
@@ -243,34 +245,34 @@ def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
     """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
     with a number. Segments that were sent again count only where it is unknown whether they had been lost.
     """
-    nodes = [part.node for part in tests.parts]
+    nodes = [endpoint.node for endpoint in tests.parts]
     found: dict[tuple[MatrixSubject, Span], Matrix] = {}
     inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
-    for what in ORDER:
+    for metric in ORDER:
         for span in Span:
             kept = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
-            if what is MatrixSubject.RESENT:
+            if metric is MatrixSubject.RESENT:
                 kept = [k for k in kept if tests.columns[MatrixSubject.LOST][k] is None]
-            made = _matrix(tests, what, span, kept)
+            made = _matrix(tests, metric, span, kept)
             if made is not None:
-                found[what, span] = made
+                found[metric, span] = made
     return found
 
 
-def _matrix(tests: Table, what: MatrixSubject, span: Span, kept: list[int]) -> Matrix | None:
-    column = tests.columns[what]
-    if what is not MatrixSubject.BANDWIDTH:
+def _matrix(tests: Table, metric: MatrixSubject, span: Span, kept: list[int]) -> Matrix | None:
+    column = tests.columns[metric]
+    if metric is not MatrixSubject.BANDWIDTH:
         kept = [k for k in kept if column[k] is not None]
     if not kept:
         return None
-    values = [_value(what, column[k]) for k in kept]
+    values = [_value(metric, column[k]) for k in kept]
     mine, peers = [tests.mine[k] for k in kept], [tests.peers[k] for k in kept]
-    if what is MatrixSubject.DATA:  # the wrong data came from the peer
+    if metric is MatrixSubject.DATA:  # the wrong data came from the peer
         mine, peers = peers, mine
-    _, unit, better = COLUMNS[what]
-    rounds, moments = _times(tests, what, kept)
-    sizes = [_size(tests.sizes[k]) for k in kept] if what is MatrixSubject.BANDWIDTH else []
-    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments, sizes)
+    _, unit, better = COLUMNS[metric]
+    rounds, moments = _times(tests, metric, kept)
+    sizes = [_size(tests.sizes[k]) for k in kept] if metric is MatrixSubject.BANDWIDTH else []
+    return Matrix(metric.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments, sizes)
 
 
 def _size(value: object) -> int | None:
@@ -278,7 +280,7 @@ def _size(value: object) -> int | None:
     return value if type(value) is int and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
-def _times(tests: Table, what: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:
+def _times(tests: Table, metric: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:
     """The rounds and the moments of these tests; empty if not all of them are known, the moments also if they contradict the
     rounds. Data that was wrong is wrong at any time.
     """
@@ -286,7 +288,7 @@ def _times(tests: Table, what: MatrixSubject, kept: list[int]) -> tuple[list[int
     moments = [
         float(value) for k in kept if isinstance(value := tests.moments[k], (int, float)) and value >= 0
     ]
-    if what is MatrixSubject.DATA or not len(rounds) == len(moments) == len(kept):
+    if metric is MatrixSubject.DATA or not len(rounds) == len(moments) == len(kept):
         return [], []
     return rounds, moments if _agree([tests.mine[k] for k in kept], rounds, moments) else []
 
@@ -307,13 +309,13 @@ def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float])
     return True
 
 
-def _value(what: MatrixSubject, value: object) -> float | None:
+def _value(metric: MatrixSubject, value: object) -> float | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e15:
         return None
-    if what is MatrixSubject.DATA:
+    if metric is MatrixSubject.DATA:
         return 1.0 if value == 0 else None
-    if what is MatrixSubject.RESENT:  # so that there can be a ratio to none
+    if metric is MatrixSubject.RESENT:  # so that there can be a ratio to none
         return value + 1.0
-    if what is MatrixSubject.LOST:
+    if metric is MatrixSubject.LOST:
         return max(NOTHING_LOST, value)
     return float(value) or None  # a rate or a time of zero was not measured

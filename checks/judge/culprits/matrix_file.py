@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Decoded, Kind, Span, Suspect, Tolerance
+from checks.culprit.matrix import Answer, Better, Decoded, Entity, Span, Suspect, Tolerance
 from checks.documents.report import clip
 from checks.explain.reading import Reading, ReadOptions, Table
 from checks.judge.culprits import wording
@@ -36,49 +36,49 @@ class DecodedTable:
 
 
 def decoded_tables(
-    reading: Reading, asked: ReadOptions, max_unfit_fraction: float
+    reading: Reading, options: ReadOptions, max_unfit_fraction: float
 ) -> tuple[DecodedTable, ...]:
     """Every table of the output, decoded. A floor is used only if all tables have one unit."""
-    floor = asked.floor if len(_units(reading)) == 1 else None
+    floor = options.floor if len(_units(reading)) == 1 else None
     return tuple(
-        DecodedTable(table, decode(table.matrix, _tolerance(table, asked.ratio, floor, max_unfit_fraction)))
+        DecodedTable(table, decode(table.matrix, _tolerance(table, options.ratio, floor, max_unfit_fraction)))
         for table in reading.tables
         if any(value is not None for value in table.matrix.values)
     )
 
 
-def findings(reading: Reading, found: Sequence[DecodedTable], asked: ReadOptions) -> Iterator[Finding]:
+def findings(reading: Reading, found: Sequence[DecodedTable], options: ReadOptions) -> Iterator[Finding]:
     """The findings about the tables, and about what they do not contain."""
     units = _units(reading)
-    if asked.floor is not None and len(units) > 1:
+    if options.floor is not None and len(units) > 1:
         yield _evidence(
             f"one --floor cannot apply to {len(units)} kinds of values. Explain them one by one, or omit --floor"
         )
-    whole = {id(one.table) for one in found}
+    whole = {id(decoded_table.table) for decoded_table in found}
     for table in reading.tables:
         if id(table) not in whole:
             yield _evidence(f"{table.name}: none of its {len(table.matrix.values)} tests gave a number")
-    yield from _undeclared(reading, asked)
-    for one in found:
-        yield from _of_table(one)
+    yield from _undeclared(reading, options)
+    for decoded_table in found:
+        yield from _of_table(decoded_table)
     yield from _suspects(found)
 
 
-def not_held(found: Sequence[DecodedTable], asked: ReadOptions) -> tuple[str, ...]:
+def not_held(found: Sequence[DecodedTable], options: ReadOptions) -> tuple[str, ...]:
     """What cannot be found by comparing the values with each other."""
-    return (ALIKE,) if found and asked.floor is None else ()
+    return (ALIKE,) if found and options.floor is None else ()
 
 
-def summary(one: DecodedTable) -> str:
+def summary(decoded_table: DecodedTable) -> str:
     """ "bandwidth: no part is worse than the rest; 56 tests, the usual is 37 GB/s, bad is below 22 GB/s"."""
-    matrix, noise = one.table.matrix, one.decoded.noise
-    said = f"{one.table.name}: {_answer(one.decoded)}; {len(matrix.values)} tests"
-    if one.decoded.answer is Answer.TOO_FEW:
-        return said
+    matrix, noise = decoded_table.table.matrix, decoded_table.decoded.noise
+    message = f"{decoded_table.table.name}: {_answer(decoded_table.decoded)}; {len(matrix.values)} tests"
+    if decoded_table.decoded.answer is Answer.TOO_FEW:
+        return message
     word = "below" if matrix.better is Better.HIGHER else "above"
-    said += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {word} {wording.number(noise.line, matrix.unit)}"
+    message += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {word} {wording.number(noise.line, matrix.unit)}"
     share = f"a bad part shows in {wording.percent(noise.sensitivity)} of its tests, a good one in {wording.percent(noise.hiccup)}"
-    return f"{said}; {share}" if one.decoded.answer is Answer.NAMED else said
+    return f"{message}; {share}" if decoded_table.decoded.answer is Answer.NAMED else message
 
 
 def _answer(decoded: Decoded) -> str:
@@ -101,14 +101,14 @@ def _tolerance(
     return Tolerance(usual if ratio is None else ratio, floor, max_unfit_fraction)
 
 
-def _of_table(one: DecodedTable) -> Iterator[Finding]:
+def _of_table(decoded_table: DecodedTable) -> Iterator[Finding]:
     """The findings about a table as a whole."""
-    matrix, decoded = one.table.matrix, one.decoded
-    prefix = "" if one.table.name == matrix.what else f"{one.table.name}: "
-    evidence = cells(one.table, decoded.bad)
+    matrix, decoded = decoded_table.table.matrix, decoded_table.decoded
+    prefix = "" if decoded_table.table.name == matrix.what else f"{decoded_table.table.name}: "
+    evidence = cells(decoded_table.table, decoded.bad)
     if decoded.answer is Answer.FABRIC:
-        said = prefix + wording.fabric(matrix, decoded)
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, CHECK, SUBJECT, said, evidence, wording.FABRIC_REMEDY)
+        text = prefix + wording.fabric(matrix, decoded)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, CHECK, SUBJECT, text, evidence, wording.FABRIC_REMEDY)
     elif decoded.answer is Answer.UNEXPLAINED:
         yield _evidence(prefix + wording.unexplained(matrix, decoded, decoded.bad), evidence, AGAIN)
     elif decoded.answer is Answer.TOO_FEW:
@@ -121,23 +121,23 @@ def _of_table(one: DecodedTable) -> Iterator[Finding]:
 
 def _suspects(found: Sequence[DecodedTable]) -> Iterator[Finding]:
     """A finding per suspect. If several tables name the same one, the table with the highest probability counts."""
-    of: dict[tuple[Kind, str], list[tuple[DecodedTable, Suspect]]] = {}
+    of: dict[tuple[Entity, str], list[tuple[DecodedTable, Suspect]]] = {}
     for one in found:
         for suspect in one.decoded.suspects if one.decoded.answer is Answer.NAMED else ():
             of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
     for named in of.values():
         (one, suspect), *rest = sorted(named, key=lambda pair: -pair[1].probability)
         more = f"in {len(rest)} more {'matrix' if len(rest) == 1 else 'matrices'}"
-        yield _named(one, suspect, [more] if rest else [])
+        yield _suspect_finding(one, suspect, [more] if rest else [])
 
 
-def _named(one: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
-    kind = {Kind.LINK: "link ", Kind.SWITCH: "switch "}.get(suspect.kind, "")
-    said = f"{kind}{suspect.subject} {wording.suspect(one.table.matrix, one.decoded, suspect, also)}"
-    said += "" if one.table.name == one.table.matrix.what else f" (in {one.table.name})"
+def _suspect_finding(table: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
+    kind = {Entity.LINK: "link ", Entity.SWITCH: "switch "}.get(suspect.kind, "")
+    message = f"{kind}{suspect.subject} {wording.suspect(table.table.matrix, table.decoded, suspect, also)}"
+    message += "" if table.table.name == table.table.matrix.what else f" (in {table.table.name})"
     sure = suspect.probability >= SURE
     cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)
-    return Finding(Level.FAIL, cause, CHECK, SUBJECT, said, cells(one.table, suspect.cells), remedy)
+    return Finding(Level.FAIL, cause, CHECK, SUBJECT, message, cells(table.table, suspect.cells), remedy)
 
 
 def cells(table: Table, which: Sequence[int]) -> str:
@@ -155,16 +155,16 @@ def cells(table: Table, which: Sequence[int]) -> str:
     return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
 
 
-def _undeclared(reading: Reading, asked: ReadOptions) -> Iterator[Finding]:
+def _undeclared(reading: Reading, options: ReadOptions) -> Iterator[Finding]:
     """Findings about declared nodes that are in no row, and about pairs of nodes without a test."""
-    if asked.declared is None:
+    if options.declared is None:
         return
-    parts = {part for table in reading.tables for part in table.matrix.parts}
-    nodes, spans = {part.node for part in parts}, {table.matrix.span for table in reading.tables}
-    wanted, what = asked.declared.nodes, "nodes"
+    parts = {end for table in reading.tables for end in table.matrix.parts}
+    nodes, spans = {end.node for end in parts}, {table.matrix.span for table in reading.tables}
+    wanted, what = options.declared.nodes, "nodes"
     seen = len(nodes)
     if wanted == 1 and spans == {Span.INSIDE}:
-        wanted, what, seen = asked.declared.gpus_per_node, "GPUs", len({part.name for part in parts})
+        wanted, what, seen = options.declared.gpus_per_node, "GPUs", len({end.name for end in parts})
     if parts and seen != wanted:
         yield _evidence(f"it contains {seen} {what}, but {wanted} are declared")
     elif parts and wanted > 1 and what == "nodes" and Span.BETWEEN not in spans:
@@ -172,6 +172,6 @@ def _undeclared(reading: Reading, asked: ReadOptions) -> Iterator[Finding]:
 
 
 def _evidence(
-    said: str, evidence: str = "", remedy: str = "Give the whole matrix, with every pair in both directions."
+    text: str, evidence: str = "", remedy: str = "Give the whole matrix, with every pair in both directions."
 ) -> Finding:
-    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, SUBJECT, said, evidence, remedy)
+    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, SUBJECT, text, evidence, remedy)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.doubt import never_good
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span, Suspect
+from checks.culprit.matrix import Answer, Decoded, Entity, Matrix, Span, Suspect
 from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
 from checks.judge.culprits.from_report import MatrixSubject, Table
@@ -65,7 +65,7 @@ def costs_too_much(reading: Reading, most_cost: float) -> bool:
     that the lower end of its 95 % interval counts: six slow pairs of 28 are surely a tenth of the next ones. A few pairs are no
     sample.
     """
-    links = [one.cost for one in reading.decoded.suspects if one.cost is not None]
+    links = [suspect.cost for suspect in reading.decoded.suspects if suspect.cost is not None]
     paths = reading.decoded.paths
     pairs = len(links) + (paths.pairs if paths else 0)
     total = sum(links) + (paths.cost if paths else 0.0)
@@ -117,7 +117,7 @@ def of_slow_parts(reading: Reading, tests: Table, wanted: float) -> Iterator[tup
         return
     for one in reading.decoded.slow:
         level = Level.FAIL if wanted and one.ratio is not None and 1 - one.ratio >= wanted else Level.WARN
-        message, is_rail = wording.slow_part(reading.matrix, reading.decoded, one), one.kind is Kind.RAIL
+        message, is_rail = wording.slow_part(reading.matrix, reading.decoded, one), one.kind is Entity.RAIL
         yield (
             Finding(
                 level, Cause.HARDWARE, reading.check, CLUSTER if is_rail else one.subject,
@@ -134,12 +134,12 @@ def of_sensitivity(reading: Reading, wanted: float) -> Iterator[Finding]:
     if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
         return
     if reading.decoded.seen_from is None or reading.decoded.seen_from > wanted:
-        said = wording.blind(reading.matrix, reading.decoded, wanted)
-        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, said, "", wording.AGAIN)
+        text = wording.blind(reading.matrix, reading.decoded, wanted)
+        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, text, "", wording.AGAIN)
     many = reading.decoded.many_slower
     if many is not None and many >= wanted:
-        said = wording.no_majority(reading.matrix, many, wanted)
-        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, said, "", wording.MAJORITY_REMEDY)
+        text = wording.no_majority(reading.matrix, many, wanted)
+        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, text, "", wording.MAJORITY_REMEDY)
 
 
 def many_hiccups(matrix: Matrix, result: Decoded) -> bool:

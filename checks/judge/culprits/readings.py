@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from checks.culprit.decode import decode_without
-from checks.culprit.matrix import Answer, Kind, Span, Tolerance
+from checks.culprit.matrix import Answer, Entity, Span, Tolerance
 from checks.culprit.retest import LOST_SHARE, PAUSE_US
 from checks.culprit.topology import switches_of
 from checks.facts.instances import Facts
@@ -31,7 +31,7 @@ RESENT = 8.0
 
 
 def tolerance(
-    what: MatrixSubject, span: Span, options: Mapping[str, float], policy: Policy, share: float | None
+    metric: MatrixSubject, span: Span, options: Mapping[str, float], policy: Policy, share: float | None
 ) -> Tolerance:
     """What the policy's options allow in this matrix.
 
@@ -41,33 +41,33 @@ def tolerance(
     which it is unknown how many were lost), most_hiccups (share of good tests that may be bad by chance, 0.05).
     """
     most = policy.max_unfit_fraction
-    if what is MatrixSubject.DATA:
+    if metric is MatrixSubject.DATA:
         return Tolerance(0.5, None, most, paths=False)
-    if what is MatrixSubject.BANDWIDTH:
+    if metric is MatrixSubject.BANDWIDTH:
         floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
         if span is Span.BETWEEN and share is not None:
             floor = max(floor, options.get("floor_share", 0.0) * share)
         hiccups = options.get("most_hiccups", HICCUPS)
         return Tolerance(options.get("slow_ratio", 0.5), floor or None, most, hiccups)
-    if what is MatrixSubject.LATENCY:
+    if metric is MatrixSubject.LATENCY:
         return Tolerance(options.get("late_ratio", 0.1), None, most)
-    if what is MatrixSubject.PAUSE:
+    if metric is MatrixSubject.PAUSE:
         return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most, paths=False)
-    if what is MatrixSubject.LOST:
+    if metric is MatrixSubject.LOST:
         return Tolerance(1e-9, 100 * options.get("lost_share", LOST_SHARE), most, paths=False)
     return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most, paths=False)
 
 
 def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:
     """Every matrix of the report's pair tests under this policy, decoded, for report pages. Rows that cannot be used are left out."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
     switches = switches_of(report)
     for check in CHECKS:
         rows = [row for row in report.observations if row.check == check and row.outcome is Outcome.MEASURED]
         if rows:
             tests = table(report, rows, switches)
-            found += readings_of(check, tests, policy, share_gbps(report, facts))
-    return tuple(found)
+            readings += readings_of(check, tests, policy, share_gbps(report, facts))
+    return tuple(readings)
 
 
 def readings_of(check: str, tests: Table, policy: Policy, share: float | None) -> list[Reading]:
@@ -77,27 +77,27 @@ def readings_of(check: str, tests: Table, policy: Policy, share: float | None) -
     tests with it.
     """
     options = policy.checks[check].options if check in policy.checks else {}
-    made: list[Reading] = []
+    readings: list[Reading] = []
     slow = (MatrixSubject.BANDWIDTH, Span.BETWEEN)
     for (what, span), matrix in sorted(matrices(tests).items(), key=lambda its: its[0] == slow):
         held = tolerance(what, span, options, policy, share)
-        known = _known(made) if (what, span) == slow else ()
-        made.append(Reading(check, what, matrix, decode_without(matrix, held, known)))
-    return made
+        known = _condemned(readings) if (what, span) == slow else ()
+        readings.append(Reading(check, what, matrix, decode_without(matrix, held, known)))
+    return readings
 
 
-def _known(made: Sequence[Reading]) -> frozenset[int]:
+def _condemned(readings: Sequence[Reading]) -> frozenset[int]:
     """The parts of the nodes and ranks that a matrix between nodes shows to be bad, whatever their bandwidth is."""
     found = set[int]()
-    for reading in made:
+    for reading in readings:
         if (
             reading.matrix.span is Span.BETWEEN
             and reading.what in CONDEMNS
             and reading.decoded.answer is Answer.NAMED
         ):
             sure = [one for one in reading.decoded.suspects if one.probability >= SURE and not one.passed]
-            nodes = {one.subject for one in sure if one.kind is Kind.NODE}
-            ranks = {one.subject for one in sure if one.kind is Kind.RANK}
+            nodes = {one.subject for one in sure if one.kind is Entity.NODE}
+            ranks = {one.subject for one in sure if one.kind is Entity.RANK}
             parts = enumerate(reading.matrix.parts)
             found |= {at for at, part in parts if part.node in nodes or part.name in ranks}
     return frozenset(found)

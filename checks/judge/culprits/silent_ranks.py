@@ -52,7 +52,7 @@ Errors = Mapping[str, "_Error | None"]
 TOGETHER = "Check what they share: a node, the fabric, the deadline of the check, memory. Run the gate again."
 
 
-class _Why(str, Enum):
+class _Silence(str, Enum):
     SILENT = "did not report"
     ERROR = "ended with an error of its own"
     BUSY = "was still busy at its deadline"
@@ -94,7 +94,7 @@ class _Break:
     """The first group check in which some ranks waited: these ranks with their errors, and the ranks that they waited for."""
 
     check: str
-    why: _Why
+    why: _Silence
     suspects: tuple[str, ...]
     waited: Mapping[str, _Error]
 
@@ -118,7 +118,9 @@ def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
         *together,
     ]  # in the order in which ranks run them
     first = {rank: _first_missing(rank, order, said, found) for rank in found.suspects}
-    return tuple(_said(report, policy, found, first, lost, _told(found.suspects, said.values())))
+    return tuple(
+        _suspicions(report, policy, found, first, lost, _runner_reasons(found.suspects, said.values()))
+    )
 
 
 def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence[str]) -> _Break | None:
@@ -128,9 +130,9 @@ def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence
         said = errors[check]
         waited, absent = _waiting(said), tuple(rank for rank in ranks if _absent(rank, said))
         if absent and waited:
-            return _Break(check, _Why.SILENT, absent, waited)
+            return _Break(check, _Silence.SILENT, absent, waited)
         if absent:
-            partly = partly or _Break(check, _Why.SILENT, absent, {})
+            partly = partly or _Break(check, _Silence.SILENT, absent, {})
         elif waited:
             return partly or _by_error(check, waited)
     return partly
@@ -144,55 +146,55 @@ def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
     own = tuple(rank for rank, error in waited.items() if error.is_own())
     others = {rank: error for rank, error in waited.items() if rank not in own}
     if own and others:
-        return _Break(check, _Why.ERROR, own, others)
+        return _Break(check, _Silence.ERROR, own, others)
     limited = any(error.kind is ErrorKind.LIMIT_PASSED for error in waited.values())
     busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE and not limited)
     others = {rank: error for rank, error in waited.items() if rank not in busy}
-    return _Break(check, _Why.BUSY, busy if others else (), others)
+    return _Break(check, _Silence.BUSY, busy if others else (), others)
 
 
-def _said(
+def _suspicions(
     report: Report,
     policy: Policy,
-    found: _Break,
+    broken: _Break,
     first: Mapping[str, str],
     lost: Sequence[str],
     told: Mapping[str, str],
 ) -> Iterator[Suspected]:
     declared = report.declared
     of_node: dict[str, list[str]] = {}
-    for rank in found.suspects:
+    for rank in broken.suspects:
         of_node.setdefault(node_of(rank), []).append(rank)
     nodes = len(of_node) + len(lost)
-    many = len(found.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
+    many = len(broken.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
     if nodes > max(1.0, policy.max_unfit_fraction * declared.nodes) or (declared.nodes == 1 and many):
-        if found.why is not _Why.SILENT:
+        if broken.why is not _Silence.SILENT:
             return  # all ranks reported the same error
-        check = next(iter(first.values()), found.check)
-        count = len(found.suspects) + len(lost) * declared.ranks_per_node
-        said = f"{count} of {declared.ranks} ranks did not report: too many to suspect a single rank"
-        yield _suspected(policy, found, check, CLUSTER, said, (), TOGETHER)
+        check = next(iter(first.values()), broken.check)
+        count = len(broken.suspects) + len(lost) * declared.ranks_per_node
+        message = f"{count} of {declared.ranks} ranks did not report: too many to suspect a single rank"
+        yield _suspected(policy, broken, check, CLUSTER, message, (), TOGETHER)
         return
     for node in lost:
-        said = f"left no report{_waiters(found, found.check)}"
-        yield _suspected(policy, found, found.check, node, said, (), is_predicate=True)
+        message = f"left no report{_waiters(broken, broken.check)}"
+        yield _suspected(policy, broken, broken.check, node, message, (), is_predicate=True)
     for node, ranks in of_node.items():
         check = first[ranks[0]]
         subject = ranks[0] if len(ranks) == 1 else node
         alone = subject != node
-        who = found.why.value if alone else _who(ranks, node, declared.ranks_per_node, found.why)
-        said = f"{who}{_waiters(found, check)}"
+        who = broken.why.value if alone else _ranks_text(ranks, node, declared.ranks_per_node, broken.why)
+        message = f"{who}{_waiters(broken, check)}"
         why = next((told[rank] for rank in ranks if rank in told), "")
         if why:
-            said = f"{said} ({why})"
-        suspect = _suspected(policy, found, check, subject, said, ranks, is_predicate=alone)
-        alone_silent = nodes == 1 and found.why is _Why.SILENT
+            message = f"{message} ({why})"
+        suspect = _suspected(policy, broken, check, subject, message, ranks, is_predicate=alone)
+        alone_silent = nodes == 1 and broken.why is _Silence.SILENT
         yield replace(
-            suspect, waiting=frozenset((found.check, rank) for rank in found.waited if alone_silent)
+            suspect, waiting=frozenset((broken.check, rank) for rank in broken.waited if alone_silent)
         )
 
 
-def _told(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]:
+def _runner_reasons(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]:
     """What the runner of a node says of its ranks that never reached a check, the first of each."""
     told: dict[str, str] = {}
     for said in checks:
@@ -203,9 +205,9 @@ def _told(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]
     return told
 
 
-def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
+def _ranks_text(ranks: Sequence[str], node: str, per_node: int, why: _Silence) -> str:
     """For example "ranks 5, 6 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
-    if len(ranks) == per_node > 1 and why is _Why.SILENT:
+    if len(ranks) == per_node > 1 and why is _Silence.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
     more = len(numbers) - MOST_NAMED
@@ -213,19 +215,19 @@ def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
     return f"ranks {named} on {node} {why.value}"
 
 
-def _waiters(found: _Break, check: str) -> str:
-    count = len(found.waited)
+def _waiters(first_break: _Break, check: str) -> str:
+    count = len(first_break.waited)
     if not count:
         return f" in {check}"
-    return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it in {found.check}"
+    return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it in {first_break.check}"
 
 
 def _suspected(
     policy: Policy,
-    found: _Break,
+    first_break: _Break,
     check: str,
     subject: str,
-    said: str,
+    text: str,
     ranks: Sequence[str],
     remedy: str = REMEDY,
     *,
@@ -234,14 +236,14 @@ def _suspected(
     required = policy.checks.get(check, CheckPolicy()).required
     level = Level.FAIL if required else Level.WARN
     finding = Finding(
-        level, Cause.EVIDENCE, check, subject, said, _evidence(found), remedy, is_predicate=is_predicate
+        level, Cause.EVIDENCE, check, subject, text, _evidence(first_break), remedy, is_predicate=is_predicate
     )
     return Suspected(finding, frozenset(ranks))
 
 
-def _evidence(found: _Break) -> str:
+def _evidence(broken: _Break) -> str:
     """The errors of the ranks that waited, the most frequent first."""
-    texts = {rank: PLACE_IN_SOURCE.sub("", why.reason, count=1)[:300] for rank, why in found.waited.items()}
+    texts = {rank: PLACE_IN_SOURCE.sub("", why.reason, count=1)[:300] for rank, why in broken.waited.items()}
     said, who = Counter(texts.values()), {text: rank for rank, text in reversed(list(texts.items()))}
     lines = []
     for text, times in sorted(said.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]:
@@ -250,14 +252,14 @@ def _evidence(found: _Break) -> str:
     return "\n".join(lines)
 
 
-def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors], found: _Break) -> str:
-    if found.why is not _Why.SILENT:
-        return found.check
-    return next((check for check in order if errors[check] and _absent(rank, errors[check])), found.check)
+def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors], broken: _Break) -> str:
+    if broken.why is not _Silence.SILENT:
+        return broken.check
+    return next((check for check in order if errors[check] and _absent(rank, errors[check])), broken.check)
 
 
-def _errors(rows: CheckTable) -> Errors:
-    columns = rows.columns
+def _errors(records: CheckTable) -> Errors:
+    columns = records.columns
     every = zip(columns.subjects, columns.outcomes, columns.error_kinds, columns.reasons, strict=True)
     return {
         subject: _Error(kind, reason) if outcome is Outcome.ERRORED else None
@@ -275,14 +277,14 @@ def _waiting(said: Errors) -> dict[str, _Error]:
     return {rank: error for rank, error in said.items() if error is not None and error.kind in WAITING}
 
 
-def _odd(rows: CheckTable | None, ranks: int) -> bool:
-    return rows is None or len(rows) != ranks or Outcome.ERRORED in rows.columns.outcomes
+def _odd(records: CheckTable | None, ranks: int) -> bool:
+    return records is None or len(records) != ranks or Outcome.ERRORED in records.columns.outcomes
 
 
-def _lost_nodes(report: Report, parts: Mapping[str, CheckTable]) -> tuple[str, ...]:
+def _lost_nodes(report: Report, records: Mapping[str, CheckTable]) -> tuple[str, ...]:
     """Nodes that belong to the job and sent no report: they are declared by name, or others saw them."""
     here = {node.name for node in report.nodes}
-    seen = parts[REACHABILITY].column("peers") if REACHABILITY in parts else ()
+    seen = records[REACHABILITY].column("peers") if REACHABILITY in records else ()
     peers = (str(peer) for value in seen if isinstance(value, tuple) for peer in value)
     known = dict.fromkeys([*report.declared.node_names, *peers])
     missing = [name for name in known if name not in here]

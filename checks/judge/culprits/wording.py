@@ -10,7 +10,7 @@ from checks.culprit.matrix import (
     Congestion,
     Decoded,
     Direction,
-    Kind,
+    Entity,
     Matrix,
     NodeGroups,
     Noise,
@@ -30,12 +30,12 @@ FABRIC_REMEDY = (
     "and the image before you suspect a machine."
 )
 REMEDIES = {
-    Kind.NODE: "Do not train on this node. Check its NICs, cables and switch port, and its GPUs.",
-    Kind.RANK: "Do not train on this rank's GPU. Check it and the NIC nearest to it, with their cables.",
-    Kind.LINK: "Check the path between the two: cable, switch ports, routes. This does not mean that either end is broken.",
-    Kind.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
-    Kind.SWITCH: "Check this switch and its uplinks before any node below it.",
-    Kind.FABRIC: FABRIC_REMEDY,
+    Entity.NODE: "Do not train on this node. Check its NICs, cables and switch port, and its GPUs.",
+    Entity.RANK: "Do not train on this rank's GPU. Check it and the NIC nearest to it, with their cables.",
+    Entity.LINK: "Check the path between the two: cable, switch ports, routes. This does not mean that either end is broken.",
+    Entity.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
+    Entity.SWITCH: "Check this switch and its uplinks before any node below it.",
+    Entity.FABRIC: FABRIC_REMEDY,
 }
 CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
@@ -72,26 +72,26 @@ OTHERS = 0.2
 
 
 def suspect(
-    matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str], what: MatrixSubject | None = None
+    matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str], metric: MatrixSubject | None = None
 ) -> str:
-    """What is wrong with the suspect, as a predicate: by how much, how probable it is, and what else could be the reason. `what` is
+    """What is wrong with the suspect, as a predicate: by how much, how probable it is, and what else could be the reason. `metric` is
     None for a matrix of another tool.
     """
-    said = f"{_fault(matrix, what)}{_where(found)}: {_value(matrix, result, found)}{found.bad} of {found.tests} tests are bad"
+    message = f"{_fault(matrix, metric)}{_where(found)}: {_value(matrix, result, found)}{found.bad} of {found.tests} tests are bad"
     if found.passed:
-        said += ", all in one period, and they were good when they were measured again"
+        message += ", all in one period, and they were good when they were measured again"
     if found.cost is not None:
-        said += f", as where paths share a link of the fabric: {_costs(found.cost)}"
-    said += f"; probability {percent(found.probability)}"
+        message += f", as where paths share a link of the fabric: {_costs(found.cost)}"
+    message += f"; probability {percent(found.probability)}"
     if found.runner_up is not None:
         other = found.runner_up
-        said += f", next {part(other.kind, other.subject)} {percent(other.probability)}"
-    return said + (f"; also {', '.join(also)}" if also else "")
+        message += f", next {typed_subject(other.kind, other.subject)} {percent(other.probability)}"
+    return message + (f"; also {', '.join(also)}" if also else "")
 
 
-def _fault(matrix: Matrix, what: MatrixSubject | None) -> str:
-    if what is not None:
-        return FAULTS[what]
+def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:
+    if metric is not None:
+        return FAULTS[metric]
     return "is slow" if matrix.better is Better.HIGHER else f"has a high {matrix.what}"
 
 
@@ -99,7 +99,7 @@ def _value(matrix: Matrix, result: Decoded, found: Suspect) -> str:
     if not matrix.unit:
         return ""
     usual, line = result.noise.usual, result.noise.line
-    said, digits = "no value", 3
+    message, digits = "no value", 3
     worse = matrix.better is Better.HIGHER
     if found.ratio is not None and line > 0 and (found.ratio * usual < line) is not worse:
         # The median is not bad: only how many tests are, and what makes one bad, says something.
@@ -109,14 +109,14 @@ def _value(matrix: Matrix, result: Decoded, found: Suspect) -> str:
         digits = distinct_digits(
             3, lambda some: figure(median, some) == figure(line, some) and median != line
         )
-        said = f"median {number(median, matrix.unit, digits)}"
-    said += f", usual {number(usual, matrix.unit)}" if matrix.better is Better.HIGHER else ""
-    return f"{said}, threshold {number(line, matrix.unit, digits)}; " if line > 0 else f"{said}; "
+        message = f"median {number(median, matrix.unit, digits)}"
+    message += f", usual {number(usual, matrix.unit)}" if matrix.better is Better.HIGHER else ""
+    return f"{message}, threshold {number(line, matrix.unit, digits)}; " if line > 0 else f"{message}; "
 
 
-def part(kind: Kind, subject: str) -> str:
+def typed_subject(entity: Entity, subject: str) -> str:
     """The part with its kind: "node node-3"; a rail's name says it by itself ("rail 2")."""
-    return subject if kind is Kind.RAIL else f"{kind.value} {subject}"
+    return subject if entity is Entity.RAIL else f"{entity.value} {subject}"
 
 
 def candidate(subject: str, message: str) -> str:
@@ -126,7 +126,7 @@ def candidate(subject: str, message: str) -> str:
 
 def _where(found: Suspect) -> str:
     """The direction: of a link from which end to which, "" if both are bad."""
-    if found.kind is Kind.LINK:
+    if found.kind is Entity.LINK:
         first, _, second = found.subject.partition(LINK)
         return {
             Direction.BOTH: "",
@@ -143,11 +143,11 @@ def _where(found: Suspect) -> str:
 def fabric(matrix: Matrix, result: Decoded) -> str:
     """Too many tests are bad to name a part."""
     usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
-    said = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
-    said += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
+    text = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
+    text += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
     if result.suspects:
-        said += f"; {len(result.suspects)} parts would have to be at fault"
-    return said
+        text += f"; {len(result.suspects)} parts would have to be at fault"
+    return text
 
 
 def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
@@ -159,18 +159,18 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     parts = [f"most of them are of {of}" if of else "", "no single part explains them"]
     if never := {*result.unmeasured, *never_good(matrix, bad, result.bad)}.intersection(bad):
         are = "is of a pair that was" if len(never) == 1 else "are of pairs that were"
-        said = f"{tests} are bad, and {len(never)} of them {are} never good"
+        message = f"{tests} are bad, and {len(never)} of them {are} never good"
     elif result.unmeasured:
-        said = f"{tests} are bad"
+        message = f"{tests} are bad"
     else:
-        said = f"{tests} were bad, and the same pairs were good in another test"
+        message = f"{tests} were bad, and the same pairs were good in another test"
         parts.append(_costs(result.cost) if result.cost > 0 else "")
-    return "; ".join(filter(None, (said, *parts)))
+    return "; ".join(filter(None, (message, *parts)))
 
 
 def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
     """The fewest nodes to which most of the bad tests belong, with the number of tests of each; none if that takes too many."""
-    names = [part.node for part in matrix.parts]
+    names = [endpoint.node for endpoint in matrix.parts]
     left, found = len(bad), list[tuple[str, int]]()
     for node, some in fewest_ends([(names[matrix.sources[k]], names[matrix.targets[k]]) for k in bad]):
         if left <= OTHERS * len(bad) or len(found) == MOST_NAMES:
@@ -192,22 +192,22 @@ def congestion(matrix: Matrix, one: Congestion) -> str:
     )
 
 
-def groups(matrix: Matrix, found: NodeGroups, oversubscribed: float) -> str:
+def groups(matrix: Matrix, node_groups: NodeGroups, oversubscribed: float) -> str:
     """Within groups of nodes there is more bandwidth than between them. `oversubscribed`: how many times the policy allows, 0: it does
     not say.
     """
     names = "; ".join(
         f"{', '.join(its[:MOST_NAMES])}{f' and {len(its) - MOST_NAMES} more' if len(its) > MOST_NAMES else ''}"
-        for its in found.groups[:MOST_NAMES]
+        for its in node_groups.groups[:MOST_NAMES]
     )
-    many = f"{len(found.groups)} {'switches' if found.told else 'groups'}"
-    said = (
+    many = f"{len(node_groups.groups)} {'switches' if node_groups.told else 'groups'}"
+    message = (
         f"{matrix.what} {matrix.span.value}: the nodes fall into {many} ({names}), and between these it is"
-        f" {percent(found.share)} of that within them"
+        f" {percent(node_groups.share)} of that within them"
     )
     if oversubscribed:
-        return f"{said}; the policy expects {percent(1 / oversubscribed)}"
-    return f"{said}, as where the uplinks of switches are oversubscribed, or a switch is slow"
+        return f"{message}; the policy expects {percent(1 / oversubscribed)}"
+    return f"{message}, as where the uplinks of switches are oversubscribed, or a switch is slow"
 
 
 def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:

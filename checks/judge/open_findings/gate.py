@@ -10,11 +10,11 @@ from checks.documents import open_findings as documents
 from checks.documents.columns import CheckTable, by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.judge.open_findings.jobs import ABOUT_JOBS
-from checks.judge.open_findings.update import ANSWERS, Seen, after_gate, keys_of, seen_on
+from checks.judge.open_findings.update import ANSWERS, LatestEvidence, after_gate, keys_of, seen_on
 from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report
 from checks.value_types import DecodeError
 
-ANSWERED = frozenset(ANSWERS.values())
+REMEDIED = frozenset(ANSWERS.values())
 CHECK = "watch.findings"
 LIST = "`prelaunch node findings` lists them, and closes one that a person has answered."
 
@@ -31,19 +31,19 @@ def judge(report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Fin
 
 
 def _about(
-    node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]
+    node: Node, report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> Iterator[Finding]:
     try:
         known = documents.load(node.open_findings)
     except DecodeError as error:
         # The node carries the reason where it could not read the file itself.
         why = error if node.open_findings.startswith("{") else node.open_findings[:300]
-        said = f"has a file of open findings that cannot be read ({why})"
+        text = f"has a file of open findings that cannot be read ({why})"
         yield _evidence(
-            node, said, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
+            node, text, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
         )
         return
-    seen = seen_by(node, report, rows, findings)
+    seen = seen_by(node, report, records, findings)
     found = {key for finding in seen.findings for key in keys_of(finding)}
     for one in known.open:
         if _is_grave(one) and one.key not in found and not seen.has_measured(one, known):
@@ -52,37 +52,39 @@ def _about(
         yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
 
 
-def answered(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
+def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
     """Node -> the names of its open findings that this gate answers: measured after a remedy, and not found again."""
-    rows = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
+    records = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
     found = {}
     for node in report.nodes:
         try:
             known = documents.load(node.open_findings) if node.open_findings else OpenFindings()
         except DecodeError:
             continue
-        after = after_gate(known, seen_by(node, report, rows, findings))
+        after = after_gate(known, seen_by(node, report, records, findings))
         names = tuple(one.finding.key.name for one in after.closed)
         if names:
             found[node.name] = names
     return found
 
 
-def seen_by(node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]) -> Seen:
-    """What the gate saw of this node. `rows` are those that measured."""
+def seen_by(
+    node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]
+) -> LatestEvidence:
+    """What the gate saw of this node. `records` are those that measured."""
     boot_id, at = node.identity.get("boot_id", ""), moment(node.measured_at or report.measured_at)
     return seen_on(node.name, at, report.gate_id, boot_id, findings, rows)
 
 
-def carried(known: OpenFindings) -> OpenFindings:
+def carried(open_findings: OpenFindings) -> OpenFindings:
     """What a node's report carries: the open findings that a gate has to answer, then others as long as there is room, no history."""
-    grave = [one for one in known.open if _is_grave(one)]
-    others = [one for one in known.open if one not in grave]
-    kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in ANSWERED)][: documents.MOST_CARRIED]
+    grave = [one for one in open_findings.open if _is_grave(one)]
+    others = [one for one in open_findings.open if one not in grave]
+    kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in REMEDIED)][: documents.MOST_CARRIED]
     # A node's report has a limit, and one that is beyond it is no report.
     while sum(len(documents.dump(OpenFindings(open=(one,)))) for one in kept) > documents.CARRIED_BYTES:
         kept = kept[: len(kept) // 2]
-    return OpenFindings(open=tuple(kept), omitted=known.omitted + max(0, len(grave) - len(kept)))
+    return OpenFindings(open=tuple(kept), omitted=open_findings.omitted + max(0, len(grave) - len(kept)))
 
 
 def moment(text: str) -> float:
@@ -93,26 +95,26 @@ def moment(text: str) -> float:
         return math.inf
 
 
-def _is_grave(one: OpenFinding) -> bool:
-    of_machine = one.key.cause is not Cause.EVIDENCE and one.key.check not in ABOUT_JOBS
-    return one.level is Level.FAIL and of_machine
+def _is_grave(open_finding: OpenFinding) -> bool:
+    of_machine = open_finding.key.cause is not Cause.EVIDENCE and open_finding.key.check not in ABOUT_JOBS
+    return open_finding.level is Level.FAIL and of_machine
 
 
-def _unanswered(node: Node, one: OpenFinding, seen: Seen) -> Finding:
-    since = datetime.fromtimestamp(one.opened_at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    why = (
-        f"{one.key.check} of this gate does not reach back to it"
-        if one.key.check in seen.measured
-        else f"this gate does not measure {one.key.check}"
+def _unanswered(node: Node, item: OpenFinding, latest: LatestEvidence) -> Finding:
+    since = datetime.fromtimestamp(item.opened_at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    reason = (
+        f"{item.key.check} of this gate does not reach back to it"
+        if item.key.check in latest.measured
+        else f"this gate does not measure {item.key.check}"
     )
-    said = f"{one.message} (open since {since}, found by {one.by}; {why})"
-    remedy = f"{one.remedy} Then run a gate that measures {one.key.check}. {LIST}".strip()
+    message = f"{item.message} (open since {since}, found by {item.by}; {reason})"
+    remedy = f"{item.remedy} Then run a gate that measures {item.key.check}. {LIST}".strip()
     return Finding(
-        Level.FAIL, one.key.cause, one.key.check, node.name, said, "", remedy, one.action,
-        kind=FindingKind.OPEN_BEFORE, metric=one.key.metric, elements=(one.key.part,) if one.key.part else (),
-        is_predicate=one.is_predicate,
+        Level.FAIL, item.key.cause, item.key.check, node.name, message, "", remedy, item.action,
+        kind=FindingKind.OPEN_BEFORE, metric=item.key.metric, elements=(item.key.part,) if item.key.part else (),
+        is_predicate=item.is_predicate,
     )  # fmt: skip
 
 
-def _evidence(node: Node, said: str, remedy: str) -> Finding:
-    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, node.name, said, "", remedy, is_predicate=True)
+def _evidence(node: Node, message: str, remedy: str) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, node.name, message, "", remedy, is_predicate=True)

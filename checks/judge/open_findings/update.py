@@ -38,7 +38,7 @@ ANSWERS = {("kernel.xid", "act"): "handled"}
 
 
 @dataclass(frozen=True)
-class Seen:
+class LatestEvidence:
     """What one round or gate saw of a machine.
 
     `findings` are those about this machine alone; `measured` holds, for each check that measured, since when its measurement would
@@ -51,16 +51,16 @@ class Seen:
     findings: Sequence[Finding]
     measured: Mapping[str, float]
 
-    def has_measured(self, finding: OpenFinding, known: OpenFindings) -> bool:
+    def has_measured(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the finding's check measured what it was about: its state now, or a time that includes the event; where evidence was
         missing, anything.
         """
         since = self.measured.get(finding.key.check)
         if since is None or finding.key.cause is Cause.EVIDENCE:
             return since is not None
-        return since <= finding.since or self.shows_a_remedy(finding, known)
+        return since <= finding.since or self.shows_a_remedy(finding, open_findings)
 
-    def shows_a_remedy(self, finding: OpenFinding, known: OpenFindings) -> bool:
+    def shows_a_remedy(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the machine is known to have restarted since, or its log shows that the part was reset."""
         if finding.boot_id and self.boot_id and finding.boot_id != self.boot_id:
             return True
@@ -69,56 +69,56 @@ class Seen:
             return False
         answer = replace(finding.key, metric=metric)
         return any(answer in keys_of(one) for one in self.findings) or any(
-            one.key == answer and one.seen_at > finding.seen_at for one in known.open
+            one.key == answer and one.seen_at > finding.seen_at for one in open_findings.open
         )
 
 
 def seen_on(
     node: str, at: float, by: str, boot_id: str, findings: Iterable[Finding], rows: Mapping[str, CheckTable]
-) -> Seen:
-    """What a report says of one of its nodes: `rows` are its sound observations, `findings` all of its verdict's."""
+) -> LatestEvidence:
+    """What a report says of one of its nodes: `records` are its sound observations, `findings` all of its verdict's."""
     own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
     own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
-    return Seen(at, by, boot_id, own, dict(_measured(node, at, rows)))
+    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, rows)))
 
 
-def after_round(known: OpenFindings, seen: Seen) -> OpenFindings:
+def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
     """The findings after a round: it opens what it found, and closes EVIDENCE findings whose check measured again, and those about a
     job that has gone, or goes on.
     """
     return _after(
-        known,
-        seen,
+        open_findings,
+        latest,
         Closer.MEASURED,
         lambda one: one.key.cause is Cause.EVIDENCE or one.key.check in ABOUT_JOBS,
     )
 
 
-def after_gate(known: OpenFindings, seen: Seen) -> OpenFindings:
+def after_gate(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
     """The findings after a gate. It opens no EVIDENCE findings: which evidence it needs is its own plan's matter, and not the next
     gate's.
     """
-    found = [one for one in seen.findings if one.cause is not Cause.EVIDENCE]
+    found = [one for one in latest.findings if one.cause is not Cause.EVIDENCE]
 
-    def answered(one: OpenFinding) -> bool:
+    def is_remedied(one: OpenFinding) -> bool:
         in_place = one.key.cause in MENDED_IN_PLACE or one.key.cause is Cause.EVIDENCE
-        return in_place or seen.shows_a_remedy(one, known)
+        return in_place or latest.shows_a_remedy(one, open_findings)
 
-    return _after(known, replace(seen, findings=found), Closer.GATE, answered)
+    return _after(open_findings, replace(latest, findings=found), Closer.GATE, is_remedied)
 
 
-def close(known: OpenFindings, name: str, who: str, at: float) -> OpenFindings:
+def close(open_findings: OpenFindings, name: str, who: str, at: float) -> OpenFindings:
     """The findings without the one of this name (FindingKey.name), which `who` closed. Raises KeyError if it is not open."""
-    named = [one for one in known.open if one.key.name == name]
+    named = [one for one in open_findings.open if one.key.name == name]
     if not named:
         raise KeyError(name)
-    return _without(known, [(one, Closer.PERSON, who) for one in named], at)
+    return _without(open_findings, [(one, Closer.PERSON, who) for one in named], at)
 
 
-def after_pass(known: OpenFindings, names: Collection[str], gate_id: str, at: float) -> OpenFindings:
+def after_pass(open_findings: OpenFindings, names: Collection[str], gate_id: str, at: float) -> OpenFindings:
     """The findings without those that the pass of this gate says it answered; one that was seen again since stays."""
-    done = [one for one in known.open if one.key.name in names and one.seen_at <= at]
-    return _without(known, [(one, Closer.GATE, gate_id) for one in done], at)
+    done = [one for one in open_findings.open if one.key.name in names and one.seen_at <= at]
+    return _without(open_findings, [(one, Closer.GATE, gate_id) for one in done], at)
 
 
 def keys_of(finding: Finding) -> Iterator[FindingKey]:
@@ -128,11 +128,11 @@ def keys_of(finding: Finding) -> Iterator[FindingKey]:
         yield FindingKey(finding.check, part[:PART_CHARACTERS], finding.metric, finding.cause)
 
 
-def _measured(node: str, at: float, rows: Mapping[str, CheckTable]) -> Iterator[tuple[str, float]]:
-    for check, found in rows.items():
-        for place, subject in enumerate(found.columns.subjects):
+def _measured(node: str, at: float, records: Mapping[str, CheckTable]) -> Iterator[tuple[str, float]]:
+    for check, found in records.items():
+        for index, subject in enumerate(found.columns.subjects):
             if node_of(subject) == node:
-                yield check, _since(check, found[place].metrics, at)
+                yield check, _since(check, found[index].metrics, at)
                 break
 
 
@@ -146,7 +146,7 @@ def _since(check: str, metrics: Mapping[str, object], at: float) -> float:
 
 
 def _after(
-    known: OpenFindings, seen: Seen, closer: Closer, may_close: Callable[[OpenFinding], bool]
+    known: OpenFindings, seen: LatestEvidence, closer: Closer, may_close: Callable[[OpenFinding], bool]
 ) -> OpenFindings:
     found: dict[FindingKey, Finding] = {}
     for finding in seen.findings:
@@ -164,20 +164,20 @@ def _after(
     return _bounded(_without(after, [(one, closer, who) for one in done], seen.at))
 
 
-def _opened(key: FindingKey, finding: Finding, seen: Seen) -> OpenFinding:
+def _opened(key: FindingKey, finding: Finding, latest: LatestEvidence) -> OpenFinding:
     return OpenFinding(
         key, finding.level, finding.action, finding.message[:TEXT_CHARACTERS], finding.remedy[:TEXT_CHARACTERS], finding.is_predicate,
-        seen.by, seen.at, seen.at, seen.measured.get(key.check, 0.0), seen.boot_id,
+        latest.by, latest.at, latest.at, latest.measured.get(key.check, 0.0), latest.boot_id,
     )  # fmt: skip
 
 
-def _again(one: OpenFinding, finding: Finding | None, seen: Seen) -> OpenFinding:
+def _again(item: OpenFinding, finding: Finding | None, seen: LatestEvidence) -> OpenFinding:
     """The finding as it is now; the gravest level that it had stays, since nothing has answered that."""
     if finding is None:
-        return one
-    level = max(one.level, finding.level, key=lambda level: level.rank)
-    latest = replace(one, level=level, seen_at=max(seen.at, one.seen_at), boot_id=seen.boot_id)
-    if finding.level.rank < one.level.rank:
+        return item
+    level = max(item.level, finding.level, key=lambda level: level.rank)
+    latest = replace(item, level=level, seen_at=max(seen.at, item.seen_at), boot_id=seen.boot_id)
+    if finding.level.rank < item.level.rank:
         return latest
     return replace(
         latest, action=finding.action, message=finding.message[:TEXT_CHARACTERS], remedy=finding.remedy[:TEXT_CHARACTERS],
@@ -186,21 +186,21 @@ def _again(one: OpenFinding, finding: Finding | None, seen: Seen) -> OpenFinding
 
 
 def _without(
-    known: OpenFindings, done: Collection[tuple[OpenFinding, Closer, str]], at: float
+    open_findings: OpenFindings, done: Collection[tuple[OpenFinding, Closer, str]], at: float
 ) -> OpenFindings:
-    keys, totals = {one.key for one, _, _ in done}, dict(known.closed_total)
+    keys, totals = {one.key for one, _, _ in done}, dict(open_findings.closed_total)
     for _, closer, _ in done:
         totals[closer.value] = totals.get(closer.value, 0) + 1
-    closed = (*known.closed, *(ClosedFinding(one, at, closer, who) for one, closer, who in done))
-    left = tuple(one for one in known.open if one.key not in keys)
-    return replace(known, open=left, closed=closed[-MOST_CLOSED:], closed_total=totals)
+    closed = (*open_findings.closed, *(ClosedFinding(one, at, closer, who) for one, closer, who in done))
+    left = tuple(one for one in open_findings.open if one.key not in keys)
+    return replace(open_findings, open=left, closed=closed[-MOST_CLOSED:], closed_total=totals)
 
 
-def _bounded(known: OpenFindings) -> OpenFindings:
+def _bounded(earlier: OpenFindings) -> OpenFindings:
     """At most MOST_OPEN findings, the gravest and oldest."""
-    if len(known.open) <= MOST_OPEN:
-        return known
-    ordered = sorted(known.open, key=lambda one: (-one.level.rank, one.opened_at))
+    if len(earlier.open) <= MOST_OPEN:
+        return earlier
+    ordered = sorted(earlier.open, key=lambda one: (-one.level.rank, one.opened_at))
     kept = {one.key for one in ordered[:MOST_OPEN]}
-    left = tuple(one for one in known.open if one.key in kept)
-    return replace(known, open=left, omitted=known.omitted + len(known.open) - len(left))
+    left = tuple(one for one in earlier.open if one.key in kept)
+    return replace(earlier, open=left, omitted=earlier.omitted + len(earlier.open) - len(left))

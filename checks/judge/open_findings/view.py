@@ -9,7 +9,7 @@ from checks.check import Check
 from checks.documents.columns import by_check
 from checks.facts.instances import Facts
 from checks.judge.open_findings.jobs import ABOUT_JOBS
-from checks.judge.open_findings.update import Seen, seen_on
+from checks.judge.open_findings.update import LatestEvidence, seen_on
 from checks.judge.verdict import decide
 from checks.model import Outcome, Report
 from checks.policy import Policy
@@ -45,9 +45,11 @@ def view(policy: Policy, catalogue: Sequence[Check]) -> Policy:
     return replace(policy, checks=kept)
 
 
-def seen_alone(report: Report, seen_by: Policy, facts: Facts, at: float, by: str, boot_id: str) -> Seen:
+def seen_alone(
+    report: Report, seen_by: Policy, facts: Facts, at: float, by: str, boot_id: str
+) -> LatestEvidence:
     """What a report of one node says of it; `seen_by` is a policy of `view`, `at` a Unix time."""
     names = {line.check for line in report.plan}
     findings = [found for found in decide(report, seen_by, facts).findings if found.check in names]
-    measured = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
+    measured = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
     return seen_on(report.nodes[0].name, at, by, boot_id, findings, measured)

@@ -49,9 +49,9 @@ def apply(
 
 
 def _applied(
-    check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: RuleContext
+    check: str, line: CheckPolicy, records: Sequence[Observation], subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
-    judged = [(rule, _judgeable(rule, rows, known)) for rule in line.rules]
+    judged = [(rule, _judgeable(rule, records, known)) for rule in line.rules]
     together, shared = _together(check, judged, known)
     known = replace(known, slow=frozenset(finding.subject for finding in together), shared=shared)
     named: dict[str, set[Level]] = {}
@@ -60,7 +60,7 @@ def _applied(
         odd = prefilter.suspects(rule, held, known)
         if odd and rule.each == links.PEERS:
             odd = held  # which end of a bad link is at fault, the good links say
-        found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
+        found: Iterable[Finding] = _rule_findings(check, rule, odd, blind, subjects, known)
         if rule.needs_cpu:
             found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
         for finding in _naming(found, rule, odd):
@@ -84,26 +84,26 @@ def _applied(
             yield finding
 
 
-def _judgeable(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:
+def _judgeable(rule: Rule, records: Sequence[Observation], context: RuleContext) -> Sequence[Observation]:
     """The rows without what the GPU model or the driver does not report."""
-    held = rows
-    if rule.metric in known.absent and not prefilter.complete(rows, rule.metric):
-        held = [row for row in (_without_nulls(row, rule) for row in rows) if row is not None]
-    return _reported(held, rule.metric, known)
+    held = records
+    if rule.metric in context.absent and not prefilter.complete(records, rule.metric):
+        held = [row for row in (_without_nulls(row, rule) for row in records) if row is not None]
+    return _reported(held, rule.metric, context)
 
 
 def _together(
-    check: str, judged: Sequence[combined.Judged], known: RuleContext
+    check: str, judged: Sequence[combined.Judged], context: RuleContext
 ) -> tuple[list[Finding], dict[Rule, SharedNoise]]:
     """The findings of the relative rules about medians of several values, and what is known of the noise of each rule's values."""
     together: list[Finding] = []
     shared: dict[Rule, SharedNoise] = {}
     for group in combined.groups(judged):
         rule, rows = group[0]
-        found, noise = combined.examine(check, group, known)
+        found, noise = combined.examine(check, group, context)
         shared |= {one: noise for one, _ in group}
         if found and rule.needs_cpu:
-            loads = cpu_contention.RecordedLoads(rows, known.hosts)
+            loads = cpu_contention.RecordedLoads(rows, context.hosts)
             slow = {node_of(finding.subject) for finding in found}
             found = [loads.weighed(finding, slow, metric=rule.metric) for finding in found]
         together += [_resting(finding, rule) for finding in found]
@@ -113,54 +113,54 @@ def _together(
 def _beside_other_work(
     check: str,
     rule: Rule,
-    rows: Sequence[Observation],
-    found: list[Finding],
+    records: Sequence[Observation],
+    findings: list[Finding],
     blind: Level,
     subjects: int,
-    known: RuleContext,
+    context: RuleContext,
 ) -> Iterator[Finding]:
     """The findings of a rule about speed with their causes corrected for the CPU load, and those about values that were slow only in
     the first measurement.
     """
-    first = cpu_contention.first_rows(rows, rule.metric) if rule.over not in RELATIVE else []
-    if found:
+    first = cpu_contention.first_rows(records, rule.metric) if rule.over not in RELATIVE else []
+    if findings:
         loads, slow = (
-            cpu_contention.RecordedLoads(rows, known.hosts),
-            {node_of(finding.subject) for finding in found},
+            cpu_contention.RecordedLoads(records, context.hosts),
+            {node_of(finding.subject) for finding in findings},
         )
-        for finding in found:
+        for finding in findings:
             yield loads.weighed(finding, slow, metric=rule.metric)
     if first:
-        before = list(_found(check, rule, first, blind, subjects, known))
+        before = list(_rule_findings(check, rule, first, blind, subjects, context))
         yield from cpu_contention.intermittent(
-            found, before, cpu_contention.RecordedLoads(first, known.hosts)
+            findings, before, cpu_contention.RecordedLoads(first, context.hosts)
         )
 
 
-def _found(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: RuleContext
+def _rule_findings(
+    check: str, rule: Rule, records: Sequence[Observation], blind: Level, subjects: int, context: RuleContext
 ) -> Iterator[Finding]:
     if rule.equals is not None:
-        return _equals(check, rule, rows, blind)
+        return _equals(check, rule, records, blind)
     if rule.same:
-        return _same(check, rule, rows, blind, known)
+        return _same(check, rule, records, blind, context)
     if rule.uniform:
-        return _uniform(check, rule, rows, blind)
+        return _uniform(check, rule, records, blind)
     if rule.fact:
-        return _facts(check, rule, rows, blind, known)
+        return _facts(check, rule, records, blind, context)
     if rule.min_version:
-        return _versions(check, rule, rows, blind)
+        return _versions(check, rule, records, blind)
     if rule.over in RELATIVE:
-        return relative.judge(check, rule, rows, blind, subjects, known)
+        return relative.judge(check, rule, records, blind, subjects, context)
     if rule.over is Over.EXPECTED:
-        return expected.judge(check, rule, rows, known, blind)
-    return bounds.judge(check, rule, rows, blind)
+        return expected.judge(check, rule, records, context, blind)
+    return bounds.judge(check, rule, records, blind)
 
 
-def _naming(findings: Iterable[Finding], rule: Rule, rows: Sequence[Observation]) -> Iterator[Finding]:
+def _naming(findings: Iterable[Finding], rule: Rule, records: Sequence[Observation]) -> Iterator[Finding]:
     """The findings with the parts that the check names beside a count, such as the memory modules that had the errors."""
     name, listed = f"{rule.metric}_parts", list(findings)
-    parts = {row.subject: row.metrics[name] for row in rows if name in row.metrics} if listed else {}
+    parts = {row.subject: row.metrics[name] for row in records if name in row.metrics} if listed else {}
     for finding in listed:
         named = finding.is_predicate and parts.get(finding.subject)
         yield replace(finding, message=f"{finding.message}: {named}") if named else finding
@@ -178,83 +178,83 @@ def _resting(finding: Finding, rule: Rule) -> Finding:
     return replace(finding, action=action, source=finding.source or rule.source, metric=rule.metric)
 
 
-def _without_nulls(row: Observation, rule: Rule) -> Observation | None:
+def _without_nulls(record: Observation, rule: Rule) -> Observation | None:
     """The row with the elements that have values; None if none has. A value that is there counts, even if the facts list it as
     absent.
     """
-    value = row.metrics.get(rule.metric)
+    value = record.metrics.get(rule.metric)
     if not isinstance(value, tuple):
-        return None if value is None else row
+        return None if value is None else record
     there = [index for index, item in enumerate(value) if item is not None]
     if not there:
         return None
     kept = {rule.metric: tuple(value[index] for index in there)}
     for name in (rule.each, rule.at):
-        labels = row.metrics.get(name)
+        labels = record.metrics.get(name)
         if isinstance(labels, tuple) and len(labels) == len(value):
             kept[name] = tuple(labels[index] for index in there)
-    return replace(row, metrics={**row.metrics, **kept})  # type: ignore[dict-item]
+    return replace(record, metrics={**record.metrics, **kept})  # type: ignore[dict-item]
 
 
-def _reported(rows: Sequence[Observation], metric: str, known: RuleContext) -> Sequence[Observation]:
+def _reported(records: Sequence[Observation], metric: str, context: RuleContext) -> Sequence[Observation]:
     """The rows without those whose driver is too old to report the metric."""
-    too_old = {subject for subject, names in known.unreported.items() if metric in names}
+    too_old = {subject for subject, names in context.unreported.items() if metric in names}
     if not too_old:
-        return rows
-    if isinstance(rows, CheckTable):
-        subjects = rows.columns.subjects
-        return rows.take([place for place, subject in enumerate(subjects) if subject not in too_old])
-    return [row for row in rows if row.subject not in too_old]
+        return records
+    if isinstance(records, CheckTable):
+        subjects = records.columns.subjects
+        return records.take([index for index, subject in enumerate(subjects) if subject not in too_old])
+    return [record for record in records if record.subject not in too_old]
 
 
-def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
-    for row in rows:
-        value = row.metrics.get(rule.metric)
+def _uniform(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    for record in records:
+        value = record.metrics.get(rule.metric)
         if not isinstance(value, tuple) or None in value or not value:
-            yield _unmeasured(check, rule, row, "is missing, or some elements have no value", blind)
+            yield _unmeasured(check, rule, record, "is missing, or some elements have no value", blind)
             continue
         ranked = sorted(Counter(map(str, value)).items(), key=lambda pair: (-pair[1], pair[0]))
         usual = ranked[0][0]
         odd = [index for index, item in enumerate(value) if str(item) != usual]
         if odd:
-            named = ", ".join(f"{label_of(rule, row, index)} is {show(value[index])}" for index in odd[:8])
-            said = f"{noun_of(check, rule.metric)} differs within the node: {named}; the other "
-            said += f"{len(value) - len(odd)} are {show(usual)}"
+            named = ", ".join(f"{label_of(rule, record, index)} is {show(value[index])}" for index in odd[:8])
+            message = f"{noun_of(check, rule.metric)} differs within the node: {named}; the other "
+            message += f"{len(value) - len(odd)} are {show(usual)}"
             yield Finding(
-                Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
-                elements=_labels(rule, row, odd),
+                Level(rule.level), rule.cause, check, record.subject, message, record.evidence, rule.remedy,
+                elements=_labels(rule, record, odd),
             )  # fmt: skip
 
 
-def _labels(rule: Rule, row: Observation, places: Sequence[int]) -> tuple[str, ...]:
-    return tuple(label_of(rule, row, place) for place in places[:ELEMENTS])
+def _labels(rule: Rule, record: Observation, places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(label_of(rule, record, place) for place in places[:ELEMENTS])
 
 
 def _facts(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: RuleContext
+    check: str, rule: Rule, records: Sequence[Observation], blind: Level, context: RuleContext
 ) -> Iterator[Finding]:
-    expected = getattr(known.instance, rule.fact, None)
-    for row in rows:
+    expected = getattr(context.instance, rule.fact, None)
+    for row in records:
         cells, fault = cells_of(rule, row)
         if fault:
             yield not_measured(check, row.subject, fault, blind, row.evidence)
-        if type(expected) is not int and rule.accept_unknown and known.instance is not None:
+        if type(expected) is not int and rule.accept_unknown and context.instance is not None:
             continue
         if type(expected) is not int:
-            said = f"{noun_of(check, rule.metric)} was not compared: the instance table has no {rule.fact} for this type"
-            yield Finding(Level.WARN, Cause.EVIDENCE, check, row.subject, said, row.evidence, "")
+            text = f"{noun_of(check, rule.metric)} was not compared: the instance table has no {rule.fact} for this type"
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, row.subject, text, row.evidence, "")
             continue
         for cell in cells:
             if cell.value < expected * (1 - rule.tolerance):
-                said = f"{_of_cell(check, cell)}, but the instance type has {figure(expected)}"
+                text = f"{_of_cell(check, cell)}, but the instance type has {figure(expected)}"
                 yield Finding(
-                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
+                    Level(rule.level), rule.cause, check, row.subject, text, row.evidence, rule.remedy,
                     elements=(cell.element,) if cell.element else (),
                 )  # fmt: skip
             elif cell.value > expected * (1 + rule.tolerance):
-                said = f"{_of_cell(check, cell)}, but the instance table has {figure(expected)}"
+                text = f"{_of_cell(check, cell)}, but the instance table has {figure(expected)}"
                 remedy = "Correct the declared instance type, or the instance table."
-                yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, said, row.evidence, remedy)
+                yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, text, row.evidence, remedy)
 
 
 def _of_cell(check: str, cell: bounds.Cell) -> str:
@@ -262,35 +262,35 @@ def _of_cell(check: str, cell: bounds.Cell) -> str:
     return f"{label} is {quantity(cell.value, unit_of(cell.metric))}"
 
 
-def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+def _equals(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     seen: dict[Cell, links.Towards] = {}
-    for row in rows:
-        value = row.metrics.get(rule.metric)
+    for record in records:
+        value = record.metrics.get(rule.metric)
         if value is None:
-            yield _unmeasured(check, rule, row, "is missing", blind)
+            yield _unmeasured(check, rule, record, "is missing", blind)
             continue
         items = value if isinstance(value, tuple) else (value,)
         known = [item for item in items if item is not None]
         if len(known) < len(items) or not items:
-            yield _unmeasured(check, rule, row, "has elements without a value", blind)
+            yield _unmeasured(check, rule, record, "has elements without a value", blind)
         strange = [item for item in known if not _is_comparable(item, rule.equals)]
         if strange:
             said = f"is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
-            yield _unmeasured(check, rule, row, said, blind)
+            yield _unmeasured(check, rule, record, said, blind)
         odd = [
             (index, item)
             for index, item in enumerate(items)
             if _is_comparable(item, rule.equals) and item != rule.equals
         ]
-        if links.are_judged(rule, row):
-            seen |= links.cells_of(rule, row, [index for index, _ in odd])
+        if links.are_judged(rule, record):
+            seen |= links.cells_of(rule, record, [index for index, _ in odd])
         elif odd:
             listed = isinstance(value, tuple)
-            labelled = [(label_of(rule, row, index) if listed else "", item) for index, item in odd]
+            labelled = [(label_of(rule, record, index) if listed else "", item) for index, item in odd]
             said, is_predicate = unequal(check, rule.metric, labelled, rule.equals)
-            elements = _labels(rule, row, [index for index, _ in odd]) if listed else ()
+            elements = _labels(rule, record, [index for index, _ in odd]) if listed else ()
             yield Finding(
-                Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
+                Level(rule.level), rule.cause, check, record.subject, said, record.evidence, rule.remedy,
                 elements=elements, is_predicate=is_predicate, compared=_unequal_number(rule, odd),
             )  # fmt: skip
     yield from links.judge(check, rule, seen)
@@ -314,33 +314,33 @@ def _is_comparable(value: object, wanted: object) -> bool:
     return numbers or type(value) is type(wanted)
 
 
-def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+def _versions(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     least = version_of(rule.min_version)
-    for row in rows:
-        value = row.metrics.get(rule.metric)
+    for record in records:
+        value = record.metrics.get(rule.metric)
         for text in value if isinstance(value, tuple) else (value,):
             found = version_of(text)
             if found is None or least is None:
                 said = f"is {show(text)!r}, which is not a driver version"
-                yield _unmeasured(check, rule, row, said, blind)
+                yield _unmeasured(check, rule, record, said, blind)
             elif found < least:
                 said = f"{noun_of(check, rule.metric)} is {show(text)}, older than {rule.min_version}"
                 yield Finding(
-                    Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
+                    Level(rule.level), rule.cause, check, record.subject, said, record.evidence, rule.remedy
                 )
 
 
 def _same(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: RuleContext
+    check: str, rule: Rule, records: Sequence[Observation], blind: Level, context: RuleContext
 ) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    table = CheckTable.collect(check, rows)
-    for place, (subject, value) in enumerate(
+    table = CheckTable.collect(check, records)
+    for index, (subject, value) in enumerate(
         zip(table.columns.subjects, table.column(rule.metric), strict=True)
     ):
         if value is None or (isinstance(value, tuple) and None in value):
-            said = "is missing, or some elements have no value"
-            yield _unmeasured(check, rule, table[place], said, blind)
+            message = "is missing, or some elements have no value"
+            yield _unmeasured(check, rule, table[index], message, blind)
         else:
             values[subject] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
@@ -352,28 +352,28 @@ def _same(
     if (
         2 * most <= len(values) or alone
     ):  # there is no majority, or it consists of one node's own ranks: no node is blamed
-        said = (
+        message = (
             f"{noun_of(check, rule.metric)} differs, and no value has a majority: {_who_has(values, ranked)}"
         )
         shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
-        level = _level_of(rule, values.values(), known)
-        yield Finding(level, rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy)
+        level = _level_of(rule, values.values(), context)
+        yield Finding(level, rule.cause, check, CLUSTER, message, shown[:EVIDENCE_BYTES], rule.remedy)
         return
     for subject, value in values.items():
         if value != usual:
-            level = _level_of(rule, (usual, value), known)
-            said = f"{noun_of(check, rule.metric)} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
-            yield Finding(level, rule.cause, check, subject, said, "", rule.remedy)
+            level = _level_of(rule, (usual, value), context)
+            message = f"{noun_of(check, rule.metric)} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
+            yield Finding(level, rule.cause, check, subject, message, "", rule.remedy)
 
 
-def _level_of(rule: Rule, values: Iterable[str], known: RuleContext) -> Level:
+def _level_of(rule: Rule, values: Iterable[str], context: RuleContext) -> Level:
     """The rule's level; at most WARN for drivers of one branch (550, 570), which are rolled out node by node and run together.
 
     Machines whose NVLinks join several nodes (GB200) are an exception: the drivers of one such fabric have to be equal.
     """
     versions = [*map(version_of, values)] if rule.metric == DRIVER else []
     branches = {version[0] if version else None for version in versions}
-    joined = known.instance is not None and known.instance.gpu.startswith(JOINED_NODES)
+    joined = context.instance is not None and context.instance.gpu.startswith(JOINED_NODES)
     alike = len(branches) == 1 and None not in branches and not joined
     return Level.WARN if alike else Level(rule.level)
 
@@ -387,6 +387,6 @@ def _who_has(values: Mapping[str, str], ranked: Sequence[tuple[str, int]]) -> st
     return "; ".join(said) + ("; ..." if len(ranked) > 4 else "")
 
 
-def _unmeasured(check: str, rule: Rule, row: Observation, reason: str, blind: Level) -> Finding:
+def _unmeasured(check: str, rule: Rule, record: Observation, reason: str, blind: Level) -> Finding:
     unmeasured = Unmeasured(rule.metric, reason)
-    return not_measured(check, row.subject, unmeasured, blind, row.evidence)
+    return not_measured(check, record.subject, unmeasured, blind, record.evidence)

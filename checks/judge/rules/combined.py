@@ -63,12 +63,12 @@ def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
     return list(found.values())
 
 
-def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[list[Finding], SharedNoise]:
+def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[list[Finding], SharedNoise]:
     """A finding for each node, or else each subject, whose median is an outlier; of two nodes none is. And what all values say of the
     noise of single ones.
     """
     rule = group[0][0]
-    if all(_is_calm(one, rows, known) for one, rows in group):
+    if all(_is_calm(one, rows, context) for one, rows in group):
         return [], NOTHING_SHARED
     shares = [share for one, rows in group for share in _shares(one, rows)]
     distances = _distances(rule, shares, better_side(rule))
@@ -77,20 +77,20 @@ def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[li
     nodes = len(subjects if rule.over is Over.NODE else set(map(node_of, subjects)))
     worse = worse_side_tails(slow, distances, nodes)
     tails = tails_of(distances).heavier(worse)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     named: set[str] = set()
     by_node = rule.over is Over.PEERS and len(set(map(node_of, subjects))) < len(subjects)
     for whole in (True, False) if by_node else (False,):
-        for finding in _outliers(check, rule, shares, whole, known, tails):
+        for finding in _outliers(check, rule, shares, whole, context, tails):
             if node_of(finding.subject) not in named:
-                found.append(finding)
+                findings.append(finding)
                 named |= {finding.subject} if whole else set()
     ratios = [share.ratio for share in shares] if len(shares) <= MOST_SHARED else []
     if rule.over is Over.NODE and ratios:
         sizes = Counter((share.label, node_of(share.subject)) for share in shares)
         ratios = of_small_group(ratios, len(shares) // len(sizes))
     good = tails_of(distances, likely=True)
-    return found, SharedNoise(good.heavier(worse), ratios, good)
+    return findings, SharedNoise(good.heavier(worse), ratios, good)
 
 
 def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]:
@@ -106,45 +106,45 @@ def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]
     return distances
 
 
-def chances(false_names: float, policy: Policy, rows: Mapping[str, CheckTable]) -> Chances:
+def chances(false_names: float, policy: Policy, records: Mapping[str, CheckTable]) -> Chances:
     """The budget of false names, shared among all that the rules of the report compare: a third each for single values, the medians
     of subjects and the medians of nodes.
     """
     values = subjects = nodes = 0
     for check, line in policy.checks.items():
-        for group in groups([(rule, rows[check]) for rule in line.rules if check in rows]):
-            who = rows[check].columns.subjects
-            hosts = len(set(nodes_of(rows[check])))
-            sizes = [_size(rows[check], rule) for rule, _ in group]
+        for group in groups([(rule, records[check]) for rule in line.rules if check in records]):
+            who = records[check].columns.subjects
+            hosts = len(set(nodes_of(records[check])))
+            sizes = [_size(records[check], rule) for rule, _ in group]
             values += sum(sizes)
             if sum(sizes) > len(who):
                 subjects += len(who)
             if group[0][0].over is Over.PEERS and sum(sizes) > hosts and hosts < len(who):
                 nodes += hosts
-        slowest = [rule for rule in line.rules if rule.over is Over.SLOWEST and check in rows]
-        values += sum(_size(rows[check], rule) for rule in slowest)
+        slowest = [rule for rule in line.rules if rule.over is Over.SLOWEST and check in records]
+        values += sum(_size(records[check], rule) for rule in slowest)
     kinds = (values, subjects, nodes)
     part = false_names / max(1, sum(kind > 0 for kind in kinds))
     return Chances(*(part / max(1, kind) for kind in kinds))
 
 
-def _size(rows: CheckTable, rule: Rule) -> int:
+def _size(records: CheckTable, rule: Rule) -> int:
     """How many values the rule reads. What is no array counts as one value."""
-    column = rows.column(rule.metric)
-    if tuple not in rows.kinds(rule.metric):
+    column = records.column(rule.metric)
+    if tuple not in records.kinds(rule.metric):
         return len(column)
     return sum(len(value) if isinstance(value, tuple) else 1 for value in column)
 
 
-def _is_calm(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> bool:
+def _is_calm(rule: Rule, records: Sequence[Observation], context: RuleContext) -> bool:
     """Whether no value can be beyond a threshold; then no median is."""
     if rule.over is Over.NODE:
-        return not suspects(rule, rows, known)
-    return all(are_near(rule, series.span) for series in series_of(rule, rows)[0])
+        return not suspects(rule, records, context)
+    return all(are_near(rule, series.span) for series in series_of(rule, records)[0])
 
 
 def _outliers(
-    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, known: RuleContext, tails: Tails
+    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, context: RuleContext, tails: Tails
 ) -> Iterator[Finding]:
     """The outliers among the medians of the nodes (`whole`) or of the subjects. One value has no median of its own."""
     mine: dict[str, list[_Share]] = {}
@@ -162,7 +162,7 @@ def _outliers(
     medians = {subject: median_of([share.ratio for share in found]) for subject, found in mine.items()}
     middle = median_of(list(medians.values()))
     ratios = [median / middle for median in medians.values()]
-    chance = known.chances.node if whole else known.chances.subject
+    chance = context.chances.node if whole else context.chances.subject
     if rule.over is Over.NODE:
         ratios = of_small_group(ratios, len(ratios) // nodes)
     shared = SharedNoise(tails.of_medians(most))
@@ -178,9 +178,9 @@ def _outliers(
             continue
         level, relation, line = crossed
         of, what = MEDIANS[rule.over], _label(mine[subject])
-        said = f"is at {percent(ratio)} of {REFERENCES[of]}, by {what}, threshold {percent(line)}"
+        message = f"is at {percent(ratio)} of {REFERENCES[of]}, by {what}, threshold {percent(line)}"
         yield Finding(
-            level, rule.cause, check, subject, said, mine[subject][0].evidence, rule.remedy,
+            level, rule.cause, check, subject, message, mine[subject][0].evidence, rule.remedy,
             is_predicate=True, compared=Comparison(median, "", relation, line, of, middle),
         )  # fmt: skip
 
@@ -193,8 +193,8 @@ def _label(shares: Sequence[_Share]) -> str:
     return f"the median of {len(shares)} values{of} ({', '.join(labels[:MOST_NAMED])}{more})"
 
 
-def _shares(rule: Rule, rows: Sequence[Observation]) -> Iterator[_Share]:
-    for series in series_of(rule, rows)[0]:
+def _shares(rule: Rule, records: Sequence[Observation]) -> Iterator[_Share]:
+    for series in series_of(rule, records)[0]:
         parts: Mapping[str, Series] = {"": of_nodes(series) if rule.over is Over.FLEET else series}
         if rule.over is Over.NODE:
             parts = _by_node(series)

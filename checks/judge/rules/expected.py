@@ -19,7 +19,7 @@ from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
 from checks.judge.rules.values import RuleContext, cells_of, crossing
-from checks.judge.rules.wording import bounded, noun_of, unit_of, who
+from checks.judge.rules.wording import bounded, noun_of, subject_text, unit_of
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
 from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import Expect, Rule
@@ -62,7 +62,7 @@ class _Plan:
 
 
 @dataclass
-class _Seen:
+class _Collected:
     """The elements that are not as expected, the subjects whose numbers were compared, and the questions."""
 
     marks: list[_Mark] = field(default_factory=list)
@@ -71,26 +71,26 @@ class _Seen:
 
 
 def judge(
-    check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level
+    check: str, rule: Rule, records: Sequence[Observation], context: RuleContext, blind: Level
 ) -> Iterator[Finding]:
     """The findings of a rule over expected values. One finding says that no expected value is known, if that is so."""
-    seen = _by_columns(check, rule, rows, known) if isinstance(rows, CheckTable) else None
+    seen = _by_columns(check, rule, records, context) if isinstance(records, CheckTable) else None
     if seen is None:
-        seen = _Seen()
-        yield from _one_by_one(check, rule, rows, known, blind, seen)
+        seen = _Collected()
+        yield from _one_by_one(check, rule, records, context, blind, seen)
     yield from _spoken(check, rule, _worst(seen.marks), seen.compared)
     yield from _unknown(check, rule, [plan.questions for plan in seen.plans])
 
 
-def _by_columns(check: str, rule: Rule, rows: CheckTable, known: RuleContext) -> _Seen | None:
+def _by_columns(check: str, rule: Rule, records: CheckTable, context: RuleContext) -> _Collected | None:
     """The same as `_one_by_one`, computed by columns, if all rows are numbers that were measured in the same way; None if a value
     may have a finding.
     """
-    column, labels = rows.column(rule.metric), rows.column(rule.at)
+    column, labels = records.column(rule.metric), records.column(rule.at)
     parts = parts_of(column)
     if parts is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
         return None
-    plan = _plan(questions(check, rule, rows[0], known))
+    plan = _plan(questions(check, rule, records[0], context))
     if plan.fault or any(span(part) is None for part in parts):
         return None
     odd: set[int] = set()
@@ -102,9 +102,9 @@ def _by_columns(check: str, rule: Rule, rows: CheckTable, known: RuleContext) ->
     marks = [
         mark
         for place in sorted(odd)
-        for mark in _marks(rule, rows, place, [part[place] for part in parts], plan, plan.wanted)
+        for mark in _marks(rule, records, place, [part[place] for part in parts], plan, plan.wanted)
     ]
-    return _Seen(marks, list(rows.columns.subjects) if plan.wanted else [], [plan])
+    return _Collected(marks, list(records.columns.subjects) if plan.wanted else [], [plan])
 
 
 def _kinds(labels: Sequence[Any]) -> set[type]:
@@ -113,24 +113,29 @@ def _kinds(labels: Sequence[Any]) -> set[type]:
 
 
 def _one_by_one(
-    check: str, rule: Rule, rows: Sequence[Observation], known: RuleContext, blind: Level, seen: _Seen
+    check: str,
+    rule: Rule,
+    records: Sequence[Observation],
+    context: RuleContext,
+    blind: Level,
+    seen: _Collected,
 ) -> Iterator[Finding]:
     plans: dict[object, _Plan] = {}
-    for place, row in enumerate(rows):
-        value, labels = row.metrics.get(rule.metric), row.metrics.get(rule.at)
+    for index, record in enumerate(records):
+        value, labels = record.metrics.get(rule.metric), record.metrics.get(rule.at)
         items = value if isinstance(value, tuple) else (value,)
         # 1.0 equals 1, but is not a size: the labels of one row must not be used for another.
         key = (*((labels, *map(type, labels)) if isinstance(labels, tuple) else ()), len(items))
         if key not in plans:  # thousands of ranks are measured at the same sizes
-            plans[key] = _plan(questions(check, rule, row, known))
+            plans[key] = _plan(questions(check, rule, record, context))
         plan = plans[key]
         sound = _are_numbers(items)
         if plan.fault or not sound:
-            fault = cells_of(rule, row)[1] or Unmeasured("", plan.fault)
-            yield not_measured(check, row.subject, fault, blind, row.evidence)
+            fault = cells_of(rule, record)[1] or Unmeasured("", plan.fault)
+            yield not_measured(check, record.subject, fault, blind, record.evidence)
         there = [one for one in plan.wanted if sound or _are_numbers((items[one[0]],))]
-        seen.compared += [row.subject] if there else []
-        seen.marks += _marks(rule, rows, place, items, plan, there)
+        seen.compared += [record.subject] if there else []
+        seen.marks += _marks(rule, records, index, items, plan, there)
     seen.plans += plans.values()
 
 
@@ -150,19 +155,19 @@ def _are_numbers(items: Sequence[object]) -> bool:
 
 def _marks(
     rule: Rule,
-    rows: Sequence[Observation],
-    place: int,
+    records: Sequence[Observation],
+    at: int,
     items: Sequence[object],
     plan: _Plan,
     there: Sequence[tuple[int, Expected]],
 ) -> Iterator[_Mark]:
-    subject = rows.columns.subjects[place] if isinstance(rows, CheckTable) else rows[place].subject
+    subject = records.columns.subjects[at] if isinstance(records, CheckTable) else records[at].subject
     for index, expected in there:
         value: float = items[index]  # type: ignore[assignment]
         level, ratio, above = _held(rule, value, expected)
         if level is not Level.PASS:
             yield _Mark(
-                rows, place, subject, index, value, plan.questions[index], expected, level, ratio, above
+                records, at, subject, index, value, plan.questions[index], expected, level, ratio, above
             )
 
 
@@ -238,7 +243,7 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
             if len(group) > 1:
                 it = f"it {said}" if is_predicate else said
                 said, is_predicate = (
-                    f"all {len(group)} are affected; the worst is {who(worst.subject)}: {it}",
+                    f"all {len(group)} are affected; the worst is {subject_text(worst.subject)}: {it}",
                     False,
                 )
             made = Finding(
@@ -295,10 +300,10 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Ite
         (floor, "was only compared with the minimum for its links"),
     ):
         if about:
-            said = f"no baseline: {noun_of(check, rule.metric)} {held}: {_listed(about)}"
+            message = f"no baseline: {noun_of(check, rule.metric)} {held}: {_listed(about)}"
             small = not too_small.isdisjoint(about)
             kind = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
-            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", LEARN, kind=kind)
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", LEARN, kind=kind)
 
 
 def _listed(about: Sequence[str]) -> str:

@@ -54,20 +54,20 @@ class Group:
     ranks: int
 
 
-def questions(check: str, rule: Rule, row: Observation, known: RuleContext) -> list[Question] | str:
+def questions(check: str, rule: Rule, record: Observation, context: RuleContext) -> list[Question] | str:
     """One question per element of the rule's metric, or why they cannot be asked."""
-    value = row.metrics.get(rule.metric)
+    value = record.metrics.get(rule.metric)
     count = len(value) if isinstance(value, tuple) else 1
-    labels = row.metrics.get(rule.at) if rule.at else None
+    labels = record.metrics.get(rule.at) if rule.at else None
     if rule.at and (not isinstance(labels, tuple) or len(labels) != count):
         return f"{rule.at} does not say how each element of {rule.metric} was measured"
     at: Sequence[object] = labels if isinstance(labels, tuple) else [None] * count
-    if known.instance is None or known.declared is None or known.facts is None:
-        kind = known.declared.instance_type if known.declared else "an undeclared instance type"
+    if context.instance is None or context.declared is None or context.facts is None:
+        kind = context.declared.instance_type if context.declared else "an undeclared instance type"
         return [Question(f"no expected values for {kind}")] * count
     if rule.expect is Expect.COLLECTIVE:
-        return _of_collective(check, rule, at, known.facts, known.instance, known.declared)
-    return [_of_part(rule, item, known.facts, known.instance) for item in at]
+        return _of_collective(check, rule, at, context.facts, context.instance, context.declared)
+    return [_of_part(rule, item, context.facts, context.instance) for item in at]
 
 
 def taking_part(check: str, declared: Declared) -> Group:
@@ -113,30 +113,30 @@ def _of_collective(
             made.append(Question(""))
             continue
         transport = transport_of(instance, group.nodes)
-        said = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
-        said += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
+        message = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
+        message += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
         asked = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:
             # A network that is too slow for larger messages must be judged all the same.
-            said = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
+            message = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
             found = floor_busbw(facts, *asked, largest=True)
         else:
             found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
         what = "all_reduce of each rail" if group.collective == RAILS else group.collective
         label = f"{what} at {quantity(size, 'B')} over {group.ranks} ranks"
-        made.append(Question(said, found, "" if rule.each else label, size < LEAST_BYTES))
+        made.append(Question(message, found, "" if rule.each else label, size < LEAST_BYTES))
     return made
 
 
 def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:
     """Who took part, and the size in bytes: from a program's point ("all_reduce_perf 1024 B, 16 ranks"), or from a check's."""
     if isinstance(at, str):
-        told = POINT.fullmatch(at)
-        if told is None:
+        match = POINT.fullmatch(at)
+        if match is None:
             return None
-        ranks, a_node = int(told[3]), declared.gpus_per_node
+        ranks, a_node = int(match[3]), declared.gpus_per_node
         nodes = ranks // a_node if a_node and ranks % a_node == 0 else 0
-        return Group(told[1], nodes, ranks), int(told[2])
+        return Group(match[1], nodes, ranks), int(match[2])
     if type(at) is not int:
         return None
     return taking_part(check, declared), at

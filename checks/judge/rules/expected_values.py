@@ -99,7 +99,7 @@ FLOOR_STEP_S = 100e-6
 ALL_REDUCE, RAILS, PEER = "all_reduce", "all_reduce_of_rails", "p2p"
 # NVLink between nodes: NVL72 racks (NVIDIA, GB200 NVL72).
 RACK_MODELS = ("GB200", "GB300")
-Row = TypeVar("Row", GemmRow, MemoryRow, TransferRow)
+Record = TypeVar("Record", GemmRow, MemoryRow, TransferRow)
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,14 @@ def expected_busbw(
     return None
 
 
-def _is_for(facts: Facts, row: CollectiveRow, instance_type: str, transport: str) -> bool:
+def _is_for(facts: Facts, record: CollectiveRow, instance_type: str, transport: str) -> bool:
     """Whether the row's machines are of this type, or an own type has the same GPUs with as many NVLinks, over which it goes."""
     own = facts.instances.get(instance_type)
-    if instance_type in row.types or own is None or own.provenance != DECLARED or transport != NVLINK:
-        return instance_type in row.types
+    if instance_type in record.types or own is None or own.provenance != DECLARED or transport != NVLINK:
+        return instance_type in record.types
     return any(
         (like.gpu, like.gpus, like.nvlinks) == (own.gpu, own.gpus, own.nvlinks)
-        for like in map(facts.instances.get, row.types)
+        for like in map(facts.instances.get, record.types)
         if like is not None
     )
 
@@ -245,13 +245,13 @@ def _possible_busbw(
     }.get(collective)
 
 
-def _within(part: RooflinePart, ranks: int, collective: str, transport: str) -> float | None:
+def _within(roofline: RooflinePart, ranks: int, collective: str, transport: str) -> float | None:
     if transport == PCIE:
-        return part.pcie_gbps
-    if part.nvlink_gbps is None:
+        return roofline.pcie_gbps
+    if roofline.nvlink_gbps is None:
         return None
-    adds = part.sums_in_switch and collective == ALL_REDUCE
-    return part.nvlink_gbps * (FACTORS[ALL_REDUCE](ranks) if adds else 1.0)
+    adds = roofline.sums_in_switch and collective == ALL_REDUCE
+    return roofline.nvlink_gbps * (FACTORS[ALL_REDUCE](ranks) if adds else 1.0)
 
 
 def transport_of(instance: Instance, nodes: int) -> str:
@@ -267,33 +267,33 @@ def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:
     """The rate that the model sustains in large products, in 10^12 operations per second."""
     row = _fitting(model, [row for row in facts.expected.gemm if row.precision == precision])
     part = facts.expected.parts.find(model)
-    return _of(row, row.tflops, part.most_tflops(precision) if part else None) if row else None
+    return _expected_of(row, row.tflops, part.most_tflops(precision) if part else None) if row else None
 
 
 def expected_memory(facts: Facts, model: str, test: str) -> Expected | None:
     """The rate of the model's own memory in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
     row = _fitting(model, [row for row in facts.expected.memory if row.test == test])
     part = facts.expected.parts.find(model)
-    return _of(row, row.gbps, part.memory_gbps if part else None) if row else None
+    return _expected_of(row, row.gbps, part.memory_gbps if part else None) if row else None
 
 
 def expected_transfer(facts: Facts, model: str, way: str) -> Expected | None:
     """The rate of one copy, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks connect."""
     row = _fitting(model, [row for row in facts.expected.transfer if row.way == way])
     part = facts.expected.parts.find(model)
-    return _of(row, row.gbps, part.most_gbps(way) if part else None) if row else None
+    return _expected_of(row, row.gbps, part.most_gbps(way) if part else None) if row else None
 
 
-def _fitting(model: str, rows: Sequence[Row]) -> Row | None:
+def _fitting(model: str, rows: Sequence[Record]) -> Record | None:
     """The row whose model is the longest one that fits this name: the row for A100-SXM4-40GB comes before the row for every A100."""
-    name = of_model(model, [row.model for row in rows])
-    return next((row for row in rows if row.model == name), None)
+    name = of_model(model, [record.model for record in rows])
+    return next((record for record in rows if record.model == name), None)
 
 
-def _of(row: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
+def _expected_of(row: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
     is_limit = row.provenance.kind is NumberKind.THRESHOLD
     return Expected(value, value * row.low_fraction, value, row.provenance, (), most, is_limit)
 
 
-def _shape(row: CollectiveRow) -> tuple[int, int, str, str]:
-    return row.nodes, row.ranks, row.collective, row.transport
+def _shape(record: CollectiveRow) -> tuple[int, int, str, str]:
+    return record.nodes, record.ranks, record.collective, record.transport

@@ -16,7 +16,7 @@ from checks.model import CLUSTER, LINK, Finding, Level, Observation
 from checks.policy import Rule
 
 PEERS = "peers"
-SHOWN = 8
+MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Towards:
     evidence: str = ""
 
 
-def are_judged(rule: Rule, row: Observation) -> bool:
+def are_judged(rule: Rule, record: Observation) -> bool:
     """Whether the rule's elements are about links: each has the name of a peer."""
-    value, names = row.metrics.get(rule.metric), row.metrics.get(rule.each)
+    value, names = record.metrics.get(rule.metric), record.metrics.get(rule.each)
     return (
         rule.each == PEERS
         and isinstance(value, tuple)
@@ -40,13 +40,13 @@ def are_judged(rule: Rule, row: Observation) -> bool:
     )
 
 
-def cells_of(rule: Rule, row: Observation, odd: Collection[int]) -> Mapping[Cell, Towards]:
+def cells_of(rule: Rule, record: Observation, odd: Collection[int]) -> Mapping[Cell, Towards]:
     """A row as cells; `odd` are the places of its bad values. Peers towards which nothing was measured are left out."""
-    names, values = row.metrics[rule.each], row.metrics[rule.metric]
+    names, values = record.metrics[rule.each], record.metrics[rule.metric]
     pairs = zip(names, values, strict=True) if isinstance(names, tuple) and isinstance(values, tuple) else ()
     return {
-        (row.subject, str(name)): Towards(value, place in odd, row.evidence)
-        for place, (name, value) in enumerate(pairs)
+        (record.subject, str(name)): Towards(value, index in odd, record.evidence)
+        for index, (name, value) in enumerate(pairs)
         if value is not None
     }
 
@@ -66,17 +66,17 @@ def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Find
         hosts.remove(host)
         links |= {_link(cell) for cell in of_host[host]}
     for host in hosts:
-        said, is_predicate = _said(check, rule, of_host[host], seen)
+        said, is_predicate = _statement(check, rule, of_host[host], seen)
         said += "; other nodes do not show this between each other"
         yield _finding(check, rule, host, said, of_host[host], seen, is_predicate)
     if len(links) > max(MOST_LINKS, len({end for link in ends for end in link})):
         cells = {cell for link in links for cell in of_link[link]}
-        said, is_predicate = _said(check, rule, cells, seen)
+        said, is_predicate = _statement(check, rule, cells, seen)
         said += f"; {len(links)} links are affected, and no single node explains it: suspect the network"
         yield _finding(check, rule, CLUSTER, said, cells, seen, is_predicate)
         return
     for link in sorted(links):
-        said, is_predicate = _said(check, rule, of_link[link], seen)
+        said, is_predicate = _statement(check, rule, of_link[link], seen)
         yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", said, of_link[link], seen, is_predicate)
 
 
@@ -84,7 +84,7 @@ def _finding(
     check: str,
     rule: Rule,
     subject: str,
-    said: str,
+    text: str,
     cells: set[Cell],
     seen: Mapping[Cell, Towards],
     is_predicate: bool,
@@ -92,7 +92,7 @@ def _finding(
     texts = dict.fromkeys(seen[cell].evidence for cell in sorted(cells))
     evidence = clip("\n".join(filter(None, texts)))[0]
     return Finding(
-        Level(rule.level), rule.cause, check, subject, said, evidence, rule.remedy, is_predicate=is_predicate
+        Level(rule.level), rule.cause, check, subject, text, evidence, rule.remedy, is_predicate=is_predicate
     )
 
 
@@ -100,7 +100,7 @@ def _link(cell: Cell) -> Cell:
     return min(cell), max(cell)
 
 
-def _said(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:
+def _statement(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:
     """What is wrong, by the value that differs most, and in which directions."""
     shown = sorted(cells)
     values = [seen[cell].value for cell in shown]
@@ -108,6 +108,6 @@ def _said(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]
     said, is_predicate = unequal(
         check, rule.metric, [("", max(numbers) if numbers else values[0])], rule.equals
     )
-    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    ways = ", ".join(f"from {a} to {b}" for a, b in shown[:SHOWN])
+    more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+    ways = ", ".join(f"from {a} to {b}" for a, b in shown[:MOST_SHOWN])
     return f"{said} ({ways}{more})", is_predicate

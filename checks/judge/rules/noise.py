@@ -183,8 +183,8 @@ def _distance(
     nearest, found = student_quantile(chance * most, freedom), student_quantile(chance, freedom)
     distances = ((better * (1.0 - ratio) if better else abs(ratio - 1.0)) / unit for ratio in ratios)
     far = sorted((distance for distance in distances if distance >= nearest), reverse=True)
-    for place, distance in enumerate(far[:most], 1):
-        if distance >= (stepped := student_quantile(chance * place, freedom)):
+    for index, distance in enumerate(far[:most], 1):
+        if distance >= (stepped := student_quantile(chance * index, freedom)):
             found = stepped
     return unit * max(found, BEYOND * tails.extreme if tails.heavy else 0.0)
 

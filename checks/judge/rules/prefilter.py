@@ -23,52 +23,52 @@ NUMBERS = frozenset({int, float})
 Fits = Callable[[Sequence[Any]], bool]
 
 
-def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Sequence[Observation]:
+def suspects(rule: Rule, records: Sequence[Observation], context: RuleContext) -> Sequence[Observation]:
     """The rows about which the rule may have a finding; all rows if the columns cannot tell."""
-    if not isinstance(rows, CheckTable):
-        return rows
-    column = rows.column(rule.metric)
-    if (limits := _limits(rule, known)) is not None:
-        found = rows.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
+    if not isinstance(records, CheckTable):
+        return records
+    column = records.column(rule.metric)
+    if (limits := _limits(rule, context)) is not None:
+        found = records.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
         if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
             return ()
     if rule.same:
-        return () if _one_value(column) else rows
-    fits = _fits(rule, known)
+        return () if _one_value(column) else records
+    fits = _fits(rule, context)
     if fits is None and rule.over is Over.NODE:
         key = f"alike: {rule.metric}, {rule.each}, {edges(rule)}, {rule.min_peers}"
-        return rows.once(key, lambda: _unless_alike(rule, rows, column))
+        return records.once(key, lambda: _unless_alike(rule, records, column))
     if fits is None:
-        return rows
+        return records
     if rule.over is Over.CLUSTER:
-        return () if fits(column) else rows
-    return rows.take(_odd(column, fits))
+        return () if fits(column) else records
+    return records.take(_odd(column, fits))
 
 
-def complete(rows: Sequence[Observation], metric: str) -> bool:
+def complete(records: Sequence[Observation], metric: str) -> bool:
     """Whether the metric certainly has a value everywhere."""
-    if not isinstance(rows, CheckTable):
+    if not isinstance(records, CheckTable):
         return False
-    flat = _flat(rows.column(metric))
+    flat = _flat(records.column(metric))
     return flat is not None and None not in flat
 
 
-def _fits(rule: Rule, known: RuleContext) -> Fits | None:
+def _fits(rule: Rule, context: RuleContext) -> Fits | None:
     """Whether no value of this part of the column can have a finding; None if that depends on more than this part."""
     if rule.equals is not None:
         return _all_equal(rule.equals)
     if rule.uniform:
         return _each_uniform
-    limits = _limits(rule, known)
+    limits = _limits(rule, context)
     return None if limits is None else _all_between(*limits)
 
 
-def _limits(rule: Rule, known: RuleContext) -> tuple[float, float] | None:
+def _limits(rule: Rule, context: RuleContext) -> tuple[float, float] | None:
     """The smallest and the greatest value without a finding; None for a rule that does not set a range for each value."""
     if rule.equals is not None or rule.uniform or rule.same or rule.min_version:
         return None
     if rule.fact:
-        expected = getattr(known.instance, rule.fact, None)
+        expected = getattr(context.instance, rule.fact, None)
         if type(expected) is not int:
             return None
         return expected * (1 - rule.tolerance), expected * (1 + rule.tolerance)
@@ -80,10 +80,10 @@ def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:
     if fits(column):
         return ()
     return [
-        place
+        index
         for start in range(0, len(column), CHUNK)
         if not fits(stretch := column[start : start + CHUNK])
-        for place, value in enumerate(stretch, start)
+        for index, value in enumerate(stretch, start)
         if not fits((value,))
     ]
 
@@ -140,30 +140,30 @@ def _one_value(column: Sequence[Any]) -> bool:
     return set(map(type, _flat(column) or ())) in ({str}, {int}) and len(set(column)) == 1
 
 
-def _unless_alike(rule: Rule, rows: CheckTable, column: Sequence[Any]) -> Sequence[Observation]:
+def _unless_alike(rule: Rule, records: CheckTable, column: Sequence[Any]) -> Sequence[Observation]:
     """All rows if the values of a node differ, since the noise of all nodes says whether that is much; otherwise none."""
-    subjects, nodes = rows.columns.subjects, nodes_of(rows)
+    subjects, nodes = records.columns.subjects, nodes_of(records)
     kinds = set(map(type, column))
     if kinds == {tuple} and len(set(nodes)) == len(nodes) and "/" not in "".join(subjects):
-        return () if all(_alike(rule, values) for values in column) else rows
+        return () if all(_alike(rule, values) for values in column) else records
     if kinds == {tuple} and not all("/" in subject for subject in subjects):
-        return rows
+        return records
     parts = parts_of(column)
-    if parts is None or (kinds == {tuple} and elements_of(rule, rows, len(parts)) is None):
-        return rows
+    if parts is None or (kinds == {tuple} and elements_of(rule, records, len(parts)) is None):
+        return records
     enough = min(Counter(nodes).values()) >= rule.min_peers
     far = [part for part in parts if not (enough and are_near(rule, span(part)))]
     places: dict[str, list[int]] = {}
-    for place, node in enumerate(nodes if far else ()):
-        places.setdefault(node, []).append(place)
+    for index, node in enumerate(nodes if far else ()):
+        places.setdefault(node, []).append(index)
     if all(_alike(rule, [part[i] for i in mine]) for part in far for mine in places.values()):
         return ()
-    return rows
+    return records
 
 
-def nodes_of(rows: CheckTable) -> Sequence[str]:
+def nodes_of(records: CheckTable) -> Sequence[str]:
     """The node of each subject."""
-    return rows.once("nodes", lambda: tuple(map(node_of, rows.columns.subjects)))
+    return records.once("nodes", lambda: tuple(map(node_of, records.columns.subjects)))
 
 
 def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
@@ -176,11 +176,11 @@ def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
     return [list(map(itemgetter(index), column)) for index in range(len(column[0]))] or None
 
 
-def elements_of(rule: Rule, rows: CheckTable, length: int) -> list[str] | None:
+def elements_of(rule: Rule, records: CheckTable, length: int) -> list[str] | None:
     """The labels of the elements, if all rows have the same ones."""
     if not rule.each:
         return [f"[{index}]" for index in range(length)]
-    column = rows.column(rule.each)
+    column = records.column(rule.each)
     names = column[0]
     if type(names) is not tuple or len(set(names)) != length or column.count(names) != len(column):
         return None

@@ -48,29 +48,29 @@ def is_time(metric: str) -> bool:
 
 
 def judge(
-    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, subjects: int, known: RuleContext
+    check: str, rule: Rule, records: Sequence[Observation], blind: Level, subjects: int, context: RuleContext
 ) -> Iterator[Finding]:
     """The findings of a rule over peers, node, fleet or slowest. `subjects`: how many are declared."""
     if rule.over is Over.NODE:
         cells: list[Cell] = []
-        for row in rows:
+        for row in records:
             mine, fault = cells_of(rule, row)
             cells += mine
             if fault:
                 yield not_measured(check, row.subject, fault, blind, row.evidence)
-        yield from _within_nodes(check, rule, cells, known)
+        yield from _within_nodes(check, rule, cells, context)
         return
-    found, faults = series_of(rule, rows)
+    found, faults = series_of(rule, records)
     for row, fault in faults:
         yield not_measured(check, row.subject, fault, blind, row.evidence)
     for series in found or [Series(rule.metric, (), (), ())]:
         if rule.over is Over.SLOWEST:
-            yield from _slowest(check, rule, series, subjects, known)
+            yield from _slowest(check, rule, series, subjects, context)
         elif rule.over is Over.PEERS:
-            yield from _together(check, rule, series, subjects, known)
+            yield from _together(check, rule, series, subjects, context)
         elif not _nodes_are_near(rule, series):
-            nodes = known.declared.nodes if known.declared else subjects
-            yield from _together(check, rule, of_nodes(series), nodes, known)
+            nodes = context.declared.nodes if context.declared else subjects
+            yield from _together(check, rule, of_nodes(series), nodes, context)
 
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
@@ -83,7 +83,7 @@ def _nodes_are_near(rule: Rule, series: Series) -> bool:
     return False
 
 
-def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleContext) -> Iterator[Finding]:
+def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleContext) -> Iterator[Finding]:
     """Compares the ranks of a node label by label, and the elements of a node's own array with each other."""
     groups: dict[str, dict[str, list[Cell]]] = {}
     for cell in cells:
@@ -97,14 +97,14 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleCont
             for ratio in of_small_group(ratios_of(one.values, rule.min_peers), len(one.values))
         ]
         noise = _noise(
-            rule, ratios, max(LEAST_NODES, len(ratios)), known
+            rule, ratios, max(LEAST_NODES, len(ratios)), context
         )  # each is compared with its own node alone
         excused: list[_Excused] = []
         for node, one in series.items():
-            declared = _declared(nodes[node], known)
+            declared = _declared(nodes[node], context)
             yield from _among(check, rule, one, declared, noise, excused, node)
         yield from _about_excused(
-            check, rule, label_text(rule.metric, element), len(ratios), noise, excused, known
+            check, rule, label_text(rule.metric, element), len(ratios), noise, excused, context
         )
 
 
@@ -123,14 +123,14 @@ def better_side(rule: Rule) -> int:
 
 
 def _noise(
-    rule: Rule, ratios: Sequence[float], nodes: int, known: RuleContext, within: Sequence[float] = ()
+    rule: Rule, ratios: Sequence[float], nodes: int, context: RuleContext, within: Sequence[float] = ()
 ) -> Noise:
-    shared = known.shared.get(rule, NOTHING_SHARED)
+    shared = context.shared.get(rule, NOTHING_SHARED)
     if nodes < LEAST_NODES:
         pooled = of_small_group(shared.ratios, nodes) if nodes >= LEAST_COMPARED else ()
         shared = replace(shared, ratios=within or pooled)
     return noise_of(
-        ratios, nodes, known.chances.value, rule.deviations, better=better_side(rule), shared=shared
+        ratios, nodes, context.chances.value, rule.deviations, better=better_side(rule), shared=shared
     )
 
 
@@ -142,12 +142,12 @@ def by_node(series: Series) -> dict[str, list[float]]:
     return found
 
 
-def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
-    if known.declared is None:
+def _declared(cells: Sequence[Cell], context: RuleContext) -> int:
+    if context.declared is None:
         return len(cells)
     if any("/" in cell.subject for cell in cells):
-        return known.declared.ranks_per_node
-    return known.declared.gpus_per_node or len(cells)
+        return context.declared.ranks_per_node
+    return context.declared.gpus_per_node or len(cells)
 
 
 _Excused = tuple[Finding, float]
@@ -190,8 +190,8 @@ def _among(
         return
     middle = median_of(values)
     if middle <= 0:
-        said = f"the median of {series.label} is {figure(middle)}: nothing can be compared with it"
-        yield Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, "", "The measurement is broken.")
+        message = f"the median of {series.label} is {figure(middle)}: nothing can be compared with it"
+        yield Finding(Level.FAIL, Cause.EVIDENCE, check, subject, message, "", "The measurement is broken.")
         return
     if not _crosses(rule, values):
         return
@@ -199,10 +199,10 @@ def _among(
     distant = sum(abs(value / middle - 1.0) >= FAR * _distance(rule, Level.FAIL) for value in values)
     if distant > MOST_OUTLIERS * len(values):
         noise = replace(noise, capped=False)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         ratio = value / middle
         if not low <= ratio <= high:
-            for found in held(check, rule, series.cell(place), middle, MEDIANS[rule.over]):
+            for found in held(check, rule, series.cell(index), middle, MEDIANS[rule.over]):
                 if abs(ratio - 1.0) >= reach(rule, noise, found.level, ratio):
                     yield found
                 else:
@@ -227,10 +227,10 @@ def _about_excused(
     values: int,
     noise: Noise,
     excused: Sequence[_Excused],
-    known: RuleContext,
+    context: RuleContext,
 ) -> Iterator[Finding]:
     """A finding that blames nobody, if so many values are beyond a threshold that noise does not explain it."""
-    left = [one for one in excused if not {one[0].subject, node_of(one[0].subject)} & known.slow]
+    left = [one for one in excused if not {one[0].subject, node_of(one[0].subject)} & context.slow]
     failed = [one for one in left if one[0].level is Level.FAIL]
     even = noise.as_good_side()
     for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
@@ -239,11 +239,11 @@ def _about_excused(
         many = len(some) > MOST_OUTLIERS * values and (level is Level.FAIL or values >= SURE_VALUES)
         if some and (excess or many):
             worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
-            said = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
-            said += f"that none of them is an outlier: {spoken(worst)}"
+            message = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
+            message += f"that none of them is an outlier: {spoken(worst)}"
             lenient = rule.over is Over.FLEET and rule.deviations > 0
             yield Finding(
-                Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
+                Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, message, "", rule.remedy
             )
             return
     if not failed:
@@ -276,9 +276,9 @@ def _candidates(
     named = ", ".join(f"{found.subject} ({ratio:.2f})" for found, ratio in farthest[:CANDIDATES])
     more = f" and {len(far) - CANDIDATES} more" if len(far) > CANDIDATES else ""
     reason = "the noise of healthy parts reaches as far" if noise.is_known else _unknown(values)
-    said = f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, but {reason}: "
+    message = f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, but {reason}: "
     remedy = f"Run the gate again: a broken part stays slow. {rule.remedy}".strip()
-    return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{said}{named}{more}", "", remedy)
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{message}{named}{more}", "", remedy)
 
 
 def _distance(rule: Rule, level: Level) -> float:
@@ -305,8 +305,8 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
     worst = series.cell(min(places, key=lambda place: series.subjects[place]))
     most = worst.value if timed else middle
     if most <= 0:
-        said = f"{series.label} is {figure(most)}, but must be above 0: nothing can be compared with it"
-        yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, said, "", "The measurement is broken.")
+        message = f"{series.label} is {figure(most)}, but must be above 0: nothing can be compared with it"
+        yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, message, "", "The measurement is broken.")
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
     found = _waited_for(check, rule, worst, lost, middle)
@@ -330,22 +330,22 @@ def _waited_for(check: str, rule: Rule, worst: Cell, lost: float, middle: float)
     level, relation, line = crossed
     value, continues = stated(check, worst.metric, worst.element, worst.value)
     median = quantity(middle, unit_of(worst.metric))
-    said = f"costs the job {percent(lost)} of its time: {'it ' if continues else ''}{value}, where the median is {median}; "
-    said += f"threshold {percent(line)}"
+    message = f"costs the job {percent(lost)} of its time: {'it ' if continues else ''}{value}, where the median is {median}; "
+    message += f"threshold {percent(line)}"
     return [
         Finding(
-            level, rule.cause, check, worst.subject, said, worst.evidence, rule.remedy,
+            level, rule.cause, check, worst.subject, message, worst.evidence, rule.remedy,
             is_predicate=True, compared=Comparison(lost, "", relation, line),
         )
     ]  # fmt: skip
 
 
-def _noise_of_slowest(rule: Rule, series: Series, known: RuleContext) -> Noise:
+def _noise_of_slowest(rule: Rule, series: Series, context: RuleContext) -> Noise:
     nodes = len(set(map(node_of, series.subjects)))
     better = -1 if is_time(rule.metric) else 1
     within = SharedNoise(ratios=within_nodes(by_node(series).values()))
     return noise_of(
-        ratios_of(series.values, rule.min_peers), nodes, known.chances.value, better=better,
+        ratios_of(series.values, rule.min_peers), nodes, context.chances.value, better=better,
         shared=within if nodes < LEAST_NODES else NOTHING_SHARED,
     )  # fmt: skip
 
@@ -356,9 +356,9 @@ def _is_outlier(noise: Noise, value: float, middle: float, level: Level) -> bool
 
 def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str) -> Iterator[Finding]:
     if declared >= rule.min_peers:
-        said = f"{series.label}: only {len(series.values)} of {declared} values to compare, {rule.min_peers} are needed"
+        message = f"{series.label}: only {len(series.values)} of {declared} values to compare, {rule.min_peers} are needed"
         yield Finding(
-            Level.WARN, Cause.EVIDENCE, check, subject, said, "", "Find out why the others are missing."
+            Level.WARN, Cause.EVIDENCE, check, subject, message, "", "Find out why the others are missing."
         )
 
 

@@ -41,14 +41,14 @@ class Series:
         """The smallest and the greatest value, if all can be compared."""
         return span(self.values)
 
-    def cell(self, place: int) -> Cell:
+    def cell(self, index: int) -> Cell:
         """One number."""
-        element = self.elements[place] if self.elements else self.element
+        element = self.elements[index] if self.elements else self.element
         return Cell(
-            self.subjects[place],
+            self.subjects[index],
             self.metric,
-            float(self.values[place]),
-            self.evidence[place],
+            float(self.values[index]),
+            self.evidence[index],
             element=element,
         )
 
@@ -56,13 +56,13 @@ class Series:
 Faults = Sequence[tuple[Observation, Unmeasured]]
 
 
-def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
+def series_of(rule: Rule, records: Sequence[Observation]) -> tuple[list[Series], Faults]:
     """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
-    if isinstance(rows, CheckTable):
-        found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
+    if isinstance(records, CheckTable):
+        found = records.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, records))
         if found is not None:
             return sorted(found, key=lambda one: one.label), ()
-    return _one_by_one(rule, rows)
+    return _one_by_one(rule, records)
 
 
 def of_cells(metric: str, element: str, cells: Sequence[Cell]) -> Series:
@@ -90,13 +90,13 @@ def of_nodes(series: Series) -> Series:
     return Series(series.metric, list(places), values, evidence, series.element)
 
 
-def _whole(rule: Rule, rows: CheckTable) -> list[Series] | None:
+def _whole(rule: Rule, records: CheckTable) -> list[Series] | None:
     """The series by columns, if every row has the same elements with the same names; None otherwise."""
-    column, columns = rows.column(rule.metric), rows.columns
+    column, columns = records.column(rule.metric), records.columns
     parts = parts_of(column)
     if parts is None:
         return None
-    elements = [""] if type(column[0]) is not tuple else elements_of(rule, rows, len(parts))
+    elements = [""] if type(column[0]) is not tuple else elements_of(rule, records, len(parts))
     if elements is None:
         return None
     found = [
@@ -106,13 +106,13 @@ def _whole(rule: Rule, rows: CheckTable) -> list[Series] | None:
     return found if all(series.span is not None for series in found) else None
 
 
-def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
+def _one_by_one(rule: Rule, records: Sequence[Observation]) -> tuple[list[Series], Faults]:
     alike: dict[str, list[Cell]] = {}
     faults: list[tuple[Observation, Unmeasured]] = []
-    for row in rows:
-        cells, fault = cells_of(rule, row)
+    for record in records:
+        cells, fault = cells_of(rule, record)
         if fault:
-            faults.append((row, fault))
+            faults.append((record, fault))
         for cell in cells:
             alike.setdefault(cell.element, []).append(cell)
     return [of_cells(rule.metric, element, alike[element]) for element in sorted(alike)], faults

@@ -37,28 +37,28 @@ class Cell:
         return label_text(self.metric, self.element)
 
 
-def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], Unmeasured | None]:
+def cells_of(rule: Rule, record: Observation) -> tuple[list[Cell], Unmeasured | None]:
     """The row's numbers under the rule's metric, and the last one that is not there, or None."""
     metric = rule.metric
-    value = row.metrics.get(metric)
+    value = record.metrics.get(metric)
     if value is None:
         return [], Unmeasured(metric, "is missing")
     items = value if isinstance(value, tuple) else (value,)
     cells: list[Cell] = []
     fault = None if items else Unmeasured(metric, "is an empty list")
     for index, item in enumerate(items):
-        element = label_of(rule, row, index) if isinstance(value, tuple) else ""
+        element = label_of(rule, record, index) if isinstance(value, tuple) else ""
         if isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) < 1e300:
-            cells.append(Cell(row.subject, metric, float(item), row.evidence, index, element))
+            cells.append(Cell(record.subject, metric, float(item), record.evidence, index, element))
         else:
             reason = "has no value" if item is None else f"is {item!r:.40}, not a number that can be compared"
             fault = Unmeasured(label_text(metric, element), reason)
     return cells, fault
 
 
-def label_of(rule: Rule, row: Observation, index: int) -> str:
+def label_of(rule: Rule, record: Observation, index: int) -> str:
     """The name of the element: "GPU 3" if the row says so."""
-    labels = row.metrics.get(rule.each) if rule.each else None
+    labels = record.metrics.get(rule.each) if rule.each else None
     if isinstance(labels, tuple) and index < len(labels) and isinstance(labels[index], str):
         return str(labels[index])
     return f"[{index}]"
@@ -69,23 +69,23 @@ def label_text(metric: str, element: str) -> str:
     return f"{element}: {metric}" if element and not element.startswith("[") else f"{metric}{element}"
 
 
-def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+def judge(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     """Findings of a rule with thresholds for each subject, or for the cluster.
 
     A rule with upper thresholds alone is about counts, shares and times, which are never below 0: a tool that cannot tell prints -1,
     and that is not a small value.
     """
     cells: list[Cell] = []
-    for row in rows:
-        found, fault = cells_of(rule, row)
+    for record in records:
+        found, fault = cells_of(rule, record)
         cells += found
         if fault:
-            yield not_measured(check, row.subject, fault, blind, row.evidence)
+            yield not_measured(check, record.subject, fault, blind, record.evidence)
     if rule.warn_below is None and rule.fail_below is None:
         for cell in cells:
             if cell.value < 0:
-                said = f"is {figure(cell.value)}, which is impossible: it cannot be below 0"
-                fault = Unmeasured(cell.label, said)
+                message = f"is {figure(cell.value)}, which is impossible: it cannot be below 0"
+                fault = Unmeasured(cell.label, message)
                 yield not_measured(check, cell.subject, fault, blind, cell.evidence)
     if rule.over is Over.CLUSTER:
         if cells:

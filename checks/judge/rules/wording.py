@@ -23,7 +23,7 @@ from checks.model_details import Comparison, Reference, Relation
 from checks.policy import Over
 from checks.value_types import byte_size
 
-WORDS = Path(__file__).with_name("metric_words.json")
+METRIC_WORDS = Path(__file__).with_name("metric_words.json")
 # So many nodes, or ranks of one node (some in a row count once), are named in a sentence; of more only the number is.
 MOST_NODES, MOST_RANKS = 3, 8
 # By the end of a metric's name. "_gbps" is 10^9 bytes per second.
@@ -72,7 +72,7 @@ _IRREGULAR = {"has": "have", "is": "are", "was": "were", "does": "do"}
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[dict[str, str], dict[str, str]]:
-    words = json.loads(WORDS.read_text("utf-8"))
+    words = json.loads(METRIC_WORDS.read_text("utf-8"))
     return words["predicates"], words["nouns"]
 
 
@@ -99,8 +99,8 @@ def figure(value: float, digits: int = 4) -> str:
     if not 1e3 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
     whole = len(str(int(abs(value))))
-    said = f"{value:,.{max(0, digits - whole)}f}"
-    return said.rstrip("0").rstrip(".") if "." in said else said
+    message = f"{value:,.{max(0, digits - whole)}f}"
+    return message.rstrip("0").rstrip(".") if "." in message else message
 
 
 def quantity(value: float, unit: str, digits: int = 4) -> str:
@@ -124,7 +124,7 @@ def version(number: float) -> str:
 def bounded(check: str, metric: str, element: str, compared: Comparison) -> tuple[str, bool]:
     """The sentence about a value beyond a threshold, and whether it is a predicate."""
     template = predicate_of(check, metric)
-    element = _named(element) if template else element
+    element = _label(element) if template else element
     value, unit, absolute = compared.value, compared.unit, compared.of is None
     if absolute and "{percent}" in template:
         digits = distinct_digits(3, lambda some: percent(value, some) == percent(compared.threshold, some))
@@ -157,15 +157,15 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
         )
         noun = f"{noun_of(check, metric)}:" if odd[0][0] else noun_of(check, metric)
         return f"{noun} {named}, it must be {show(wanted)}", False
-    texts = [f"{one}: {show(value)}" if (one := _named(element)) else show(value) for element, value in odd]
+    texts = [f"{one}: {show(value)}" if (one := _label(element)) else show(value) for element, value in odd]
     if not template:
         return f"{noun_of(check, metric)}: {_listed(texts)}", False
     if "{clauses}" in template:
-        said = _listed([f"{_named(element)} {value}" for element, value in odd])
+        said = _listed([f"{_label(element)} {value}" for element, value in odd])
         return template.replace("{clauses}", said), True
     if "{texts}" in template:
         return template.replace("{texts}", _listed(texts)), True
-    odd = [(_named(element), value) for element, value in odd]
+    odd = [(_label(element), value) for element, value in odd]
     alike: dict[float, list[str]] = {}
     for element, value in odd:
         number = float(value) if isinstance(value, (int, float)) else 0.0
@@ -212,31 +212,31 @@ def several(predicate: str) -> str:
     return f"{before}(each: {inside})" if at_end else f"each {said}"
 
 
-def who(subject: str) -> str:
+def subject_text(subject: str) -> str:
     """A subject in words: "node-1/rank-3" -> "node-1, rank 3", and "n1" -> "node n1"."""
     if subject == CLUSTER:
         return "the cluster"
     if LINK in subject:
         one, _, other = subject.partition(LINK)
-        return f"the link between {who(one)} and {who(other)}"
+        return f"the link between {subject_text(one)} and {subject_text(other)}"
     node, _, part = subject.partition("/")
     named = node if node.lower().startswith(("node", "input")) else f"node {node}"
     return f"{named}, {part.replace('-', ' ', 1)}" if part else named
 
 
-def who_all(subjects: Sequence[str]) -> str:
+def subjects_text(subjects: Sequence[str]) -> str:
     """Several subjects in words: "node-1 and node-2", "node-1, ranks 0 to 7", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
     if len(subjects) == 1:
-        return who(subjects[0])
-    kind = _kind(subjects)
+        return subject_text(subjects[0])
+    kind = _subject_type(subjects)
     nodes = {node_of(subject) for subject in subjects}
     if kind == "nodes" and len(subjects) <= MOST_NODES:
-        return and_text([who(subject) for subject in subjects])
+        return and_text([subject_text(subject) for subject in subjects])
     ranks = [subject.rpartition("-")[2] for subject in subjects]
     if kind == "ranks" and len(nodes) == 1 and all(map(str.isdecimal, ranks)):
         runs = _runs(sorted({int(rank) for rank in ranks}))
         if len(runs) <= MOST_RANKS:
-            return f"{who(nodes.pop())}, ranks {and_text(runs)}"
+            return f"{subject_text(nodes.pop())}, ranks {and_text(runs)}"
     return f"{len(subjects)} {kind}"
 
 
@@ -256,7 +256,7 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
 
 
-def _kind(subjects: Sequence[str]) -> str:
+def _subject_type(subjects: Sequence[str]) -> str:
     if all(LINK in subject for subject in subjects):
         return "links"
     if all("/rank-" in subject for subject in subjects):
@@ -268,7 +268,7 @@ def _kind(subjects: Sequence[str]) -> str:
 
 def spoken(finding: Finding) -> str:
     """The finding as one sentence, with its subject."""
-    subject = who(finding.subject)
+    subject = subject_text(finding.subject)
     return f"{subject} {finding.message}" if finding.is_predicate else f"{subject}: {finding.message}"
 
 
@@ -315,9 +315,9 @@ def _clause(compared: Comparison, template: str, digits: int) -> str:
     if compared.of is not None:
         ratio = compared.value / compared.of
         fine = distinct_digits(2, lambda some: percent(ratio, some) == percent(threshold, some))
-        said = f", {percent(ratio, fine)} of {REFERENCES[compared.reference]} ({quantity(compared.of, compared.unit)})"
+        text = f", {percent(ratio, fine)} of {REFERENCES[compared.reference]} ({quantity(compared.of, compared.unit)})"
         return (
-            said if compared.reference is Reference.LIMIT else f"{said}, threshold {percent(threshold, fine)}"
+            text if compared.reference is Reference.LIMIT else f"{text}, threshold {percent(threshold, fine)}"
         )
     if threshold == 0 and compared.relation is Relation.ABOVE:
         return ""  # there should be none at all
@@ -336,10 +336,10 @@ def _clause(compared: Comparison, template: str, digits: int) -> str:
 
 def _labelled(noun: str, element: str) -> str:
     """Such as "GPU 3: memory"; "bandwidth[2]" for an element that nothing names."""
-    return f"{named}: {noun}" if (named := _named(element)) else f"{noun}{element}"
+    return f"{named}: {noun}" if (named := _label(element)) else f"{noun}{element}"
 
 
-def _named(element: str) -> str:
+def _label(element: str) -> str:
     """The element's label, "" if nothing names it ("[2]")."""
     return "" if element.startswith("[") else element
 

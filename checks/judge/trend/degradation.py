@@ -238,12 +238,12 @@ def _flaps(newest: Sequence[float], sign: float, noise: float) -> _Flaps:
     return _Flaps(len(newest), bad, stretches, sign * median([away[place] for place in bad] or [0.0]))
 
 
-def _returns(one: _Flaps) -> bool:
+def _returns(flaps: _Flaps) -> bool:
     """Whether the machine was bad in enough of its proofs, came back to it often enough, and was bad lately."""
     return (
-        len(one.bad) >= FLAP_SHARE * one.gates
-        and one.stretches >= FLAP_STRETCHES
-        and one.bad[-1] >= one.gates - FLAP_NEWEST
+        len(flaps.bad) >= FLAP_SHARE * flaps.gates
+        and flaps.stretches >= FLAP_STRETCHES
+        and flaps.bad[-1] >= flaps.gates - FLAP_NEWEST
     )
 
 

@@ -122,14 +122,14 @@ class GateNumbers:
 
 def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "") -> GateNumbers:
     """The numbers of one report. `digest` is the SHA-256 of its file, and `policy` says how its numbers are compared."""
-    rows = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
-    table = _table(rows, report, policy)
+    records = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
+    table = _table(records, report, policy)
     numbers = tuple(sorted(table, key=lambda number: number.turn))
     columns = [table[number] for number in numbers]
-    sums = _sums(rows)
+    sums = _sums(records)
     counters = tuple(name for name in _COUNTER_NAMES if any(name in mine for mine in sums.values()))
     shared = Counter(key for node in report.nodes for key in set(keys_of(node)))
-    vbios = _vbios(rows)
+    vbios = _vbios(records)
     nodes = tuple(
         NodeNumbers(
             node.name,
@@ -142,7 +142,7 @@ def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "")
     )  # fmt: skip
     medians = tuple(_median([value for whose, value in column.items() if whose]) for column in columns)
     return GateNumbers(
-        report.gate_id, digest, report.measured_at, _alone(report), numbers, nodes, medians,
+        report.gate_id, digest, report.measured_at, _only_report(report), numbers, nodes, medians,
         tuple(column.get("") for column in columns), tuple(" ".join(name) for name in counters), cluster,
     )  # fmt: skip
 
@@ -180,14 +180,14 @@ def _once(rows: CheckTable) -> CheckTable:
     times = Counter(rows.columns.subjects)
     if len(times) == len(rows):
         return rows
-    return rows.take([place for place, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
+    return rows.take([index for index, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
 
 
-def _sums(rows: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], list[float]]]:
+def _sums(records: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], list[float]]]:
     """Node -> counter -> the values of its parts."""
     sums: dict[str, dict[tuple[str, str], list[float]]] = {}
     for check, metric in _COUNTER_NAMES:
-        of_check = rows.get(check) or CheckTable.collect(check, ())
+        of_check = records.get(check) or CheckTable.collect(check, ())
         for value, subject in zip(of_check.column(metric), of_check.columns.subjects, strict=True):
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, (int, float)) and not isinstance(item, bool):
@@ -195,9 +195,9 @@ def _sums(rows: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], lis
     return sums
 
 
-def _vbios(rows: Mapping[str, CheckTable]) -> dict[str, str]:
+def _vbios(records: Mapping[str, CheckTable]) -> dict[str, str]:
     """Node -> the versions of its GPUs' VBIOS, each once."""
-    found = rows.get("gpu.inventory") or CheckTable.collect("gpu.inventory", ())
+    found = records.get("gpu.inventory") or CheckTable.collect("gpu.inventory", ())
     pairs = zip(found.columns.subjects, found.column("vbios"), strict=True)
     return {
         node_of(subject): ", ".join(sorted({one for one in value if isinstance(one, str)}))
@@ -221,7 +221,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _alone(report: Report) -> str:
+def _only_report(report: Report) -> str:
     declared = report.declared
     return str(
         Group(declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0)

@@ -34,7 +34,7 @@ MONTH = 30.0
 RATE = 20
 # Gates that follow each other within seconds, as in a test, are no measure of how many there are in a month.
 MOST_GATES_A_MONTH = 3000.0
-Seen = MachineHistory[NodeNumbers]
+History = MachineHistory[NodeNumbers]
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class _Tables:
         self._gates = gates
         self._medians: dict[tuple[tuple[int, ...], int], list[tuple[float | None, ...]]] = {}
 
-    def tracks(self, seen: Seen, since: int) -> dict[Number, _Track]:
+    def tracks(self, history: History, since: int) -> dict[Number, _Track]:
         """The numbers of a machine; `since` is the place of its last change in the order of the gates."""
         found: dict[Number, list[_Columns]] = {}
-        for places, numbers, rows in self._runs(seen):
+        for places, numbers, rows in self._runs(history):
             medians = self._medians_of(places, numbers)
             for at, (number, column) in enumerate(zip(numbers, zip(*rows, strict=True), strict=True)):
                 found.setdefault(number, []).append((places, column, medians[at]))
@@ -103,11 +103,11 @@ class _Tables:
         return {number: track for number, track in made.items() if track.values}
 
     def _runs(
-        self, seen: Seen
+        self, history: History
     ) -> Iterator[tuple[tuple[int, ...], tuple[Number, ...], Sequence[tuple[float | None, ...]]]]:
         """The machine's gates that have the same numbers, in one: almost always all of them."""
         runs: dict[int, tuple[list[int], list[tuple[float | None, ...]]]] = {}
-        for place, node in seen.nodes:
+        for place, node in history.nodes:
             at, rows = runs.setdefault(id(self._gates[place].numbers), ([], []))
             at.append(place)
             rows.append(node.values)
@@ -128,7 +128,7 @@ def _joined(parts: Sequence[_Columns]) -> _Columns:
     """The columns of gates with different numbers in one, oldest first."""
     if len(parts) == 1:
         return parts[0]
-    rows = sorted(row for part in parts for row in zip(*part, strict=True) if row[1] is not None)
+    rows = sorted(row for endpoint in parts for row in zip(*endpoint, strict=True) if row[1] is not None)
     return tuple(zip(*rows, strict=True)) if rows else ((), (), ())  # type: ignore[return-value]
 
 
@@ -172,11 +172,11 @@ def _fleet(tracks: Sequence[Mapping[Number, _Track]]) -> Iterator[FleetCourse]:
     for number, series in values.items():
         move = fleet_move(series)
         if move is not None:
-            found.append(FleetCourse(**vars(move), **_named(number)))
+            found.append(FleetCourse(**vars(move), **_number_fields(number)))
     yield from sorted(found, key=lambda one: (not one.worse, -abs(one.change), one.check, one.what))
 
 
-def _gates_a_month(days: Sequence[float], seen: Sequence[Seen]) -> float:
+def _gates_a_month(days: Sequence[float], seen: Sequence[History]) -> float:
     """How many gates a machine has in a month, by those that has most."""
     most = 1.0
     for one in seen:
@@ -187,13 +187,13 @@ def _gates_a_month(days: Sequence[float], seen: Sequence[Seen]) -> float:
 
 
 def _changes(
-    seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]
+    history: History, gates: Sequence[GateNumbers], days: Sequence[float]
 ) -> tuple[tuple[IdentityChange, ...], int]:
     """What changed on the machine, and the place of the last change."""
     found: list[IdentityChange] = []
-    since = seen.nodes[0][0]
+    since = history.nodes[0][0]
     known, last = NodeIdentity(), None
-    for place, node in seen.nodes:
+    for place, node in history.nodes:
         if node.identity is last:
             continue
         last = node.identity
@@ -205,7 +205,7 @@ def _changes(
 
 
 def _machine(
-    seen: Seen,
+    history: History,
     gates: Sequence[GateNumbers],
     days: Sequence[float],
     tracks: Mapping[Number, _Track],
@@ -215,19 +215,19 @@ def _machine(
 ) -> Machine:
     order = sorted(tracks, key=lambda number: number.turn)
     courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
-    counters = tuple(_counters(seen, gates, days))
-    first, last = (gates[seen.nodes[place][0]].measured_at for place in (0, -1))
-    places = tuple((gates[place].gate_id, node.name) for place, node in seen.nodes)
-    return Machine(seen.name, seen.known_by, len(seen.nodes), first, last, courses, counters, changes, places)  # fmt: skip
+    counters = tuple(_counters(history, gates, days))
+    first, last = (gates[history.nodes[place][0]].measured_at for place in (0, -1))
+    places = tuple((gates[place].gate_id, node.name) for place, node in history.nodes)
+    return Machine(history.name, history.known_by, len(history.nodes), first, last, courses, counters, changes, places)  # fmt: skip
 
 
 def _groups(gates: Sequence[GateNumbers]) -> Iterator[tuple[str, list[int]]]:
     """What nodes measure with each other belongs to the group, not to a single machine."""
     groups: dict[str, list[int]] = {}
-    for place, gate in enumerate(gates):
+    for index, gate in enumerate(gates):
         pairs = zip(gate.numbers, gate.together, strict=False)
         for group in {number.group for number, value in pairs if value is not None}:
-            groups.setdefault(group, []).append(place)
+            groups.setdefault(group, []).append(index)
     yield from sorted(groups.items())
 
 
@@ -255,16 +255,16 @@ def _course(number: Number, track: _Track, move: Move, days: Sequence[float], ev
     points = tuple(Point(days[place], value) for place, value in pairs)
     if drawn and move.motion is not Motion.UNKNOWN and len({point.day for point in points}) < LEAST_PROOFS:
         move = Move(Motion.UNKNOWN, lack=Lack.PROOFS)  # times that do not differ give no order
-    return Course(**vars(move), **_named(number), points=points)
+    return Course(**vars(move), **_number_fields(number), points=points)
 
 
-def _named(number: Number) -> dict[str, Any]:
+def _number_fields(number: Number) -> dict[str, Any]:
     return {"check": number.check, "what": number.what, "group": number.group, "bad": number.bad}
 
 
-def _counters(seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]) -> Iterator[Growth]:
+def _counters(history: History, gates: Sequence[GateNumbers], days: Sequence[float]) -> Iterator[Growth]:
     points: dict[str, list[Point]] = {}
-    for place, node in seen.nodes:
+    for place, node in history.nodes:
         for name, total, parts in zip(gates[place].counters, node.sums, node.parts, strict=False):
             if total is not None:
                 points.setdefault(name, []).append(Point(days[place], total, parts))

@@ -24,7 +24,7 @@ from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.gate import answered
+from checks.judge.open_findings.gate import closed_names
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
@@ -253,7 +253,7 @@ def _summary(verdict: Verdict) -> str:
 def _write_pass(
     node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, approval: str
 ) -> Path:
-    closed = answered(report, verdict.findings)
+    closed = closed_names(report, verdict.findings)
     nodes = tuple(
         PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
     )

@@ -19,7 +19,7 @@ from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import moment, seen_by
-from checks.judge.open_findings.update import Seen, after_gate, after_pass
+from checks.judge.open_findings.update import LatestEvidence, after_gate, after_pass
 from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Finding, Outcome, Report
 from checks.policy import Policy
@@ -50,7 +50,7 @@ def settle_alone(policy: Policy, own: NodeReport) -> None:
     _change(lambda known: after_gate(known, _seen_here(policy, own)))
 
 
-def _seen_here(policy: Policy, own: NodeReport) -> Seen:
+def _seen_here(policy: Policy, own: NodeReport) -> LatestEvidence:
     names = {check.name for check in watched(catalog.CATALOG, policy)}
     plan = tuple(line for line in own.plan if line.check in names)
     observations = tuple(observation for observation in own.observations if observation.check in names)

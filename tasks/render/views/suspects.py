@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Suspect
+from checks.culprit.matrix import Answer, Better, Decoded, Entity, Matrix, Suspect
 from checks.judge.culprits import wording
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.culprits.pattern_findings import Reading
@@ -81,7 +81,7 @@ def _named_suspects(matrix: DecodedMatrix) -> Sequence[Suspect]:
 
 
 def _suspect(matrix: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
-    other, direction = suspect.runner_up, f", {suspect.way.value}" if suspect.kind is not Kind.LINK else ""
+    other, direction = suspect.runner_up, f", {suspect.way.value}" if suspect.kind is not Entity.LINK else ""
     return (
         _label(suspect.kind, suspect.subject),
         _percent(suspect.probability),
@@ -92,7 +92,7 @@ def _suspect(matrix: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
     )
 
 
-def _label(part_type: Kind, subject: str) -> str:
+def _label(part_type: Entity, subject: str) -> str:
     """ "node n-3", "rail 3"."""
     return f"{part_type.value} {one_line(subject, 200).removeprefix(f'{part_type.value} ')}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checks.culprit.matrix import Answer, Decoded, Kind, Suspect
+from checks.culprit.matrix import Answer, Decoded, Entity, Suspect
 from checks.model import LINK
 from tests.benchmarks.localising.cluster import Cluster, name_of
 
@@ -42,15 +42,15 @@ class Calibration:
 
 def is_at_fault(cluster: Cluster, one: Suspect) -> bool:
     """Whether the suspect was planted, or is a pair that is slow for good, or the switch above nodes that were planted."""
-    if one.kind in (Kind.NODE, Kind.RANK):
+    if one.kind in (Entity.NODE, Entity.RANK):
         return set(one.nodes) <= {name_of(node) for node in cluster.bad_nodes}
-    if one.kind is Kind.LINK:
+    if one.kind is Entity.LINK:
         slow = cluster.bad_links | {frozenset(pair) for pair in cluster.paths}
         return {name.partition("/")[0] for name in one.subject.split(LINK)} in [
             set(map(name_of, its)) for its in slow
         ]
     wide = [fault for fault in cluster.faults if fault.kind is one.kind]
-    below = [{name_of(node) for node in fault.nodes} for fault in wide if fault.kind is Kind.SWITCH]
+    below = [{name_of(node) for node in fault.nodes} for fault in wide if fault.kind is Entity.SWITCH]
     return set(one.nodes) in below or one.subject in [
-        fault.subject(cluster) for fault in wide if fault.kind is Kind.RAIL
+        fault.subject(cluster) for fault in wide if fault.kind is Entity.RAIL
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Direction, Kind, Part
+from checks.culprit.matrix import Direction, Endpoint, Entity
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Fault:
     back. `rate`: the part of its tests that are bad; None: the noise model's sensitivity.
     """
 
-    kind: Kind
+    kind: Entity
     nodes: tuple[int, ...] = ()
     rail: int | None = None
     way: Direction = Direction.BOTH
@@ -28,23 +28,23 @@ class Fault:
         """Whether a test from node `source` to node `target` on this rail goes through the part."""
         if self.rail is not None and rail != self.rail:
             return False
-        if self.kind is Kind.LINK:
+        if self.kind is Entity.LINK:
             forward, backward = (source, target) == self.nodes, (target, source) == self.nodes
             return (forward and self.way is not Direction.IN) or (backward and self.way is not Direction.OUT)
-        if self.kind in (Kind.RAIL, Kind.FABRIC):
+        if self.kind in (Entity.RAIL, Entity.FABRIC):
             return True
         out, into = source in self.nodes, target in self.nodes
-        if self.kind is Kind.SWITCH and out == into:
+        if self.kind is Entity.SWITCH and out == into:
             return False
         return (out and self.way is not Direction.IN) or (into and self.way is not Direction.OUT)
 
     def subject(self, cluster: Cluster) -> str:
         """Its name in a Suspect."""
-        if self.kind is Kind.RANK:
+        if self.kind is Entity.RANK:
             return cluster.part(self.nodes[0], self.rail or 0).name
-        if self.kind is Kind.RAIL:
+        if self.kind is Entity.RAIL:
             return f"rail {self.rail}"
-        if self.kind is Kind.SWITCH:
+        if self.kind is Entity.SWITCH:
             return cluster.parts[self.nodes[0] * cluster.rails].switches[0]
         return name_of(self.nodes[0]) if self.nodes else ""
 
@@ -75,27 +75,27 @@ class Cluster:
         far = self.far_factor if self.leaf and a // self.leaf != b // self.leaf else 1.0
         return far * self.path_factor if self.paths and (min(a, b), max(a, b)) in self.paths else far
 
-    def part(self, node: int, rail: int) -> Part:
+    def part(self, node: int, rail: int) -> Endpoint:
         """One end of tests."""
         name = name_of(node) if self.rails == 1 else f"{name_of(node)}/{rail}"
         switches = (f"leaf-{node // self.group}",) if self.group else ()
-        return Part(name, name_of(node), rail, switches)
+        return Endpoint(name, name_of(node), rail, switches)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Endpoint, ...]:
         """All of them: part node * rails + rail."""
         return tuple(self.part(node, rail) for node in range(self.nodes) for rail in range(self.rails))
 
     @property
     def bad_nodes(self) -> frozenset[int]:
         """Nodes that ought to be named: they, or one of their ranks, are bad."""
-        kinds = (Kind.NODE, Kind.RANK)
+        kinds = (Entity.NODE, Entity.RANK)
         return frozenset(node for fault in self.faults if fault.kind in kinds for node in fault.nodes)
 
     @property
     def bad_links(self) -> frozenset[frozenset[int]]:
         """Links that ought to be named, by their ends."""
-        return frozenset(frozenset(fault.nodes) for fault in self.faults if fault.kind is Kind.LINK)
+        return frozenset(frozenset(fault.nodes) for fault in self.faults if fault.kind is Entity.LINK)
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ class Draw:
         """Bad nodes: each third one answers nothing, the others have 0.3 and 0.6 of a good node's bandwidth left."""
         left: tuple[float | None, ...] = (0.3, None, 0.6)
         return tuple(
-            Fault(Kind.NODE, (self.order[first + i],), factor=left[i % len(left)]) for i in range(count)
+            Fault(Entity.NODE, (self.order[first + i],), factor=left[i % len(left)]) for i in range(count)
         )
 
     def links(self, count: int, first: int = 0) -> tuple[Fault, ...]:
         """Bad links between nodes that are otherwise good; no two share an end."""
         ends = [self.order[first + 2 * i : first + 2 * i + 2] for i in range(count)]
-        return tuple(Fault(Kind.LINK, pair) for pair in ends)
+        return tuple(Fault(Entity.LINK, pair) for pair in ends)
 
 
 def name_of(node: int) -> str:

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from checks.culprit.matrix import Direction, Kind
+from checks.culprit.matrix import Direction, Entity
 from tests.benchmarks.localising.cluster import Cluster, Draw, Fault, Maker
 from tests.benchmarks.localising.noise import BURSTY, CALM, NOISY, Noise
 
@@ -52,18 +52,18 @@ def congested(share: float, lasting: float = 20.0) -> Noise:
 
 def node(factor: float | None, rate: float | None = 1.0, way: Direction = Direction.BOTH) -> Maker:
     """One node that is bad."""
-    return lambda draw: (Fault(Kind.NODE, draw.order[:1], way=way, factor=factor, rate=rate),)
+    return lambda draw: (Fault(Entity.NODE, draw.order[:1], way=way, factor=factor, rate=rate),)
 
 
 def link(factor: float, rate: float = 1.0) -> Maker:
     """One link that is bad."""
-    return lambda draw: (Fault(Kind.LINK, draw.order[:2], factor=factor, rate=rate),)
+    return lambda draw: (Fault(Entity.LINK, draw.order[:2], factor=factor, rate=rate),)
 
 
 def _leaf_switch(draw: Draw) -> tuple[Fault, ...]:
     size = min(LEAF, draw.nodes // 2)
     first = draw.order[0] // size * size
-    return (Fault(Kind.SWITCH, tuple(range(first, first + size)), factor=0.5, rate=1.0),)
+    return (Fault(Entity.SWITCH, tuple(range(first, first + size)), factor=0.5, rate=1.0),)
 
 
 def _elsewhere(draw: Draw, away: tuple[Fault, ...]) -> int:
@@ -74,7 +74,7 @@ def _elsewhere(draw: Draw, away: tuple[Fault, ...]) -> int:
 def _mixture(first: Maker) -> Maker:
     def make(draw: Draw) -> tuple[Fault, ...]:
         away = first(draw)
-        return (*away, Fault(Kind.NODE, (_elsewhere(draw, away),), factor=0.5, rate=1.0))
+        return (*away, Fault(Entity.NODE, (_elsewhere(draw, away),), factor=0.5, rate=1.0))
 
     return make
 
@@ -84,7 +84,7 @@ def _dead_slow_links(draw: Draw) -> tuple[Fault, ...]:
 
 
 def _rail(draw: Draw) -> tuple[Fault, ...]:
-    return (Fault(Kind.RAIL, rail=draw.order[0] % 4, factor=0.5, rate=1.0),)
+    return (Fault(Entity.RAIL, rail=draw.order[0] % 4, factor=0.5, rate=1.0),)
 
 
 def spells(noise: Noise) -> Noise:

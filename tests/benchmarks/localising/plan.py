@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from checks.culprit import rounds as schedule
-from checks.culprit.matrix import Kind
+from checks.culprit.matrix import Entity
 from tests.benchmarks.localising.cluster import Fault
 
 PairTest = tuple[int, int, int]
@@ -40,7 +40,7 @@ class Plan:
 
     def touched(self, fault: Fault) -> list[int]:
         """The tests that go through a bad part."""
-        if fault.kind in (Kind.NODE, Kind.RANK, Kind.LINK):
+        if fault.kind in (Entity.NODE, Entity.RANK, Entity.LINK):
             duels: Iterable[int] = self.of_node.get(fault.nodes[0], ())
         else:
             duels = range(len(self.duels))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Kind
+from checks.culprit.matrix import Entity
 from tests.benchmarks.localising.cluster import Cluster, Draw, Fault, Maker
 from tests.benchmarks.localising.noise import BURSTY, CALM, NOISY, Noise
 
@@ -42,7 +42,7 @@ def _links_and_node(draw: Draw) -> tuple[Fault, ...]:
 
 
 def _broken_link(draw: Draw) -> tuple[Fault, ...]:
-    return (Fault(Kind.LINK, draw.order[:2], rate=1.0),)
+    return (Fault(Entity.LINK, draw.order[:2], rate=1.0),)
 
 
 # The first three have a target each; a link that the tournament saw good both ways, as one in a hundred is that is bad nine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Answer, Decoded, Kind
+from checks.culprit.matrix import Answer, Decoded, Entity
 from checks.judge.culprits.readings import SURE
 from tests.benchmarks.localising.cluster import Cluster
 from tests.benchmarks.localising.rules import Blame
@@ -86,9 +86,9 @@ def blame_of(decoded: Decoded) -> Blame:
     """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
     suspects = decoded.suspects if decoded.answer is Answer.NAMED else ()
     suspects = tuple(one for one in suspects if one.probability >= SURE)  # the others are candidates
-    kinds = (Kind.NODE, Kind.RANK)
+    kinds = (Entity.NODE, Entity.RANK)
     nodes = [node for one in (*suspects, *decoded.slow) if one.kind in kinds for node in one.nodes]
-    links = [one.nodes for one in suspects if one.kind is Kind.LINK]
+    links = [one.nodes for one in suspects if one.kind is Entity.LINK]
     return Blame(frozenset(map(_number, nodes)), frozenset(frozenset(map(_number, link)) for link in links))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
 
-from checks.culprit.matrix import Kind
+from checks.culprit.matrix import Entity
 from tests.benchmarks.localising import noise as noises
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import Noise, Weather
@@ -115,17 +115,17 @@ class World:
 
 
 def _pairs_through(fault: Fault, nodes: int) -> list[tuple[int, int]]:
-    if fault.kind in (Kind.NODE, Kind.RANK):
+    if fault.kind in (Entity.NODE, Entity.RANK):
         return [(fault.nodes[0], other) for other in range(nodes) if other != fault.nodes[0]]
-    pairs = [fault.nodes[:2]] if fault.kind is Kind.LINK else combinations(range(nodes), 2)
+    pairs = [fault.nodes[:2]] if fault.kind is Entity.LINK else combinations(range(nodes), 2)
     return [(a, b) for a, b in pairs if _through(fault, a, b)]
 
 
 def _through(fault: Fault, a: int, b: int) -> bool:
     """Whether a job that uses this pair of nodes, on all rails and both ways, uses the bad part."""
-    if fault.kind is Kind.LINK:
+    if fault.kind is Entity.LINK:
         return a in fault.nodes and b in fault.nodes
-    if fault.kind is Kind.SWITCH:
+    if fault.kind is Entity.SWITCH:
         return (a in fault.nodes) != (b in fault.nodes)
     return not fault.nodes or a in fault.nodes or b in fault.nodes
 

@@ -6,30 +6,30 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from checks.culprit.matrix import Answer, Better, Decoded, Direction, Kind, Matrix, Part, Span
+from checks.culprit.matrix import Answer, Better, Decoded, Direction, Endpoint, Entity, Matrix, Span
 from checks.culprit.rounds import round_robin
 
 GOOD, BAD = 10.0, 3.0
 Cell = tuple[int, int]
 
 
-def nodes(number: int) -> tuple[Part, ...]:
+def nodes(number: int) -> tuple[Endpoint, ...]:
     """Nodes that were measured as a whole."""
-    return tuple(Part(f"node-{n}", f"node-{n}") for n in range(number))
+    return tuple(Endpoint(f"node-{n}", f"node-{n}") for n in range(number))
 
 
 def ranks(
     number: int, each: int, switches: Callable[[int], tuple[str, ...]] = lambda _: ()
-) -> tuple[Part, ...]:
+) -> tuple[Endpoint, ...]:
     """`each` ranks a node: rank r of node n is part n * each + r, on rail r."""
     return tuple(
-        Part(f"node-{n}/rank-{n * each + r}", f"node-{n}", r, switches(n))
+        Endpoint(f"node-{n}/rank-{n * each + r}", f"node-{n}", r, switches(n))
         for n in range(number)
         for r in range(each)
     )
 
 
-def all_pairs(parts: Sequence[Part], span: Span = Span.BETWEEN) -> list[Cell]:
+def all_pairs(parts: Sequence[Endpoint], span: Span = Span.BETWEEN) -> list[Cell]:
     """Both ways between parts of one rail on two nodes, or of two rails on one node."""
     inside = span is Span.INSIDE
     return [
@@ -41,7 +41,7 @@ def all_pairs(parts: Sequence[Part], span: Span = Span.BETWEEN) -> list[Cell]:
 
 
 def matrix(
-    parts: Sequence[Part],
+    parts: Sequence[Endpoint],
     is_bad: Callable[[int, int], bool] = lambda a, b: False,
     *,
     span: Span = Span.BETWEEN,
@@ -93,7 +93,7 @@ def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]
     )
 
 
-def named(decoded: Decoded) -> set[tuple[Kind, str, Direction]]:
+def named(decoded: Decoded) -> set[tuple[Entity, str, Direction]]:
     """Whom the decoder names, each with its way."""
     assert (decoded.answer is Answer.NAMED) == bool(decoded.suspects)
     return {(one.kind, one.subject, one.way) for one in decoded.suspects}

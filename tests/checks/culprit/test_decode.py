@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.likelihood import Chance, Odds
-from checks.culprit.matrix import Answer, Better, Direction, Kind, Matrix, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Direction, Entity, Matrix, Span, Tolerance
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -39,7 +39,7 @@ def test_one_slow_node(number: int, way: Direction, is_bad: Callable[[int, int],
     """One slow node, of three already, is named with the way in which it is slow, and does not become the norm."""
     decoded = decode(matrix(nodes(number), is_bad), HALF)
 
-    assert {(Kind.NODE, "node-1", way)} == named(decoded)
+    assert {(Entity.NODE, "node-1", way)} == named(decoded)
     suspect = decoded.suspects[0]
     assert suspect.probability > 0.9
     assert (
@@ -59,12 +59,12 @@ def test_one_slow_link(number: int, way: Direction, cells: set[tuple[int, int]])
     parts = nodes(number)
     first = decode(matrix(parts, lambda a, b: (a, b) in cells), HALF)
     assert cells <= set(first.confirm)
-    assert all(one.kind is Kind.LINK for one in first.suspects)
+    assert all(one.kind is Entity.LINK for one in first.suspects)
 
     again = all_pairs(parts) + 3 * list(first.confirm)
     second = decode(matrix(parts, lambda a, b: (a, b) in cells, cells=again), HALF)
 
-    assert {(Kind.LINK, "node-1<->node-2", way)} == named(second)
+    assert {(Entity.LINK, "node-1<->node-2", way)} == named(second)
     assert ("node-1", "node-2") == second.suspects[0].nodes
 
 
@@ -73,22 +73,22 @@ def test_one_slow_link(number: int, way: Direction, cells: set[tuple[int, int]])
     [
         (
             matrix(nodes(8), lambda a, b: 3 in (a, b) or {a, b} == {5, 6}),
-            {(Kind.NODE, "node-3"), (Kind.LINK, "node-5<->node-6")},
+            {(Entity.NODE, "node-3"), (Entity.LINK, "node-5<->node-6")},
         ),
         # What lies between two bad nodes is not blamed once more.
         (
             matrix(nodes(8), lambda a, b: bool({2, 5} & {a, b})),
-            {(Kind.NODE, "node-2"), (Kind.NODE, "node-5")},
+            {(Entity.NODE, "node-2"), (Entity.NODE, "node-5")},
         ),
-        (matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), {(Kind.RANK, "node-2/rank-19")}),
-        (matrix(ranks(6, 8), lambda a, b: a % 8 == 3), {(Kind.RAIL, "rail 3")}),
-        (matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), {(Kind.NODE, "node-2")}),
+        (matrix(ranks(6, 8), lambda a, b: 19 in (a, b)), {(Entity.RANK, "node-2/rank-19")}),
+        (matrix(ranks(6, 8), lambda a, b: a % 8 == 3), {(Entity.RAIL, "rail 3")}),
+        (matrix(ranks(6, 8), lambda a, b: 2 in (a // 8, b // 8)), {(Entity.NODE, "node-2")}),
         # Of two nodes nobody can say which one it is.
-        (matrix(ranks(2, 8), lambda a, b: a % 8 == 3), {(Kind.LINK, "node-0/rank-3<->node-1/rank-11")}),
-        (matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), {(Kind.RANK, "node-0/rank-5")}),
+        (matrix(ranks(2, 8), lambda a, b: a % 8 == 3), {(Entity.LINK, "node-0/rank-3<->node-1/rank-11")}),
+        (matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), {(Entity.RANK, "node-0/rank-5")}),
     ],
 )
-def test_exactly_what_is_bad_is_named(made: Matrix, expected: set[tuple[Kind, str]]) -> None:
+def test_exactly_what_is_bad_is_named(made: Matrix, expected: set[tuple[Entity, str]]) -> None:
     """Nodes, links, ranks and rails, and nothing that has tests in common with them."""
     assert {(kind, subject, Direction.BOTH) for kind, subject in expected} == named(decode(made, HALF))
 
@@ -104,14 +104,14 @@ def test_three_links_of_one_node_are_links() -> None:
     again = [cell for cell in all_pairs(parts) if is_bad(*cell)] * 3
     decoded = decode(matrix(parts, is_bad, cells=all_pairs(parts) + again), HALF)
 
-    assert {(Kind.LINK, f"node-0<->node-{other}", Direction.BOTH) for other in (1, 2, 3)} == named(decoded)
+    assert {(Entity.LINK, f"node-0<->node-{other}", Direction.BOTH) for other in (1, 2, 3)} == named(decoded)
 
 
 def test_a_node_that_fails_every_other_time() -> None:
     """A fault that comes and goes is named, with the share of tests that it spoiled."""
     decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b) and (a + b) % 2 == 0), HALF)
 
-    assert {(Kind.NODE, "node-4", Direction.BOTH)} == named(decoded)
+    assert {(Entity.NODE, "node-4", Direction.BOTH)} == named(decoded)
     assert 0.3 < decoded.suspects[0].bad / decoded.suspects[0].tests < 0.6
     assert decoded.confirm, "congestion could have made such a share: it is measured again"
 
@@ -124,8 +124,8 @@ def test_a_node_whose_pairs_are_bad_as_a_whole() -> None:
         matrix(ranks(32, 4), lambda a, b: {5} < {a // 4, b // 4} and (a // 4 + b // 4) % 5 < 2), HALF
     )
 
-    assert {(Kind.NODE, "node-4", Direction.BOTH)} == named(decoded)
-    assert {(Kind.NODE, "node-5", Direction.BOTH)} == named(rails)
+    assert {(Entity.NODE, "node-4", Direction.BOTH)} == named(decoded)
+    assert {(Entity.NODE, "node-5", Direction.BOTH)} == named(rails)
 
 
 def test_what_went_wrong_at_one_time_is_one_event() -> None:
@@ -204,8 +204,8 @@ def test_a_link_on_one_rail_and_on_all() -> None:
     one = decode(matrix(ranks(6, 4), lambda a, b: {a, b} == {5, 13}), HALF)
     every = decode(matrix(ranks(6, 4), lambda a, b: {a // 4, b // 4} == {1, 3}), HALF)
 
-    assert {(Kind.LINK, "node-1/rank-5<->node-3/rank-13", Direction.BOTH)} == named(one)
-    assert {(Kind.LINK, "node-1<->node-3", Direction.BOTH)} == named(every)
+    assert {(Entity.LINK, "node-1/rank-5<->node-3/rank-13", Direction.BOTH)} == named(one)
+    assert {(Entity.LINK, "node-1<->node-3", Direction.BOTH)} == named(every)
     assert 8 == every.suspects[0].tests
 
 
@@ -213,14 +213,14 @@ def test_inside_nodes_a_gpu_a_pair_and_a_whole_node() -> None:
     """Inside of nodes a GPU, a pair of GPUs and a node are told apart; each of them is its node's."""
     parts = ranks(4, 8)
 
-    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Kind, str, Direction]]:
+    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Entity, str, Direction]]:
         return named(decode(matrix(parts, is_bad, span=Span.INSIDE), HALF))
 
-    assert {(Kind.RANK, "node-1/rank-10", Direction.BOTH)} == of(lambda a, b: 10 in (a, b))
-    assert {(Kind.LINK, "node-1/rank-10<->node-1/rank-12", Direction.BOTH)} == of(
+    assert {(Entity.RANK, "node-1/rank-10", Direction.BOTH)} == of(lambda a, b: 10 in (a, b))
+    assert {(Entity.LINK, "node-1/rank-10<->node-1/rank-12", Direction.BOTH)} == of(
         lambda a, b: {a, b} == {10, 12}
     )
-    assert {(Kind.NODE, "node-1", Direction.BOTH)} == of(lambda a, b: a // 8 == 1)
+    assert {(Entity.NODE, "node-1", Direction.BOTH)} == of(lambda a, b: a // 8 == 1)
 
 
 def test_inside_nodes_of_two_gpus_the_node_is_named() -> None:
@@ -243,7 +243,7 @@ def test_a_switch() -> None:
     """What leaves or enters one leaf is slow, what stays under it is not: the switch, and none of its nodes."""
     decoded = decode(matrix(ranks(16, 1, _leaf), lambda a, b: _crosses(a, b, 2)), HALF)
 
-    assert {(Kind.SWITCH, "leaf-2", Direction.BOTH)} == named(decoded)
+    assert {(Entity.SWITCH, "leaf-2", Direction.BOTH)} == named(decoded)
     assert tuple(f"node-{n}" for n in (8, 9, 10, 11)) == decoded.suspects[0].nodes
 
 
@@ -257,7 +257,7 @@ def test_distance_is_no_fault() -> None:
     ]
 
     assert Answer.NOBODY is decode(far, HALF).answer
-    assert {(Kind.NODE, "node-6", Direction.BOTH)} == named(decode(replace(far, values=worse), HALF))
+    assert {(Entity.NODE, "node-6", Direction.BOTH)} == named(decode(replace(far, values=worse), HALF))
 
 
 def test_two_parts() -> None:
@@ -266,7 +266,7 @@ def test_two_parts() -> None:
 
     assert Answer.TOO_FEW is decode(matrix(pair), HALF).answer
     assert Answer.NOBODY is decode(matrix(pair), Tolerance(0.5, floor=5.0)).answer
-    link = {(Kind.LINK, "node-0<->node-1", Direction.BOTH)}
+    link = {(Entity.LINK, "node-0<->node-1", Direction.BOTH)}
     assert link == named(decode(matrix(pair, lambda a, b: True), Tolerance(0.5, floor=5.0)))
     assert link == named(decode(matrix(pair, lambda a, b: True, value=lambda _: None), HALF))
 
@@ -276,7 +276,7 @@ def test_what_gave_nothing_is_bad(nothing: float | None) -> None:
     """No value is never a good one, and a node all of whose tests gave none has no ratio."""
     decoded = decode(matrix(nodes(6), lambda a, b: 2 in (a, b), value=lambda _: nothing), HALF)
 
-    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
+    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert (0.0 if nothing == 0.0 else None) == decoded.suspects[0].ratio
 
 
@@ -303,7 +303,7 @@ def test_who_is_named_on_few_tests_has_a_runner_up() -> None:
 
     runner_up = decoded.suspects[0].runner_up
     assert runner_up is not None
-    assert (Kind.NODE, True) == (runner_up.kind, runner_up.subject in ("node-1", "node-2"))
+    assert (Entity.NODE, True) == (runner_up.kind, runner_up.subject in ("node-1", "node-2"))
     assert 0 < runner_up.probability < 1 - decoded.suspects[0].probability + 1e-9
 
 
@@ -323,7 +323,7 @@ def test_a_part_against_itself_is_no_test() -> None:
     given = matrix(parts, lambda a, b: a == b or 3 in (a, b), cells=cells)
     decoded = decode(given, HALF)
 
-    assert {(Kind.NODE, "node-3", Direction.BOTH)} == named(decoded)
+    assert {(Entity.NODE, "node-3", Direction.BOTH)} == named(decoded)
     assert {cell for cell in cells if 3 in cell and cell != (3, 3)} == {cells[test] for test in decoded.bad}
     assert set(decoded.suspects[0].cells) == set(decoded.bad)
 
@@ -334,7 +334,7 @@ def test_lower_is_better() -> None:
     latency = replace(slow, better=Better.LOWER, values=[100 / value for value in slow.values if value])
 
     decoded = decode(latency, HALF)
-    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(decoded)
+    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert 20 == pytest.approx(decoded.noise.line, rel=0.03)
     assert Answer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
 

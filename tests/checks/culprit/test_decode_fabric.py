@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Direction, Kind, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Direction, Endpoint, Entity, Matrix, Span, Tolerance
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
 
 HALF = Tolerance(0.5)
@@ -50,7 +50,7 @@ def test_a_cut_between_two_groups_blames_no_node() -> None:
 
 def inside(*slow: float) -> Matrix:
     """Two nodes of two ranks; rank 3 to rank 2 was measured so often, both directions each time."""
-    parts = tuple(Part(f"rank {rank}", f"node-{rank // 2}", rank % 2) for rank in range(4))
+    parts = tuple(Endpoint(f"rank {rank}", f"node-{rank // 2}", rank % 2) for rank in range(4))
     tests = [(0, 1, 0.5), (1, 0, 0.5), *((3, 2, value) for value in slow), *[(2, 3, 0.5)] * len(slow)]
     sources, targets, values = zip(*tests, strict=True)
     return Matrix("bandwidth", "GB/s", Better.HIGHER, Span.INSIDE, parts, sources, targets, values)
@@ -63,7 +63,7 @@ def test_one_slow_direction_of_one_pair_is_not_the_fabric() -> None:
 
     assert (Answer.UNEXPLAINED, {(2, 3), (3, 2)}) == (once.answer, set(once.confirm))
     assert Answer.NOBODY is decode(inside(0.015, 0.4, 0.4, 0.4), floor).answer
-    assert [Kind.LINK] == [one.kind for one in decode(inside(*[0.015] * 4), floor).suspects]
+    assert [Entity.LINK] == [one.kind for one in decode(inside(*[0.015] * 4), floor).suspects]
 
 
 def test_measuring_bad_cells_again_makes_no_fabric() -> None:
@@ -75,13 +75,13 @@ def test_measuring_bad_cells_again_makes_no_fabric() -> None:
     three = all_pairs(parts[:3]) + 5 * slow[:4]
 
     floor = Tolerance(0.5, floor=5.0)
-    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(
+    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(
         decode(matrix(parts[:3], lambda a, b: 2 in (a, b), cells=[c for c in three if 3 not in c]), floor)
     )
-    assert {(Kind.NODE, "node-2", Direction.BOTH)} == named(
+    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(
         decode(matrix(parts, lambda a, b: 2 in (a, b), cells=again), HALF)
     )
-    assert {(Kind.LINK, "node-0<->node-1", Direction.OUT)} == named(
+    assert {(Entity.LINK, "node-0<->node-1", Direction.OUT)} == named(
         decode(matrix(parts, lambda a, b: (a, b) == (0, 1), cells=link), HALF)
     )
 

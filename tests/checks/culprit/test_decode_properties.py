@@ -13,9 +13,9 @@ from checks.culprit.matrix import (
     Answer,
     Better,
     Decoded,
-    Kind,
+    Endpoint,
+    Entity,
     Matrix,
-    Part,
     Span,
     Suspect,
     Tolerance,
@@ -55,12 +55,12 @@ def planted(draw: st.DrawFn, clear: bool = False) -> Matrix:
     )
 
 
-def said(decoded: Decoded) -> tuple[Answer, set[tuple[Kind, frozenset[str], int, int]]]:
+def said(decoded: Decoded) -> tuple[Answer, set[tuple[Entity, frozenset[str], int, int]]]:
     """The answer, and whom it names: links by their ends, in whatever order."""
     return decoded.answer, {_said(one) for one in decoded.suspects}
 
 
-def _said(one: Suspect) -> tuple[Kind, frozenset[str], int, int]:
+def _said(one: Suspect) -> tuple[Entity, frozenset[str], int, int]:
     return one.kind, frozenset(one.subject.split("<->")), one.bad, one.tests
 
 
@@ -112,7 +112,7 @@ def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) 
     """
     order = list(range(len(matrix.parts)))
     rng.shuffle(order)
-    parts: list[Part] = [matrix.parts[0]] * len(order)
+    parts: list[Endpoint] = [matrix.parts[0]] * len(order)
     for at, to in enumerate(order):
         parts[to] = matrix.parts[at]
     other = replace(
@@ -145,7 +145,7 @@ def test_nobody_is_blamed_without_evidence(matrix: Matrix, tolerance: Tolerance)
         assert not decoded.bad
     if decoded.answer is Answer.NAMED:
         blamed = {
-            node for one in decoded.suspects if one.kind in (Kind.NODE, Kind.RANK) for node in one.nodes
+            node for one in decoded.suspects if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes
         }
         assert len(blamed) <= max(
             1.0, tolerance.max_unfit_fraction * len({part.node for part in matrix.parts})

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Kind
+from checks.culprit.matrix import Entity
 from tests.benchmarks.localisation import OURS, main, run
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, MODELS, Noise
@@ -28,7 +28,7 @@ def world(*faults: Fault, nodes: int = 16, noise: Noise = STILL, rails: int = 1)
 
 
 def node(*numbers: int) -> tuple[Fault, ...]:
-    return tuple(Fault(Kind.NODE, (number,)) for number in numbers)
+    return tuple(Fault(Entity.NODE, (number,)) for number in numbers)
 
 
 def nodes(*numbers: int) -> Blame:
@@ -77,7 +77,7 @@ def test_two_bad_nodes_in_one_pair(rule: str) -> None:
 )
 def test_a_bad_link_between_good_nodes(rule: str, blame: Blame) -> None:
     """Most rules forgive it, one blames its ends; only all pairs show it."""
-    assert blame == RULES[rule](world(Fault(Kind.LINK, (4, 5))))
+    assert blame == RULES[rule](world(Fault(Entity.LINK, (4, 5))))
 
 
 @pytest.mark.parametrize("scenario", TARGETS[:3], ids=lambda scenario: scenario.name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Kind, Matrix, Tolerance
+from checks.culprit.matrix import Entity, Matrix, Tolerance
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, Noise
 from tests.benchmarks.localising.ours import swept
@@ -48,7 +48,7 @@ def test_a_link_is_named_for_what_returns(stages: tuple[tuple[bool, ...], ...], 
     """Congestion lasts for a while and has passed then; a bad link returns."""
     found = decode(retested(*stages), HALF)
 
-    assert named is any(one.kind is Kind.LINK for one in found.suspects)
+    assert named is any(one.kind is Entity.LINK for one in found.suspects)
 
 
 LEAF = tuple(range(8))
@@ -66,12 +66,12 @@ def test_a_switch_is_named_for_tests_that_are_bad_at_all_times(
     rate: float, noise: Noise, named: bool
 ) -> None:
     """One of its links is slow, over which it spreads flows: of each round's tests some are bad. Congestion spoils rounds."""
-    faults = (Fault(Kind.SWITCH, LEAF, factor=0.5, rate=rate),) if rate else ()
+    faults = (Fault(Entity.SWITCH, LEAF, factor=0.5, rate=rate),) if rate else ()
     for run in range(2):
         world = World(Cluster(24, 1, faults, 8, leaf=8), noise, random.Random(f"a switch {run}"))
         found = swept(world, tolerance=Tolerance(0.7))[1]
 
-        assert named is any(one.kind is Kind.SWITCH for one in found.suspects), run
+        assert named is any(one.kind is Entity.SWITCH for one in found.suspects), run
 
 
 def test_links_that_are_bad_on_all_rails_are_no_crowd() -> None:

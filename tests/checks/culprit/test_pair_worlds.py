@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.culprit.matrix import Kind
+from checks.culprit.matrix import Entity
 from tests.benchmarks import pair_worlds
 from tests.benchmarks.localising.calibration import Calibration
 from tests.benchmarks.localising.cluster import Cluster, Fault
@@ -19,7 +19,7 @@ OF = {world.name: world for world in WORLDS}
 
 def test_blame_is_counted_for_good_parts_alone() -> None:
     """A pair that is slow for good is neither a good link nor a planted one."""
-    cluster = Cluster(8, 1, (Fault(Kind.NODE, (2,)),), paths=frozenset({(0, 1)}))
+    cluster = Cluster(8, 1, (Fault(Entity.NODE, (2,)),), paths=frozenset({(0, 1)}))
     counts = pair_worlds.Counts()
     blame = Blame(frozenset({2, 3}), frozenset({frozenset({0, 1}), frozenset({4, 5})}))
     counts.add(PairWorld("mixed", STILL), cluster, blame, frozenset(), refused=True)

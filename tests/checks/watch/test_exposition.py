@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
-from checks.judge.open_findings.update import Seen
+from checks.judge.open_findings.update import LatestEvidence
 from checks.model import Action, Cause, Level, Observation, Outcome
 from checks.watch.exposition import GROWN, MOST_FINDINGS, WatchNumbers, exposition, read
 from checks.watch.families import FAMILIES, NVLINK_RECOVERIES, Source
@@ -25,7 +25,7 @@ def an_open(part: str = "GPU 5", level: Level = Level.FAIL, opened_at: float = 1
 
 
 def a_round(*rows: Observation) -> RoundResult:
-    return RoundResult(1000.0, 1002.5, True, rows, Seen(1002.5, "watch", "b", [], {}))
+    return RoundResult(1000.0, 1002.5, True, rows, LatestEvidence(1002.5, "watch", "b", [], {}))
 
 
 def numbers(*found: OpenFinding, omitted: int = 0) -> WatchNumbers:

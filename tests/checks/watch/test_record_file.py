@@ -8,7 +8,7 @@ from checks.documents.certificates import WatchRecord, load_record
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.documents.report import digest, dump_plain
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.update import Seen
+from checks.judge.open_findings.update import LatestEvidence
 from checks.model import Observation, Outcome, Skip
 from checks.process.machine_state import RECORD
 from checks.runner.single_node import declare, read_policy
@@ -23,7 +23,7 @@ SKIPPED = Observation("system.clock", "node-0", Outcome.SKIPPED, 0.1, {}, Skip.N
 
 def result(row: Observation = MEASURED, in_time: bool = True) -> RoundResult:
     """A round."""
-    return RoundResult(1.0, 2.0, in_time, (row,), Seen(2.0, "watch", "boot", [], {}))
+    return RoundResult(1.0, 2.0, in_time, (row,), LatestEvidence(2.0, "watch", "boot", [], {}))
 
 
 def kept(folder: Path) -> WatchRecord | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Better, Endpoint, Matrix, Span, Tolerance
 from checks.model import Verdict
 from tasks.render.context import VerdictContext
 from tasks.render.views.suspects import DecodedMatrix
@@ -16,10 +16,10 @@ from tests.tasks.render.fleets import fleet, judged
 HELD = Tolerance(0.6)
 
 
-def part_of(node: int, rail: int, rails: int) -> Part:
+def part_of(node: int, rail: int, rails: int) -> Endpoint:
     """As a report names it: a node where it has one rank, else a rank of it."""
     name = f"ip-10-0-{node // 200}-{node % 200 + 11}"
-    return Part(name if rails == 1 else f"{name}/rank-{node * rails + rail}", name, rail)
+    return Endpoint(name if rails == 1 else f"{name}/rank-{node * rails + rail}", name, rail)
 
 
 def between(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Decoded, Direction, Kind, Matrix, Tolerance
+from checks.culprit.matrix import Decoded, Direction, Entity, Matrix, Tolerance
 from tests.checks.culprit.planted import matrix, nodes
 
 SHIPPED = Tolerance(0.7)
@@ -29,7 +29,7 @@ def uneven(
 
 
 def slow_ones(found: Decoded) -> set[tuple[str, Direction]]:
-    assert all(one.kind is Kind.NODE for one in found.slow)
+    assert all(one.kind is Entity.NODE for one in found.slow)
     return {(one.subject, one.way) for one in found.slow}
 
 

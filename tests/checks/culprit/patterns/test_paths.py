@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Kind, Matrix, Tolerance
+from checks.culprit.matrix import Answer, Entity, Matrix, Tolerance
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -56,7 +56,7 @@ def test_three_slow_pairs_are_links() -> None:
     """Broken cables, not the fabric."""
     found = decode(measured({frozenset((1, 2)), frozenset((5, 9)), frozenset((20, 30))}), HALF)
 
-    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and 3 == len(found.suspects)
+    assert {Entity.LINK} == {kind for kind, _, _ in named(found)} and 3 == len(found.suspects)
     assert found.paths is None
 
 
@@ -88,7 +88,7 @@ def test_a_link_with_a_pair_on_each_rail_is_one_link() -> None:
     slow = [(a, b) for a, b in cells if {a // 8, b // 8} == {1, 2}]
     found = decode(matrix(parts, lambda a, b: (a, b) in slow, cells=cells + 3 * slow), HALF)
 
-    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and found.paths is None
+    assert {Entity.LINK} == {kind for kind, _, _ in named(found)} and found.paths is None
 
 
 @pytest.mark.parametrize("value", [None, 0.01, 1.9])
@@ -103,7 +103,7 @@ def test_pairs_that_no_shared_link_explains_are_links(value: float | None) -> No
     found = decode(made, HALF)
 
     assert found.paths is None
-    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and 4 == len(found.suspects)
+    assert {Entity.LINK} == {kind for kind, _, _ in named(found)} and 4 == len(found.suspects)
 
 
 def test_pairs_below_the_floor_are_links() -> None:
@@ -113,7 +113,7 @@ def test_pairs_below_the_floor_are_links() -> None:
     assert decode(slow, HALF).paths is not None
     found = decode(slow, Tolerance(0.5, floor=4.0))
     assert found.paths is None
-    assert {Kind.LINK} == {kind for kind, _, _ in named(found)} and 6 == len(found.suspects)
+    assert {Entity.LINK} == {kind for kind, _, _ in named(found)} and 6 == len(found.suspects)
 
 
 @pytest.mark.parametrize("number", [32, 64])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Tolerance
+from checks.culprit.matrix import Answer, Decoded, Entity, Matrix, Tolerance
 from checks.culprit.patterns.sweeps import always_bad, swept_tests
 from checks.culprit.rounds import round_robin, sweeps
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes
@@ -97,7 +97,7 @@ def test_two_nodes_of_which_no_test_is_good_have_a_bad_link() -> None:
     """There is no time at which it was good."""
     dead = replace(made := swept(2, lambda a, b, at: 1.0, 9), values=[None] * len(made.values))
 
-    assert {Kind.LINK} == {kind for kind, _, _ in named(decode(dead, SHIPPED))}
+    assert {Entity.LINK} == {kind for kind, _, _ in named(decode(dead, SHIPPED))}
 
 
 def leaf_of_two(number: int, first: int, last: int) -> Share:
@@ -180,6 +180,6 @@ def test_nodes_below_a_bad_switch_that_nobody_told_of_are_not_named_beside_a_bad
 
     found = decode(swept(32, share, 2), SHIPPED)
 
-    assert {(Kind.NODE, "node-20"), (Kind.SWITCH, "switch of node-0, node-1, node-2 and others")} == {
+    assert {(Entity.NODE, "node-20"), (Entity.SWITCH, "switch of node-0, node-1, node-2 and others")} == {
         (kind, subject) for kind, subject, _ in named(found)
     }

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Direction, Kind, Matrix, Tolerance
+from checks.culprit.matrix import Answer, Direction, Entity, Matrix, Tolerance
 from checks.culprit.rounds import round_robin
 from tests.checks.culprit.planted import BAD, GOOD, matrix, named, nodes, on_rails
 
@@ -78,14 +78,14 @@ def test_a_bad_node_under_a_congested_leaf_is_named_alone() -> None:
     congested = leaf_congested(10, 25)
     found = decode(sweep(32, lambda a, b, at: 9 in (a, b) or congested(a, b, at), again=1), HALF)
 
-    assert {(Kind.NODE, "node-9", Direction.BOTH)} == named(found)
+    assert {(Entity.NODE, "node-9", Direction.BOTH)} == named(found)
 
 
 def test_a_leaf_that_is_always_bad_is_no_congestion() -> None:
     """There is no time at which it was good."""
     found = decode(sweep(32, lambda a, b, at: (8 <= a < 16) != (8 <= b < 16), again=1, leaf=8), HALF)
 
-    assert ({(Kind.SWITCH, "leaf-1", Direction.BOTH)}, ()) == (named(found), found.congestion)
+    assert ({(Entity.SWITCH, "leaf-1", Direction.BOTH)}, ()) == (named(found), found.congestion)
 
 
 def _sick(*spells: tuple[int, int], node: int = 5) -> IsBad:
@@ -98,7 +98,7 @@ def test_a_spell_of_one_node_is_that_nodes(spells: tuple[tuple[int, int], ...]) 
     found = decode(sweep(32, _sick(*spells), again=1), HALF)
 
     assert {("node-5",)} == {one.nodes for one in found.suspects}
-    assert Kind.NODE is found.suspects[0].kind
+    assert Entity.NODE is found.suspects[0].kind
     assert () == found.congestion
 
 
@@ -115,9 +115,9 @@ def test_retests_that_are_bad_do_not_make_a_spell() -> None:
     links = {(n, n + 16) for n in range(8)}
     found = decode(sweep(32, lambda a, b, at: (min(a, b), max(a, b)) in links, again=3), HALF)
 
-    assert ((), frozenset({Kind.LINK})) == (
+    assert ((), frozenset({Entity.LINK})) == (
         found.congestion,
-        frozenset(one.kind for one in found.suspects) or frozenset({Kind.LINK}),
+        frozenset(one.kind for one in found.suspects) or frozenset({Entity.LINK}),
     )
 
 

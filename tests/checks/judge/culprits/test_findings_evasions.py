@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Endpoint, Matrix, Span, Tolerance
 from checks.culprit.topology import SWITCHES
 from checks.documents.report import dump_plain
 from checks.explain import registry
@@ -230,7 +230,7 @@ def test_many_hiccups_are_said() -> None:
         again = [cell for cell in cells if cell in bad or cell[::-1] in bad] * 3
         values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
         sources, targets = zip(*(cells + again), strict=True)
-        parts = tuple(Part(f"n{one}", f"n{one}") for one in range(4))
+        parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
         made = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
         return decode(made, Tolerance(0.1, 0.02)).answer
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Better, Endpoint, Matrix, Span, Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings, judge
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
@@ -109,7 +109,7 @@ def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_
 
 def two_switches(share: float) -> Reading:
     """Eight nodes below each of two switches that the topology names, and this share of the bandwidth between them."""
-    parts = [Part(f"n{n}", f"n{n}", switches=(f"leaf-{n // 8}",)) for n in range(16)]
+    parts = [Endpoint(f"n{n}", f"n{n}", switches=(f"leaf-{n // 8}",)) for n in range(16)]
     cells = [(a, b) for a in range(16) for b in range(16) if a != b]
     values = [FAST * (share if a // 8 != b // 8 else 1.0) for a, b in cells]
     sources, targets = ([cell[end] for cell in cells] for end in (0, 1))

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from checks.culprit.matrix import Direction, Kind, Tolerance
+from checks.culprit.matrix import Direction, Entity, Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
@@ -46,18 +46,18 @@ def kinds(node: int, other: int, rail: int) -> dict[str, Fault]:
     """A fault of each kind, at this node."""
     leaf = tuple(range(node // LEAF * LEAF, node // LEAF * LEAF + LEAF))
     return {
-        "slow node": Fault(Kind.NODE, (node,), factor=0.8, rate=1.0),
-        "bad node": Fault(Kind.NODE, (node,), factor=0.4, rate=1.0),
-        "node that sends slowly": Fault(Kind.NODE, (node,), factor=0.8, rate=1.0, way=Direction.OUT),
-        "node that receives badly": Fault(Kind.NODE, (node,), factor=0.5, rate=1.0, way=Direction.IN),
-        "loss": Fault(Kind.NODE, (node,), factor=0.2, rate=0.4),
-        "slow rank": Fault(Kind.RANK, (node,), rail=rail, factor=0.8, rate=1.0),
-        "bad rank": Fault(Kind.RANK, (node,), rail=rail, factor=0.4, rate=1.0),
-        "shared path": Fault(Kind.LINK, (node, other), factor=0.5, rate=1.0),
-        "broken link": Fault(Kind.LINK, (node, other), factor=0.1, rate=1.0),
-        "link one way": Fault(Kind.LINK, (node, other), factor=0.3, rate=1.0, way=Direction.OUT),
-        "switch": Fault(Kind.SWITCH, leaf, factor=0.5, rate=1.0),
-        "bad rail": Fault(Kind.RAIL, rail=rail, factor=0.4, rate=1.0),
+        "slow node": Fault(Entity.NODE, (node,), factor=0.8, rate=1.0),
+        "bad node": Fault(Entity.NODE, (node,), factor=0.4, rate=1.0),
+        "node that sends slowly": Fault(Entity.NODE, (node,), factor=0.8, rate=1.0, way=Direction.OUT),
+        "node that receives badly": Fault(Entity.NODE, (node,), factor=0.5, rate=1.0, way=Direction.IN),
+        "loss": Fault(Entity.NODE, (node,), factor=0.2, rate=0.4),
+        "slow rank": Fault(Entity.RANK, (node,), rail=rail, factor=0.8, rate=1.0),
+        "bad rank": Fault(Entity.RANK, (node,), rail=rail, factor=0.4, rate=1.0),
+        "shared path": Fault(Entity.LINK, (node, other), factor=0.5, rate=1.0),
+        "broken link": Fault(Entity.LINK, (node, other), factor=0.1, rate=1.0),
+        "link one way": Fault(Entity.LINK, (node, other), factor=0.3, rate=1.0, way=Direction.OUT),
+        "switch": Fault(Entity.SWITCH, leaf, factor=0.5, rate=1.0),
+        "bad rail": Fault(Entity.RAIL, rail=rail, factor=0.4, rate=1.0),
     }
 
 
@@ -73,7 +73,7 @@ PAIRS = [
     (FIRST[one], second[two])
     for one, second, two in product(FIRST, (SAME, AWAY), FIRST)
     if FIRST[one] != second[two]
-    and (FIRST[one].kind, second[two].kind) != (Kind.RAIL, Kind.RAIL)  # then all is as slow
+    and (FIRST[one].kind, second[two].kind) != (Entity.RAIL, Entity.RAIL)  # then all is as slow
 ]
 
 
@@ -97,12 +97,14 @@ def _covered(subject: str, both: set[str]) -> bool:
 @pytest.mark.parametrize("factor", [0.85, 0.72])
 def test_one_slow_rank_of_eight_is_named(factor: float) -> None:
     """The median of its whole node does not show it."""
-    assert {"n5/3"} == refused(findings((Fault(Kind.RANK, (5,), rail=3, factor=factor, rate=1.0),), rails=8))
+    assert {"n5/3"} == refused(
+        findings((Fault(Entity.RANK, (5,), rail=3, factor=factor, rate=1.0),), rails=8)
+    )
 
 
 def test_one_slow_rail_of_eight_is_named_and_no_rank_of_it() -> None:
     """Its ranks are as slow as each other."""
-    (found,) = findings((Fault(Kind.RAIL, rail=2, factor=0.85, rate=1.0),), rails=8)
+    (found,) = findings((Fault(Entity.RAIL, rail=2, factor=0.85, rate=1.0),), rails=8)
 
     assert (CLUSTER, Level.FAIL) == (found.subject, found.level)
     assert found.message.startswith("rail 2 is 1") and "slower than the other rails" in found.message
@@ -113,6 +115,6 @@ def test_a_node_that_is_bad_in_a_fifth_of_its_tests_is_named_and_none_of_its_lin
     nodes: int, seed: int
 ) -> None:
     """Each of its links was bad by itself, in several tests."""
-    fault = Fault(Kind.NODE, (3,), factor=0.4, rate=0.2)
+    fault = Fault(Entity.NODE, (3,), factor=0.4, rate=0.2)
 
     assert {"n3"} == refused(findings((fault,), nodes, 1, seed, CALM))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Matrix, Noise, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Endpoint, Matrix, Noise, Span, Tolerance
 from checks.judge.culprits.from_report import MatrixSubject
 from checks.judge.culprits.pattern_findings import Reading, unexplained_level
 from checks.judge.culprits.wording import MOST_VALUES, _value, cells, unexplained
@@ -78,7 +78,7 @@ def test_a_rate_is_told_with_the_message_that_gave_it(
     values, sizes = zip(*tests, strict=True)
     count = len(tests)
     matrix = Matrix(
-        "bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (Part("a", "a"), Part("b", "b")), [0] * count, [1] * count, values,
+        "bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (Endpoint("a", "a"), Endpoint("b", "b")), [0] * count, [1] * count, values,
         sizes=sizes,
     )  # fmt: skip
     without: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
@@ -114,7 +114,7 @@ def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
     again = [cell for cell in cells if (cell in bad or cell[::-1] in bad) and cell not in once] * 3
     values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
     sources, targets = zip(*(cells + again), strict=True)
-    parts = tuple(Part(f"n{one}", f"n{one}") for one in range(4))
+    parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
     matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
     tests = [test for test, value in enumerate(values) if value < 1.0]
     decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=Answer.UNEXPLAINED, unmeasured=())

@@ -8,7 +8,7 @@ import pytest
 
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
-from checks.judge.open_findings.gate import answered, carried
+from checks.judge.open_findings.gate import carried, closed_names
 from checks.model import Action, Answer, Cause, FindingKind, Level, Report, Verdict
 from tests.sample_reports import healthy, verdict_of, with_metric, without_row
 
@@ -141,11 +141,11 @@ def test_a_pass_names_what_the_gate_answered() -> None:
     mended = replace(an_open(), key=FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION))
     report = with_open(healthy(nodes=2), 1, documents.dump(OpenFindings(open=(mended, an_open()))).decode())
 
-    assert {"node-1": (mended.key.name,)} == answered(report, verdict_of(report).findings)
+    assert {"node-1": (mended.key.name,)} == closed_names(report, verdict_of(report).findings)
     sick = with_metric(report, "system.clock", "node-1", "wall_rate", 0.5)
-    assert {} == answered(sick, verdict_of(sick).findings)
+    assert {} == closed_names(sick, verdict_of(sick).findings)
     blind = without_row(report, "system.clock", "node-1")
-    assert {} == answered(blind, verdict_of(blind).findings)
+    assert {} == closed_names(blind, verdict_of(blind).findings)
 
 
 def test_hardware_is_answered_after_a_restart_alone() -> None:
@@ -154,8 +154,8 @@ def test_hardware_is_answered_after_a_restart_alone() -> None:
     same = with_open(healthy(nodes=2), 1, text)
     other = with_open(healthy(nodes=2), 0, text)
 
-    assert {} == answered(same, verdict_of(same).findings), "node-1 still runs in the boot b-1"
-    assert {"node-0": (broken.key.name,)} == answered(other, verdict_of(other).findings)
+    assert {} == closed_names(same, verdict_of(same).findings), "node-1 still runs in the boot b-1"
+    assert {"node-0": (broken.key.name,)} == closed_names(other, verdict_of(other).findings)
 
 
 def test_no_open_finding_ever_improves_an_answer() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import MOST_CLOSED, MOST_OPEN, Closer, OpenFinding, OpenFindings
-from checks.judge.open_findings.update import Seen, after_gate, after_round, close
+from checks.judge.open_findings.update import LatestEvidence, after_gate, after_round, close
 from checks.model import Action, Cause, Finding, FindingKind, Level
 
 DAY = 86400.0
@@ -36,8 +36,8 @@ def seen(
     boot: str = BOOT,
     since: float = 0.0,
     check: str = "kernel.xid",
-) -> Seen:
-    return Seen(at, by, boot, found, {check: since})
+) -> LatestEvidence:
+    return LatestEvidence(at, by, boot, found, {check: since})
 
 
 OPENED = after_round(OpenFindings(), seen(finding(), since=999 * DAY))
@@ -103,9 +103,9 @@ def test_the_gravest_level_stays() -> None:
 
 def test_missing_evidence_is_closed_by_the_measurement_coming_back() -> None:
     lost = finding("gpu.ecc", "", Cause.EVIDENCE, part="")
-    opened = after_round(OpenFindings(), Seen(0.0, "watch", BOOT, [lost], {}))
-    silent = after_round(opened, Seen(60.0, "watch", BOOT, [], {"kernel.xid": 0.0}))
-    back = after_round(silent, Seen(120.0, "watch", BOOT, [], {"gpu.ecc": 0.0}))
+    opened = after_round(OpenFindings(), LatestEvidence(0.0, "watch", BOOT, [lost], {}))
+    silent = after_round(opened, LatestEvidence(60.0, "watch", BOOT, [], {"kernel.xid": 0.0}))
+    back = after_round(silent, LatestEvidence(120.0, "watch", BOOT, [], {"gpu.ecc": 0.0}))
 
     assert silent.open == opened.open != ()
     assert back.open == ()
@@ -116,7 +116,7 @@ def test_missing_evidence_is_closed_by_the_measurement_coming_back() -> None:
 def test_evidence_about_the_kernel_log_is_closed_when_the_log_is_read_again() -> None:
     """However far back it reaches: what was missing was the reading, and no event."""
     lost = finding("kernel.xid", "", Cause.EVIDENCE, part="")
-    opened = after_round(OpenFindings(), Seen(1000 * DAY, "watch", BOOT, [lost], {}))
+    opened = after_round(OpenFindings(), LatestEvidence(1000 * DAY, "watch", BOOT, [lost], {}))
     back = after_round(opened, seen(at=1000 * DAY + 60, since=999 * DAY))
 
     assert opened.open != ()
@@ -124,7 +124,7 @@ def test_evidence_about_the_kernel_log_is_closed_when_the_log_is_read_again() ->
 
 
 def test_a_gate_that_did_not_measure_the_check_closes_nothing() -> None:
-    passing = Seen(1001 * DAY, "gate-2", NEXT_BOOT, [], {"gpu.ecc": 0.0})
+    passing = LatestEvidence(1001 * DAY, "gate-2", NEXT_BOOT, [], {"gpu.ecc": 0.0})
 
     assert after_gate(OPENED, passing).open == OPENED.open
 

@@ -15,8 +15,8 @@ from checks.judge.rules.wording import (
     predicate_of,
     several,
     spoken,
+    subjects_text,
     unequal,
-    who_all,
 )
 from checks.model import Cause, Finding, Level
 from checks.model_details import Comparison, Reference, Relation
@@ -152,7 +152,7 @@ def test_a_finding_is_one_sentence_with_its_subject() -> None:
 )
 def test_several_subjects_are_one(subjects: list[str], said: str) -> None:
     """A whole node is told from one GPU of it; more than can be named is a number."""
-    assert said == who_all(subjects)
+    assert said == subjects_text(subjects)
 
 
 def test_a_number_that_holds_for_each_subject_is_said_so() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Answer, Better, Kind, Matrix, Part, Span
+from checks.culprit.matrix import Answer, Better, Endpoint, Entity, Matrix, Span
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
@@ -82,7 +82,7 @@ def test_what_was_not_to_be_tested_is_blank_and_what_gave_nothing_is_not() -> No
         ).rows
         for cell in row
     ]
-    parts = (Part("a", "a"), Part("b", "b"))
+    parts = (Endpoint("a", "a"), Endpoint("b", "b"))
     again = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
                    [1.0, 40.0, 41.0, None, None, 40.0])  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_names_are_inert() -> None:
     hostile = VerdictContext(shown=(shown(replace(BAD.matrix, parts=parts)),))
     verdict, _ = with_shown(8)
 
-    assert Kind.NODE is hostile.shown[0].decoded.suspects[0].kind
+    assert Entity.NODE is hostile.shown[0].decoded.suspects[0].kind
     assert 1 == html(None, verdict, "x", hostile).count("<script")
     text = markdown(None, verdict, "x", hostile)
     assert "<script" not in text and "](http" not in text
