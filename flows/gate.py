@@ -222,7 +222,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
                     starts = JobStarts(starts.no_gos)
                     judged = await _first_start(session, starts, minutes)
                     continue
-                return refused_outcome(session, judged, published, answer, starts.said)
+                return refused_outcome(session, judged, published, answer, starts.note)
             judged = await next_start(session, session.checking, starts)
     except RunCancelled:  # whoever cancels does not wait for what its nodes wrote
         raise

@@ -87,7 +87,7 @@ class JobStarts:
         return self.no_gos >= most
 
     @property
-    def said(self) -> str:
+    def note(self) -> str:
         """The notes, "" for none."""
         return "; ".join(self.notes)
 
@@ -139,7 +139,7 @@ async def follow_start(
         report_progress(Progress("training", status.text))
 
     def enough(status: JobStatus) -> bool:
-        return bool(starts.next(status)) or (wait == "started" and start.seen(status))
+        return bool(starts.next(status)) or (wait == "started" and start.is_over(status))
 
     watched = await follow_job(session, job, run_limit_s(session), on_poll, enough, trains=True)
     late = watched.late
@@ -150,12 +150,12 @@ async def follow_start(
     elif watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
         record_confirmations(session, judged, session.folder / job / token)
-        return LaunchResult(Training(job, JobState.RUNNING, start.said))
+        return LaunchResult(Training(job, JobState.RUNNING, start.missing))
     status = dataclasses.replace(watched.status, attempt=token)
     result = await run_to_end(training_result, session, judged, JobEnd(job, status, late))
-    if result.training.state is JobState.SUCCEEDED or not starts.said:
+    if result.training.state is JobState.SUCCEEDED or not starts.note:
         return result
-    detail = "; ".join(filter(None, (result.training.detail, starts.said)))
+    detail = "; ".join(filter(None, (result.training.detail, starts.note)))
     return dataclasses.replace(result, training=dataclasses.replace(result.training, detail=detail))
 
 

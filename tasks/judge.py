@@ -175,8 +175,8 @@ def _stands(session: Session, judged: JudgedReport) -> bool:
 def _has_identities(report: Report) -> bool:
     """Whether every machine has identities that distinguish it from others."""
     names = {node.name for node in report.nodes}
-    known = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
-    return known and len(names) == report.declared.nodes
+    complete = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
+    return complete and len(names) == report.declared.nodes
 
 
 def _load(data: bytes) -> KeptPass | None:

@@ -93,7 +93,7 @@ class PoolProof:
         self.settled = not pooled or session.judged is None or bool(session.judged.reused)
         self._since: float | None = None
 
-    async def look(self, status: JobStatus) -> None:
+    async def ask(self, status: JobStatus) -> None:
         """Ask, if it runs or ran."""
         if not self.settled and (status.state is JobState.RUNNING or status.state.final):
             await run_to_end(self._ask, status.state.final)
@@ -272,19 +272,19 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     async def on_poll(status: JobStatus) -> None:
         session.trained = session.trained or status.state is JobState.RUNNING
         waits = status.state is JobState.PENDING and await run_to_end(pool_waits, session)
-        kept = pool_cost_now(session) if waits else ""
-        report_progress(Progress("training", " ".join(filter(None, (status.text, kept)))))
+        cost = pool_cost_now(session) if waits else ""
+        report_progress(Progress("training", " ".join(filter(None, (status.text, cost)))))
         if not never_ran(JobEnd(job, status, ran=session.trained)):
-            await proof.look(status)
+            await proof.ask(status)
 
     def enough(status: JobStatus) -> bool:
-        return wait == "started" and proof.settled and start.seen(status)
+        return wait == "started" and proof.settled and start.is_over(status)
 
     watched = await follow_job(session, job, limit, on_poll, enough, trains=True)
     if watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
         record_confirmations(session, verdict, session.folder / job / watched.status.attempt)
-        return LaunchResult(Training(job, JobState.RUNNING, start.said))
+        return LaunchResult(Training(job, JobState.RUNNING, start.missing))
     if never_ran(watched):
         require_machines(watched)
         return LaunchResult(
@@ -301,11 +301,11 @@ class TrainingStart:
 
     def __init__(self, session: Session, job: str) -> None:
         self.session, self.job = session, job
-        self.said = ""
+        self.missing = ""
         self._since: float | None = None
 
-    def seen(self, status: JobStatus) -> bool:
-        """Whether the wait is over; `said` is what is missing."""
+    def is_over(self, status: JobStatus) -> bool:
+        """Whether the wait is over; `missing` is what nobody has reported."""
         if status.state is not JobState.RUNNING:
             return False
         self._since = self._since or time.monotonic()
@@ -313,7 +313,7 @@ class TrainingStart:
             return True
         if time.monotonic() - self._since < checks_limit_s(self.session):
             return False
-        self.said = "it runs, but not every node has reported that it confirmed itself and started"
+        self.missing = "it runs, but not every node has reported that it confirmed itself and started"
         return True
 
 

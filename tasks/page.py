@@ -134,10 +134,10 @@ def _notification_of(session: Session, outcome: Outcome) -> Notification:
     try:
         return page_of(session, outcome, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the end stays
-        kind = kind_of(outcome)
+        notification_type = kind_of(outcome)
         bare = _bare(session, outcome.gate_id, f"gate {session.context.gate.name}: {outcome.reason}", error)
-        audience, severity = audience_of(outcome, kind), severity_of(outcome, kind)
-        return replace(bare, kind=kind, audience=audience, severity=severity)
+        audience, severity = audience_of(outcome, notification_type), severity_of(outcome, notification_type)
+        return replace(bare, kind=notification_type, audience=audience, severity=severity)
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:

@@ -171,12 +171,14 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     return context
 
 
-def put_pages(context: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
+def put_pages(
+    context: GateContext, gate_id: str, judged: JudgedReport, beside_verdict: VerdictContext
+) -> None:
     """Store the HTML page and the summary of a verdict. Raises StoreError."""
     store, name = context.store, context.gate.name
-    page = html(judged.report, judged.verdict, name, shown)
+    page = html(judged.report, judged.verdict, name, beside_verdict)
     store.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
-    summary = markdown(judged.report, judged.verdict, name, shown)
+    summary = markdown(judged.report, judged.verdict, name, beside_verdict)
     store.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
 
 

@@ -71,14 +71,14 @@ class SilenceNotices:
     def __init__(self, session: Session, job: str) -> None:
         self._session, self._job = session, job
         self._hours: int | None = None
-        self._told = False
+        self._notified = False
 
     def see(self, silent_s: float, detail: str) -> None:
         """Take in for how long nothing has been heard; 0 where the engine has answered."""
         if not silent_s:
             if self._hours is not None:
                 self._say(f"the engine answers again about job {self._job}")
-            self._hours, self._told = None, False
+            self._hours, self._notified = None, False
             return
         hours = int(silent_s // HOUR_S)
         if self._hours is not None and hours <= self._hours:
@@ -90,8 +90,8 @@ class SilenceNotices:
             "the job's own time limit"
         )
         self._say(line)
-        if hours and not self._told:
-            self._told = True
+        if hours and not self._notified:
+            self._notified = True
             self._tell_owner(line)
 
     def _say(self, line: str) -> None:

@@ -136,8 +136,8 @@ class LiveProgress:
         self._status, self._clock, self._lock = status, clock, threading.Lock()
         self._write, self._initial = say, stage
         self._now, self._begun = Progress(stage, "Prefect begins the run"), clock()
-        self._said, self._said_at = "", self._begun
-        self._shown = self._first = ""
+        self._last_line, self._line_at = "", self._begun
+        self._last_detail = self._first = ""
 
     def progress(self, progress: Progress) -> None:
         """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
@@ -163,7 +163,7 @@ class LiveProgress:
     def tick(self) -> None:
         """Be silent for 10 s at most, in a long wait that says nothing new for a minute. A terminal shows the time by itself."""
         with self._lock:
-            if self._status is None and self._clock() - self._said_at >= self._every_s():
+            if self._status is None and self._clock() - self._line_at >= self._every_s():
                 self._say_now()
 
     def ended(self, outcome: Outcome) -> None:
@@ -183,7 +183,7 @@ class LiveProgress:
         return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took})"
 
     def _every_s(self) -> float:
-        unchanged = self._now.waits and self._now.detail == self._shown
+        unchanged = self._now.waits and self._now.detail == self._last_detail
         return MINUTE_S if unchanged and self._clock() - self._begun >= MINUTE_S else PLAIN_EVERY_S
 
     def end_stage(self) -> None:
@@ -196,15 +196,15 @@ class LiveProgress:
     def _last(self, line: str) -> None:
         if self._status is not None:
             self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        elif line != self._said:
+        elif line != self._last_line:
             self._say(line)
 
     def _say_now(self) -> None:
-        self._say(self._line(SAID_AGAIN if self._now.detail == self._shown else DETAIL_CHARACTERS))
-        self._shown = self._now.detail
+        self._say(self._line(SAID_AGAIN if self._now.detail == self._last_detail else DETAIL_CHARACTERS))
+        self._last_detail = self._now.detail
 
     def _say(self, line: str) -> None:
-        self._said, self._said_at = line, self._clock()
+        self._last_line, self._line_at = line, self._clock()
         self._write(line)
 
 

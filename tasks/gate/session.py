@@ -78,7 +78,7 @@ class Session:
         self.answer: ApprovalAnswer | None = None
         self.open_question, self.parked = lease.asking, False
         self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.open_question is None else ())
-        self._kept: dict[str, float] = {}
+        self._kept_since: dict[str, float] = {}
         self.begun, self.statuses = set(self._jobs), dict[str, JobStatus]()
         if self.open_question is not None:
             self.ended(lease.job(CHECK))
@@ -128,16 +128,16 @@ class Session:
         """Record that this job ended. If its engine keeps machines, they are released with the gate unless the training gets them."""
         self._jobs.pop(job, None)
         if self.context.launcher.placement is Placement.POOLED:
-            self._kept.setdefault(job, time.monotonic())
+            self._kept_since.setdefault(job, time.monotonic())
 
     def let_go(self, job: str) -> None:
         """Forget this job: nothing of it is left, or it has to outlive the gate."""
         self._jobs.pop(job, None)
-        self._kept.pop(job, None)
+        self._kept_since.pop(job, None)
 
     def kept_s(self, job: str) -> float | None:
         """For how long the machines of an ended job have been kept by now, as far as this process knows; None: they are not."""
-        since = self._kept.get(job)
+        since = self._kept_since.get(job)
         return None if since is None else time.monotonic() - since
 
     def end_now(self, job: str) -> bool:
@@ -202,7 +202,7 @@ class Session:
 
     def release_machines(self) -> None:
         """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""
-        for job in tuple(self._kept):
+        for job in tuple(self._kept_since):
             try:
                 reply = self.context.launcher.release(job)
                 self.let_go(job)

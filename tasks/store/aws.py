@@ -124,7 +124,7 @@ class AwsCalls(ABC):
 
     def __init__(self, where: str, region: str, limits: Limits) -> None:
         self.where, self.region, self.limits = where, region, limits
-        self._made: dict[str, Any] = {}
+        self._clients: dict[str, Any] = {}
         self._session: Any = None
         self._lock = threading.Lock()
 
@@ -140,9 +140,9 @@ class AwsCalls(ABC):
     def client(self, service: str) -> Any:
         """The client of that service. Raises what boto3 raises, ValueError for an endpoint that is no URL."""
         with self._lock:
-            if service not in self._made:
-                self._made[service] = self._new(service)
-            return self._made[service]
+            if service not in self._clients:
+                self._clients[service] = self._new(service)
+            return self._clients[service]
 
     def once(self, service: str, operation: str, **arguments: Any) -> Any:
         """AWS's answer to boto3's operation of that name. Raises what boto3 raises."""

@@ -109,19 +109,19 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
     """What the store's gates say of every node, of one cluster (None for all), or of one name ("" for all). Unless `whole`, nobody
     looks for gates without a record, which takes long where a store is far away. Raises StoreError.
     """
-    ids, known = frozenset(records.recorded(store)), _histories(store)
+    ids, folded_histories = frozenset(records.recorded(store)), _histories(store)
     problems = [*_without_record(kept_gates(store), ids)] if whole else []
-    lacking = _by_time(ids - _gates_of(known.values()))
+    lacking = _by_time(ids - _gates_of(folded_histories.values()))
     if older := len(lacking[:-UNFOLDED]):
         problems.append(f"{older} older gates are not in the history of the nodes: {rebuild_command(store)}")
     settled, newest = _parted(read_records(store, lacking[-UNFOLDED:], problems))
-    changed = _fold(store, known, settled, problems)
+    changed = _fold(store, folded_histories, settled, problems)
     with suppress(StoreError):  # who may only read may read, and the next reader adds what is lacking
         _write(store, changed)
-    _fold(store, known, newest, problems)
+    _fold(store, folded_histories, newest, problems)
     mine = [
         replace(history, nodes=tuple(past for past in history.nodes if node in ("", past.node)))
-        for history in known.values()
+        for history in folded_histories.values()
         if cluster in (None, history.cluster)
     ]
     gate_nodes = named_nodes(mine)
@@ -131,7 +131,7 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
         tuple(mine),
         tuple(sorted(gates, key=_turn)),
         len(ids & _gates_of(mine)),
-        ids - _gates_of(known.values()),
+        ids - _gates_of(folded_histories.values()),
         tuple(problems),
     )
 

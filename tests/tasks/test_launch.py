@@ -123,7 +123,7 @@ def test_the_engine_says_whether_the_training_has_the_pool(
     one.ended(CHECK_JOB)
     asked = PoolProof(one, TRAIN_JOB)
     for status in looks:
-        asyncio.run(asked.look(status))
+        asyncio.run(asked.ask(status))
 
     assert (settled, bool(proof)) == (asked.settled, bool(one.proof))
     assert "".join(one.proof).startswith(proof)
@@ -140,7 +140,7 @@ def test_a_pool_that_is_left_over_is_released_while_the_training_runs(
     one = session(tmp_path, engine)
     one.judged = PASSED
     one.ended(CHECK_JOB)
-    asyncio.run(PoolProof(one, TRAIN_JOB).look(RUNNING))
+    asyncio.run(PoolProof(one, TRAIN_JOB).ask(RUNNING))
 
     assert [("release", CHECK_JOB)] == engine.calls
 
@@ -203,7 +203,7 @@ def test_what_the_waiting_machines_cost(
     one.context.terms = terms  # type: ignore[misc]
     assert f"Kept for the training{now}" == pool_cost_now(one)
 
-    one._kept[CHECK_JOB] -= 1800.0
+    one._kept_since[CHECK_JOB] -= 1800.0
     assert pool_cost_so_far(one).endswith(f" waited for it for 30.0 minutes ({so_far}).")
 
 
@@ -278,7 +278,7 @@ def test_a_training_has_started_when_every_node_became_the_command(
     start = TrainingStart(one, TRAIN_JOB)
 
     assert expected is has_started(one, TRAIN_JOB, status)
-    assert (expected, "") == (start.seen(status), start.said)
+    assert (expected, "") == (start.is_over(status), start.missing)
 
 
 def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
@@ -288,7 +288,7 @@ def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
     monkeypatch.setattr(launch, "checks_limit_s", lambda session: 0.0)
     start = TrainingStart(session(tmp_path), TRAIN_JOB)
 
-    assert start.seen(RUNNING) and "not every node has reported" in start.said
+    assert start.is_over(RUNNING) and "not every node has reported" in start.missing
 
 
 def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") -> Any:

@@ -147,7 +147,7 @@ def stubbed(limits: Limits = QUICK, **changes: Any) -> Iterator[Stubbed]:
     stubs = {service: Stubber(_client(service)) for service in ("sagemaker", "s3", "logs")}
     for service, stub in stubs.items():
         stub.activate()
-        launcher.clients._made[service] = stub.client
+        launcher.clients._clients[service] = stub.client
     try:
         yield Stubbed(launcher, stubs["sagemaker"], stubs["s3"], stubs["logs"])
         for stub in stubs.values():
