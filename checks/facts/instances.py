@@ -121,11 +121,9 @@ MOST_ALIKE = 8
 
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
-    begin = [candidate for candidate in types if name and candidate.startswith(name)]
+    begin = [known for known in types if name and known.startswith(name)]
     alike = [*dict.fromkeys([*begin, *difflib.get_close_matches(name, types, n=5, cutoff=0.5)])][:MOST_ALIKE]
-    families = dict.fromkeys(
-        f"{candidate.partition('.')[0]}.*" if "." in candidate else candidate for candidate in types
-    )
+    families = dict.fromkeys(f"{known.partition('.')[0]}.*" if "." in known else known for known in types)
     hint = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
     own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
     own += "`prelaunch node machine GATE_FILE` makes of it "
@@ -139,9 +137,7 @@ def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
 def types_text(types: Sequence[str], declared: str) -> str:
     """The instance types of a policy for people, those most like the declared one first: "p5.48xlarge, p5.4xlarge and 58 more"."""
     alike = difflib.get_close_matches(declared, types, n=3, cutoff=0.6)
-    nearest_types = sorted(
-        types, key=lambda candidate: alike.index(candidate) if candidate in alike else len(alike)
-    )[:5]
+    nearest_types = sorted(types, key=lambda known: alike.index(known) if known in alike else len(alike))[:5]
     more = len(types) - len(nearest_types)
     return ", ".join(nearest_types) + (f" and {more} more" if more else "")
 

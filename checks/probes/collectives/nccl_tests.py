@@ -126,20 +126,18 @@ def _read(name: str, result: ToolResult) -> Run:
     runs = read(f"{result.stdout}\n{result.stderr}")
     if len(runs) != 1:
         raise CheckError(f"{name} printed {len(runs)} runs, not one\n{result.account()[-2000:]}")
-    parsed_run = runs[0]
-    parsed_run = replace(parsed_run, program=parsed_run.program or name)
-    reason = nccl_tests_result.faults(parsed_run)
-    if not reason and result.code != 0 and not (parsed_run.failed or (parsed_run.closed and parsed_run.slow)):
+    parsed = runs[0]
+    parsed = replace(parsed, program=parsed.program or name)
+    reason = nccl_tests_result.faults(parsed)
+    if not reason and result.code != 0 and not (parsed.failed or (parsed.closed and parsed.slow)):
         reason = (f"exit code {result.code}, although its footer reports success",)
-    if nccl_tests_result.lists_one_process(parsed_run):
+    if nccl_tests_result.lists_one_process(parsed):
         reason = (*reason, "it lists the ranks of one process only")
-    if parsed_run.plan is None or parsed_run.program != name:
-        reason = (*reason, f"the header is missing or belongs to {parsed_run.program}")
-    if reason and not (
-        parsed_run.failed and parsed_run.results
-    ):  # wrong results count, whatever else is missing
+    if parsed.plan is None or parsed.program != name:
+        reason = (*reason, f"the header is missing or belongs to {parsed.program}")
+    if reason and not (parsed.failed and parsed.results):  # wrong results count, whatever else is missing
         raise CheckError(f"{name}: {'; '.join(reason)}\n{result.account()[-2000:]}")
-    return parsed_run
+    return parsed
 
 
 def recognised(text: str) -> bool:
@@ -161,19 +159,17 @@ def understood(text: str) -> frozenset[int]:
 
 def read(text: str) -> tuple[Run, ...]:
     """The runs in the text, in order; () if there is none."""
-    runs, parsed_run, commanded = [], Run(), ""
+    runs, parsed, commanded = [], Run(), ""
     for number, line in _bare(text):
-        if parsed_run.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
-            runs.append(parsed_run)
-            parsed_run, commanded = Run(commanded=commanded), ""
+        if parsed.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
+            runs.append(parsed)
+            parsed, commanded = Run(commanded=commanded), ""
         started = {match[1] for match in _COMMAND.finditer(line)} if not line.startswith("#") else set()
         if len(started) == 1 and not _ERROR.search(line):
             (command,) = started
-            commanded, parsed_run.commanded = (
-                (command, parsed_run.commanded) if parsed_run.full else ("", command)
-            )
-        _take(parsed_run, number, line)
-    runs.append(parsed_run)
+            commanded, parsed.commanded = (command, parsed.commanded) if parsed.full else ("", command)
+        _take(parsed, number, line)
+    runs.append(parsed)
     for finished in runs:
         finished.program = finished.program or finished.commanded
     return tuple(finished for finished in runs if finished.results or finished.plan or finished.columns)
@@ -184,57 +180,57 @@ def _bare(text: str) -> Iterator[tuple[int, str]]:
         yield number, bare(_HOST.sub("", bare(raw)))
 
 
-def _take(parsed_run: Run, number: int, line: str) -> None:
+def _take(parsed: Run, number: int, line: str) -> None:
     numbered = f"{number}: {line}"
     if line.startswith("#"):
         try:
-            is_known = _take_comment(parsed_run, line, numbered)
+            is_known = _take_comment(parsed, line, numbered)
         except ValueError as error:
-            parsed_run.odd.append(f"a line cannot be read ({error}): {numbered}")
+            parsed.odd.append(f"a line cannot be read ({error}): {numbered}")
             return
         if not is_known and _COMPLAINT.match(line):
-            parsed_run.errors.append(numbered)
+            parsed.errors.append(numbered)
     elif _ERROR.search(line):
-        parsed_run.errors.append(numbered)
+        parsed.errors.append(numbered)
     elif _SIZE_LINE.match(line):
-        _take_row(parsed_run, line, numbered)
+        _take_row(parsed, line, numbered)
 
 
-def _take_comment(parsed_run: Run, line: str, numbered: str) -> bool:
+def _take_comment(parsed: Run, line: str, numbered: str) -> bool:
     if match := _VERSION.search(line):
-        parsed_run.version = match[1]
+        parsed.version = match[1]
     elif match := _BEGIN.search(line):
-        parsed_run.program, parsed_run.began = match[1], True
+        parsed.program, parsed.began = match[1], True
     elif match := _END.search(line):
-        parsed_run.ended = True
-        parsed_run.program = parsed_run.program or match[1]
+        parsed.ended = True
+        parsed.program = parsed.program or match[1]
     elif match := _PLAN.search(line):
         threads, gpus, least, most, step = (int(match[index]) for index in range(1, 6))
-        parsed_run.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
-        parsed_run.lines["plan"] = numbered
+        parsed.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
+        parsed.lines["plan"] = numbered
     elif match := _RANK.match(line):
-        parsed_run.ranks.append((int(match[1]), (int(match[2]), match[3])))
-        parsed_run.lines["ranks"] = "\n".join(filter(None, [parsed_run.lines.get("ranks", ""), numbered]))
+        parsed.ranks.append((int(match[1]), (int(match[2]), match[3])))
+        parsed.lines["ranks"] = "\n".join(filter(None, [parsed.lines.get("ranks", ""), numbered]))
     elif _TABLE.match(line):
-        parsed_run.columns = tuple(line.lstrip("# ").split())
+        parsed.columns = tuple(line.lstrip("# ").split())
     elif match := _BOUNDS.match(line):
-        parsed_run.wrong_tests = max(int(match[1]), int(match[2] != "OK"))
-        parsed_run.lines["footer"] = numbered
+        parsed.wrong_tests = max(int(match[1]), int(match[2] != "OK"))
+        parsed.lines["footer"] = numbered
     elif match := _AVERAGE.match(line):
-        parsed_run.average_gbps, parsed_run.slow = _number(match[1]), match[2] == "FAILED"
+        parsed.average_gbps, parsed.slow = _number(match[1]), match[2] == "FAILED"
     else:
         return False
     return True
 
 
-def _take_row(parsed_run: Run, line: str, numbered: str) -> None:
-    if parsed_run.wrong_tests is not None or not parsed_run.columns:
-        parsed_run.odd.append(f"a row is at a place where no row belongs: {numbered}")
+def _take_row(parsed: Run, line: str, numbered: str) -> None:
+    if parsed.wrong_tests is not None or not parsed.columns:
+        parsed.odd.append(f"a row is at a place where no row belongs: {numbered}")
         return
     try:
-        parsed_run.results.append(_record(parsed_run.columns, line.split(), numbered))
+        parsed.results.append(_record(parsed.columns, line.split(), numbered))
     except (ValueError, KeyError) as error:
-        parsed_run.odd.append(f"a row cannot be read ({error}): {numbered}")
+        parsed.odd.append(f"a row cannot be read ({error}): {numbered}")
 
 
 def _record(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> SizeResult:

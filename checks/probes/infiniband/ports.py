@@ -59,7 +59,7 @@ def ports_of(root: Path) -> tuple[Port, ...]:
         else []
     )
     all_ports = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
-    return tuple(sorted(all_ports, key=_port_order))
+    return tuple(sorted(all_ports, key=_order))
 
 
 def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[Port, ...]:
@@ -75,10 +75,10 @@ def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[P
             not port.carries(rate_gbit_s),
             port.board != usual,
             -(port.rate_gbit_s or 0.0),
-            _port_order(port),
+            _order(port),
         )
 
-    return tuple(sorted(sorted(ports, key=order)[:declared], key=_port_order))
+    return tuple(sorted(sorted(ports, key=order)[:declared], key=_order))
 
 
 def here() -> tuple[Port, ...]:
@@ -164,7 +164,7 @@ def _joined(texts: Iterable[str]) -> str:
     return "+".join(sorted({text for text in texts if text})) or NONE
 
 
-def _port_order(port: Port) -> tuple[tuple[tuple[int, object], ...], int]:
+def _order(port: Port) -> tuple[tuple[tuple[int, object], ...], int]:
     pieces = re.split(r"([0-9]+)", port.device)
     return tuple(
         (int(piece.isdigit()), int(piece) if piece.isdigit() else piece) for piece in pieces

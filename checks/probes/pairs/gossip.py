@@ -28,8 +28,8 @@ class Gossip:
 
     def accuse(self, rank: int, accuser: int, round_: int) -> None:
         """The accuser got no answer from the rank in this round. A rank that says this about itself is believed alone."""
-        accusations = self._accusers.setdefault(rank, {})
-        accusations[accuser] = max(round_, accusations.get(accuser, -1))
+        claims = self._accusers.setdefault(rank, {})
+        claims[accuser] = max(round_, claims.get(accuser, -1))
         self._settle(rank)
 
     def accusers(self, rank: int) -> tuple[int, ...]:
@@ -58,26 +58,24 @@ class Gossip:
     def learn(self, numbers: Sequence[int]) -> None:
         """Reads the message of another rank. Parts that are malformed are ignored."""
         for at in range(0, min(len(numbers), WORDS) - FIELDS + 1, FIELDS):
-            accused, heard, *accusations = (number - 1 for number in numbers[at : at + FIELDS])
+            accused, heard, *claims = (number - 1 for number in numbers[at : at + FIELDS])
             if not 0 <= accused < self.ranks:
                 continue
             self.heard(accused, heard)
-            for accuser, round_ in (accusations[:2], accusations[2:]):
+            for accuser, round_ in (claims[:2], claims[2:]):
                 if 0 <= accuser < self.ranks and round_ > self._heard[accused]:
                     self.accuse(accused, accuser, round_)
 
     def _encoded(self, rank: int) -> tuple[int, ...]:
-        accusations = self._accusers[rank]
-        latest = sorted(accusations, key=lambda accuser: (accuser != rank, -accusations[accuser], accuser))[
-            :2
-        ]
-        pairs = [(accuser, accusations[accuser]) for accuser in latest] + [(-1, -1)] * (2 - len(latest))
+        claims = self._accusers[rank]
+        latest = sorted(claims, key=lambda accuser: (accuser != rank, -claims[accuser], accuser))[:2]
+        pairs = [(accuser, claims[accuser]) for accuser in latest] + [(-1, -1)] * (2 - len(latest))
         return tuple(number + 1 for number in (rank, self._heard.get(rank, -1), *pairs[0], *pairs[1]))
 
     def _settle(self, rank: int) -> None:
         """Removes what was said about a rank before it was last heard."""
-        since, accusations = self._heard.get(rank, -1), self._accusers.get(rank, {})
-        remaining = {accuser: round_ for accuser, round_ in accusations.items() if round_ > since}
+        since, claims = self._heard.get(rank, -1), self._accusers.get(rank, {})
+        remaining = {accuser: round_ for accuser, round_ in claims.items() if round_ > since}
         if remaining:
             self._accusers[rank] = remaining
         else:
