@@ -176,11 +176,8 @@ class PreflightCheck:
     @property
     def text(self) -> str:
         """One line for people."""
-        return (
-            f"{self.subject}: {self.message.rstrip('.')}. {self.remedy}"
-            if self.remedy
-            else f"{self.subject}: {self.message}"
-        )
+        message = f"{self.message.rstrip('.')}. {self.remedy}" if self.remedy else self.message
+        return f"{self.subject}: {message}"
 
 
 @dataclass(frozen=True)
@@ -316,11 +313,6 @@ class JobStatus:
         return f"{self.state.value}: {self.detail}" if self.detail else self.state.value
 
 
-def no_job(detail: str) -> JobStatus:
-    """The engine answered, and has no such job."""
-    return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
-
-
 @dataclass(frozen=True)
 class Delays:
     """How far an engine is behind its nodes, at most, in seconds.
@@ -380,10 +372,7 @@ class Launcher(Protocol):
         ...
 
     def cancel(self, name: str) -> None:
-        """End the job and everything it started; returns when nothing of it is left, no kept machines either.
-
-        Unknown names are fine.
-        """
+        """End the job, if it is known, and all that it started; returns when nothing of it is left, no kept machines either."""
         ...
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:

@@ -1,6 +1,6 @@
-"""What launchers require of a job before they plan it, whatever the engine. Pure.
+"""What launchers require of a job before they plan it, and say of one that is not there, whatever the engine. Pure.
 
-Each raises LaunchRejected, with the remedy.
+Each requirement raises LaunchRejected, with the remedy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from checks import bundle as bundles
 from checks.bundle import PassedNode
 from checks.value_types import DecodeError
-from tasks.launchers.base import JobSpec, LaunchRejected
+from tasks.launchers.base import JobSpec, JobState, JobStatus, LaunchRejected
 
 PASSED = "pass.json"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
@@ -64,3 +64,8 @@ def require_variables(
             raise LaunchRejected(
                 f"{job.name}: the variable {name:.80} would tell {readers} what to do. Take it out of [training.environment]."
             )
+
+
+def no_job(detail: str) -> JobStatus:
+    """The engine answered, and has no such job."""
+    return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)

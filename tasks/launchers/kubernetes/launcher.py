@@ -28,9 +28,9 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
     Trouble,
-    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors
+from tasks.launchers.job_rules import no_job
 from tasks.launchers.kubernetes import job_record, objects, preflight
 from tasks.launchers.kubernetes import submit as submission
 from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained, explaining

@@ -22,9 +22,9 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
-    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
+from tasks.launchers.job_rules import no_job
 from tasks.launchers.local import network, start_stop
 from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.job_folder import LOG, JobFolder, try_lock

@@ -21,9 +21,9 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
-    no_job,
 )
 from tasks.launchers.interruption import uninterruptible
+from tasks.launchers.job_rules import no_job
 from tasks.launchers.sagemaker import job_states, warm_pool
 from tasks.launchers.sagemaker import submit as ending
 from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, describe, names_of

@@ -25,9 +25,9 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
     Trouble,
-    no_job,
 )
 from tasks.launchers.job_files import FolderLauncher, file_errors, file_remedy
+from tasks.launchers.job_rules import no_job
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
