@@ -78,9 +78,7 @@ class CheckTable(Sequence[Observation]):
         if isinstance(entries, CheckTable):
             return entries
         names = dict.fromkeys(name for entry in entries for name in entry.metrics)
-        plain: Any = {
-            name: tuple(getattr(entry, own) for entry in entries) for name, own in OWN_NAMES.items()
-        }
+        plain: Any = {name: tuple(getattr(each, own) for each in entries) for name, own in OWN_NAMES.items()}
         columns = Columns(
             **plain, metrics={name: tuple(entry.metrics.get(name) for entry in entries) for name in names}
         )

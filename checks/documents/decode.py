@@ -117,14 +117,14 @@ def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: objec
         return None
     own = type(value)
     fitting = [
-        option
-        for option, scalar in kinds
+        type_
+        for type_, scalar in kinds
         if scalar is None or scalar is own or (scalar is float and own is int)
     ]
     errors = []
-    for option in fitting or [option for option, _ in kinds]:
+    for type_ in fitting or [type_ for type_, _ in kinds]:
         try:
-            return _decode(option, value, path)
+            return _decode(type_, value, path)
         except DecodeError as error:
             errors.append(error)
     raise max(errors, key=lambda error: len(error.path))

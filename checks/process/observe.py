@@ -23,11 +23,11 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     except Missing as error:
         result = Skipped(Skip.TOOL_MISSING, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
-        error_kind, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
+        category, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
         if isinstance(error, CheckError):
-            error_kind, reason = ErrorKind.OTHER, str(error)
+            category, reason = ErrorKind.OTHER, str(error)
         return errored(
-            check.name, subject, reason, time.monotonic() - begun, traceback.format_exc(), error_kind
+            check.name, subject, reason, time.monotonic() - begun, traceback.format_exc(), category
         )
     return _observed(check, subject, result, time.monotonic() - begun)
 
@@ -41,17 +41,9 @@ def errored(
     error_kind: ErrorKind = ErrorKind.OTHER,
 ) -> Observation:
     """The observation of a check that could not measure."""
-    text = clip(reason)[0][:1000] or "no reason given"
+    text, evidence = clip(reason)[0][:1000] or "no reason given", bounded(evidence)
     return Observation(
-        check,
-        subject,
-        Outcome.ERRORED,
-        max(seconds, 0.0),
-        {},
-        None,
-        text,
-        bounded(evidence),
-        error_kind=error_kind,
+        check, subject, Outcome.ERRORED, max(seconds, 0.0), {}, None, text, evidence, error_kind=error_kind
     )
 
 

@@ -104,10 +104,10 @@ class NodeBarrier:
         "".
         """
         if self.rank == 0:
-            return self._not_stored(key, self.responder.put(key, value).value)
+            return self._failure(key, self.responder.put(key, value).value)
         while True:
             try:
-                return self._not_stored(
+                return self._failure(
                     key, put_note(self.first, self.access, key, value, _patience_s(deadline))
                 )
             except ExchangeError as error:
@@ -116,7 +116,7 @@ class NodeBarrier:
                     continue
                 return f"{self.node} cannot reach {self.first.name}: {error}"
 
-    def _not_stored(self, key: str, reason: str) -> str:
+    def _failure(self, key: str, reason: str) -> str:
         return f"{self.first.name} did not take the note {key} of {self.node}: {reason}" if reason else ""
 
     def get(self, key: str, deadline: float) -> str | None:

@@ -120,10 +120,8 @@ class JournalWriter:
 
     def __call__(self, observations: Iterable[Observation]) -> None:
         """Adds the observations that are new."""
-        new = [
-            self._explained(entry) for entry in observations if (entry.check, entry.subject) not in self.rows
-        ]
-        self.rows.update({(entry.check, entry.subject): entry for entry in new})
+        new = [self._explained(each) for each in observations if (each.check, each.subject) not in self.rows]
+        self.rows.update({(each.check, each.subject): each for each in new})
         try:
             self.journal.add(new)
         except JournalError as error:

@@ -150,9 +150,8 @@ def _run_stages(
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
     barrier, until = barrier_of(node_context, responder), node_context.deadline.stage_ends_at
-    fault = barrier.agree(
-        "reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until
-    )
+    wait_s = _longest(node_context, quiet)
+    fault = barrier.agree("reached", _unreached(node_context, keep.rows), wait_s, until)
     for check in serial:
         side_by_side([check] if check.name not in certified else [], run)
     fault = barrier.agree(
@@ -336,11 +335,12 @@ def _subjects(node_context: NodeContext, check: Check) -> list[str]:
 
 def _not_reached(node_context: NodeContext, keep: JournalWriter, reason: str) -> list[Observation]:
     """What no rank came to, where the reason is known and lies with none of them."""
-    missing = (
-        entry for entry in _skip_ranks(node_context, reason) if (entry.check, entry.subject) not in keep.rows
-    )
     message, error_kind = f"not reached: {reason}", ErrorKind.NOT_REACHED
-    return [errored(entry.check, entry.subject, message, 0.0, error_kind=error_kind) for entry in missing]
+    return [
+        errored(skipped.check, skipped.subject, message, 0.0, error_kind=error_kind)
+        for skipped in _skip_ranks(node_context, reason)
+        if (skipped.check, skipped.subject) not in keep.rows
+    ]
 
 
 def first_report(node_context: NodeContext, attempt: str) -> NodeReport:

@@ -27,7 +27,7 @@ from checks.roster import Member, Roster
 from checks.runner import rank_stage
 from checks.runner.in_job.gate import gate
 from checks.runner.in_job.hold import Refusal
-from checks.runner.node_context import NodeContext, PlaceError, write_node_context
+from checks.runner.node_context import PlaceError, write_node_context
 from checks.runner.single_node import host_name, own_bundle, require_writable
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     attempt = store.get("prelaunch/attempt").decode()
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         out = Path(name) / "out"
-        answer = gate(_write_context(store, bundle, roster, Path(name)), attempt, out)
+        node = roster.members[rank // per_node].name
+        key = b"" if secret_key.VARIABLE in os.environ else store.get("prelaunch/key")
+        answer = gate(write_node_context(Path(name), bundle, roster, node, key), attempt, out)
         if isinstance(answer, Refusal):
             say(f"checks run: {answer.reason}")
         if rank == 0:
@@ -105,12 +107,6 @@ def _meet(store: Store, bundle: Bundle, node_rank: int) -> Roster:
     keys = [f"prelaunch/member/{index}" for index in range(bundle.declared.nodes)]
     members = tuple(decode(Member, parse_json(store.get(key), 4096)) for key in keys)
     return Roster(members, int(store.get("prelaunch/rendezvous")), "")  # ranks use what the environment names
-
-
-def _write_context(store: Store, bundle: Bundle, roster: Roster, folder: Path) -> NodeContext:
-    node = roster.members[int(os.environ["RANK"]) // bundle.declared.ranks_per_node].name
-    key = b"" if secret_key.VARIABLE in os.environ else store.get("prelaunch/key")
-    return write_node_context(folder, bundle, roster, node, key)
 
 
 def _own_address() -> str:

@@ -161,9 +161,8 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile
             state, lambda known: after_round(known, result.machine), numbers.findings
         )
     except (OSError, DecodeError):
-        numbers.findings = after_round(
-            numbers.findings, result.machine
-        )  # what was found is shown all the same
+        # What was found is shown all the same.
+        numbers.findings = after_round(numbers.findings, result.machine)
         raise
     for family, labels, grown in read(GROWN, result.observations):
         numbers.totals[family, labels] += max(int(grown), 0)
@@ -175,10 +174,9 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile
 
 def _announce(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:
     for finding in opened(before, after):
-        location = f" {finding.key.part}" if finding.key.part else ""
-        log(
-            f"opened {finding.level.value} {finding.key.cause.value} {finding.key.check}{location}: {finding.message}"
-        )
+        key = finding.key
+        subject = f"{key.check} {key.part}" if key.part else key.check
+        log(f"opened {finding.level.value} {key.cause.value} {subject}: {finding.message}")
     closings = sum(after.closed_total.values()) - sum(before.closed_total.values())
     for done in after.closed[-closings:] if closings else ():
         log(f"closed {done.finding.key.name} ({done.closer.value})")

@@ -128,17 +128,17 @@ class Rounds:
         return output.text(0.1), in_time
 
     def _completed(
-        self, measured: Mapping[str, Observation], output: str, in_time: bool
+        self, done: Mapping[str, Observation], output: str, in_time: bool
     ) -> tuple[Observation, ...]:
         """One observation for each planned check: what the round did not come to is ERRORED."""
         reason = (
             "its process ended early" if in_time else f"it was ended at its deadline of {self.deadline_s:g} s"
         )
-        error_kind = ErrorKind.NOT_RUN if in_time else ErrorKind.DEADLINE
+        category = ErrorKind.NOT_RUN if in_time else ErrorKind.DEADLINE
         missed = f"the round did not come to it: {reason}"
         wanted = [line.check for line in self.plan if line.skip is None]
         return tuple(
-            measured.get(name) or errored(name, self.node, missed, 0.0, output, error_kind) for name in wanted
+            done.get(name) or errored(name, self.node, missed, 0.0, output, category) for name in wanted
         )
 
     def _judged(self, observations: tuple[Observation, ...], attempt: str, ended_at: float) -> LatestEvidence:

@@ -82,14 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND, f"there is no such page; the metrics are at {METRICS}")
             return
         content_type, data = page
-        headers = {
-            "Content-Type": content_type,
-            "Content-Length": str(len(data)),
-            "Cache-Control": "no-store",
-        }
         self.send_response(HTTPStatus.OK)
-        for name, value in {**headers, "X-Content-Type-Options": "nosniff"}.items():
-            self.send_header(name, value)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(data)
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.benchmarks.busy import CPU_CGROUPS, KINDS, once
+from tests.benchmarks.busy import CPU_CGROUPS, once
 from tests.survival.faulty_network import needs_root
 
 needs_stress = pytest.mark.skipif(shutil.which("stress-ng") is None, reason="not installed: stress-ng")
@@ -40,8 +40,3 @@ def test_a_cpu_quota_of_a_tenth_is_named_beside_other_work() -> None:
 
     assert "no_go" == ended.answer, ended
     assert "CONFIGURATION" in ended.causes and ended.said.startswith("node-1"), ended
-
-
-def test_every_kind_of_run_is_tried() -> None:
-    """What the table has, the tests have."""
-    assert {"check", "gate", "slow link", "quota"} == KINDS.keys()

@@ -138,9 +138,8 @@ def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, p
         name, differences = node_context.node, confirm_here(confirm, node_context.node, gpus)
     for line in differences:
         say(f"{node_context.node}: {line}")
-    doubt = barrier.agree(
-        "confirmed", f"{node_context.node}: {'; '.join(differences)}" if differences else ""
-    )
+    own = f"{node_context.node}: {'; '.join(differences)}" if differences else ""
+    doubt = barrier.agree("confirmed", own)
     if pooled and not doubt:
         doubt = _each_its_own(node_context, barrier, name)
     if not doubt:
@@ -250,15 +249,13 @@ def _summary(verdict: Verdict) -> str:
     return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
 
 
-def _write_pass(
-    node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, approval: str
-) -> Path:
+def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, by: str) -> Path:
     closed = closed_names(report, verdict.findings)
     nodes = tuple(
         PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
     )
     judged = digest(dump_plain(verdict))
-    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, approval)
+    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, by)
     path = folder / "passes" / f"{node_context.node}.json"
     write_whole(path, bundles.dump(token))
     return path

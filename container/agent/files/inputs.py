@@ -47,10 +47,9 @@ def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Pa
     location = settings.exchange_key
     if not location and settings.bundle:
         location = f"{settings.bundle.rpartition('/')[0] or '.'}/{secret_key.FILE}"
-    bundles_found = sagemaker.channel_bundles(settings.root)
-    location = location or str(
-        (bundles_found[0].parent if bundles_found else sagemaker.channel(settings.root)) / secret_key.FILE
-    )
+    paths = sagemaker.channel_bundles(settings.root)
+    channel = paths[0].parent if paths else sagemaker.channel(settings.root)
+    location = location or str(channel / secret_key.FILE)
     try:
         if nodes == 1 or not (settings.shared or s3.is_url(location)):
             # A shared folder may be read-only, as a mounted Secret is: nothing there has to be removed.

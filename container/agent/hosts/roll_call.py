@@ -148,7 +148,7 @@ def read_start(text: str) -> ContainerStart | None:
 def _require_member(joined: AttemptMembers, name: str, start: ContainerStart) -> AttemptMembers:
     if joined.members.get(name) == start:
         return joined
-    other = (
-        "began with an earlier start of this host" if name in joined.members else "began without this host"
+    began = "with an earlier start of" if name in joined.members else "without"
+    raise NotInAttempt(
+        f"attempt {joined.token} began {began} this host. Start all hosts of the job again, together."
     )
-    raise NotInAttempt(f"attempt {joined.token} {other}. Start all hosts of the job again, together.")
