@@ -17,7 +17,7 @@ QUICK = ("collective.all_reduce", "collective.all_gather", "training.ddp")
 
 def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     """SIGSTOP makes no sound: the deadline does, to which nothing else comes on a busy machine."""
-    world = World(2, 1, ("frozen",), {QUICK[0]: 20.0}, skip=all_but("system.identity", QUICK[0]))
+    world = World(2, 1, ("frozen",), {QUICK[0]: 20.0}, skip=all_but(QUICK[0]))
     ended = run(world, tmp_path)
     first = ended.verdict.findings[0]
 
@@ -40,7 +40,7 @@ def test_nodes_with_different_environments_start_their_ranks_alike(tmp_path: Pat
             2,
             1,
             environment=environment,
-            skip=all_but("system.identity", *QUICK),
+            skip=all_but(*QUICK),
             stage_s=300.0,
             max_runtime_s=400.0,
         ),

@@ -14,7 +14,7 @@ from checks.judge.verdict import decide
 from checks.model import Level, Report
 from tests.survival.world import ROOT, World, all_but
 
-SKIPPED = all_but("system.identity", "collective.barrier", "collective.all_reduce")
+SKIPPED = all_but("collective.barrier", "collective.all_reduce")
 
 
 def torchrun(world: World, folder: Path) -> Report:

@@ -111,8 +111,8 @@ class Ended:
 
 
 def all_but(*checks: str) -> tuple[str, ...]:
-    """What a gate file skips that is about these checks: each of the others costs every rank or node seconds."""
-    return tuple(sorted({*LOCAL.checks} - {*checks}))
+    """What a gate file skips that is about ranks and these checks: each of the others costs every rank or node seconds."""
+    return tuple(sorted({*LOCAL.checks} - {"system.identity", "network.reachability", *checks}))
 
 
 RUN = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
