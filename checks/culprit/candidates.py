@@ -93,7 +93,7 @@ class Candidates:
         who = self.whos[candidate]
         return tuple(dict.fromkeys(self.matrix.parts[at].node for at in self._members[who.kind, who.subject]))
 
-    def of(self, test: int) -> list[int]:
+    def involved(self, test: int) -> list[int]:
         """The candidates that take part in a test, each once."""
         source, target = self.matrix.ends[test]
         mine = self._sending[source] + self._receiving[target]
@@ -136,4 +136,4 @@ class Candidates:
         """All tests in which a candidate takes part."""
         who = self.whos[candidate]
         near = self.matrix.tests_of(self._members[who.kind, who.subject])
-        return [test for test in near if candidate in self.of(test)]
+        return [test for test in near if candidate in self.involved(test)]

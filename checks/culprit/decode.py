@@ -88,16 +88,16 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
     )
 
 
-def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int]) -> Decoded:
+def decode_without(matrix: Matrix, tolerance: Tolerance, condemned: Collection[int]) -> Decoded:
     """The culprits, if something else than this matrix has shown that these parts are bad.
 
     If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
     partner: a node that is bad in less than half of its tests is not named then.
     """
-    decoded, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in known}
+    decoded, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in condemned}
     if decoded.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in decoded.suspects):
         return decoded
-    kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in known and b not in known]
+    kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in condemned and b not in condemned]
     left = {matrix.nodes[matrix.sources[test]] for test in kept}
     if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
         return decoded
@@ -170,17 +170,17 @@ def _of_rest(
     screened: Screened,
     tolerance: Tolerance,
     unseen: tuple[int, ...],
-    kept: list[int] | None,
+    tests: list[int] | None,
 ) -> Decoded:
     """What is found in these tests (None: in all), with what the links cost that may share a path of the fabric."""
-    rest = matrix if kept is None else _only(matrix, kept)
-    again = screened if kept is None else screen(rest, tolerance)
+    rest = matrix if tests is None else _only(matrix, tests)
+    again = screened if tests is None else screen(rest, tolerance)
     if is_crowded(rest, again):
         unnamed, doubtful = _unnamed(Answer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
         found = replace(unnamed, confirm=doubtful, unmeasured=tuple(again.bad))
     else:
         found = _explain(rest, again, tolerance, unseen)
-    found = found if kept is None else _renumbered(found, kept)
+    found = found if tests is None else _renumbered(found, tests)
     if not tolerance.paths or matrix.better is Better.LOWER or matrix.span is Span.INSIDE:
         return found
     priced = (
@@ -244,14 +244,14 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     )
 
 
-def _too_many(named: Sequence[Suspect], candidates: Candidates, tolerance: Tolerance) -> bool:
+def _too_many(blamed: Sequence[Suspect], candidates: Candidates, tolerance: Tolerance) -> bool:
     most = max(1.0, tolerance.max_unfit_fraction * len(candidates.nodes))
-    to_blame = {node for one in named if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes}
-    switches = [one for one in named if one.kind is Entity.SWITCH]
+    to_blame = {node for one in blamed if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes}
+    switches = [one for one in blamed if one.kind is Entity.SWITCH]
     # One switch is one fault, however many nodes are connected to it; if there are several, their nodes count.
     below = {node for one in switches for node in one.nodes} | to_blame if len(switches) > 1 else to_blame
-    links = sum(one.kind is Entity.LINK for one in named)
-    rails = sum(one.kind is Entity.RAIL for one in named)
+    links = sum(one.kind is Entity.LINK for one in blamed)
+    rails = sum(one.kind is Entity.RAIL for one in blamed)
     return (
         len(below) > most
         or links > max(MOST_LINKS, len(candidates.nodes))
@@ -328,11 +328,11 @@ def _below_floor(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> bo
 
 
 def _explicable(
-    matrix: Matrix, screened: Screened, tolerance: Tolerance, named: Sequence[Suspect] = ()
+    matrix: Matrix, screened: Screened, tolerance: Tolerance, blamed: Sequence[Suspect] = ()
 ) -> bool:
     """Whether as many bad nodes as may be named, or a named rail or switch, could make this many tests bad."""
     nodes = len(set(matrix.nodes))
-    if nodes <= 2 or any(suspect.kind in (Entity.RAIL, Entity.SWITCH) for suspect in named):
+    if nodes <= 2 or any(suspect.kind in (Entity.RAIL, Entity.SWITCH) for suspect in blamed):
         return True
     good = nodes - max(1, int(tolerance.max_unfit_fraction * nodes))
     inside = matrix.span is Span.INSIDE
@@ -350,19 +350,19 @@ def _without_loops(matrix: Matrix) -> list[int] | None:
     return [test for test, (a, b) in enumerate(matrix.ends) if a != b]
 
 
-def _only(matrix: Matrix, kept: list[int]) -> Matrix:
-    columns = [[column[test] for test in kept] for column in (matrix.sources, matrix.targets)]
-    rounds = [matrix.rounds[test] for test in kept] if matrix.rounds else ()
-    moments = [matrix.moments[test] for test in kept] if matrix.moments else ()
-    values = [matrix.values[test] for test in kept]
+def _only(matrix: Matrix, tests: list[int]) -> Matrix:
+    columns = [[column[test] for test in tests] for column in (matrix.sources, matrix.targets)]
+    rounds = [matrix.rounds[test] for test in tests] if matrix.rounds else ()
+    moments = [matrix.moments[test] for test in tests] if matrix.moments else ()
+    values = [matrix.values[test] for test in tests]
     return replace(
         matrix, sources=columns[0], targets=columns[1], values=values, rounds=rounds, moments=moments
     )
 
 
-def _renumbered(decoded: Decoded, kept: list[int]) -> Decoded:
+def _renumbered(decoded: Decoded, originals: list[int]) -> Decoded:
     def old(tests: Sequence[int]) -> tuple[int, ...]:
-        return tuple(kept[test] for test in tests)
+        return tuple(originals[test] for test in tests)
 
     paths = decoded.paths
     return replace(

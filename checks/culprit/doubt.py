@@ -77,8 +77,10 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
         return False
     if passed(counts[1] + counts[3], counts[4], back):
         return True
-    both = odds.of(Entity.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back)
-    one = odds.of(Entity.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
+    both = odds.gain(
+        Entity.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back
+    )
+    one = odds.gain(Entity.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
     return max(both.sure, one.sure) < IMPOSSIBLE
 
 
@@ -177,17 +179,19 @@ def _ends(matrix: Matrix) -> Sequence[int]:
 
 
 def _only_if_distinct(
-    matrix: Matrix, found: Sequence[WeighedSuspect], bad: Sequence[int]
+    matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequence[int]
 ) -> list[WeighedSuspect]:
     """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
     what befell several is no part's fault. Tests with other named nodes do not count.
     """
     named = {
-        one.suspect.nodes[0] for one in found if one.named and one.suspect.kind in (Entity.NODE, Entity.RANK)
+        one.suspect.nodes[0]
+        for one in weighed
+        if one.named and one.suspect.kind in (Entity.NODE, Entity.RANK)
     }
-    rare = {node for node in named if any(_is_rare(one, node) for one in found)}
+    rare = {node for node in named if any(_is_rare(one, node) for one in weighed)}
     if not rare:
-        return list(found)
+        return list(weighed)
     names, wrong = matrix.nodes, set(bad)
     every, spoiled = Counter[str](), Counter[str]()
     for test, (source, target) in enumerate(matrix.ends):
@@ -197,18 +201,24 @@ def _only_if_distinct(
                 spoiled[node] += test in wrong
     worst = max((spoiled[node] / every[node] for node in every if node not in named), default=0.0)
     vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
-    return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
+    return [
+        replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in weighed
+    ]
 
 
-def _is_congested_switch(matrix: Matrix, one: WeighedSuspect, bad: Sequence[int]) -> bool:
+def _is_congested_switch(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int]) -> bool:
     """Whether a switch was bad in less than half of its tests, and in some rounds so much more often than in others that these are
     periods of congestion. If one of its links is slow over which it spreads flows, all rounds have their share of bad tests.
     """
-    if not matrix.rounds or one.suspect.kind is not Entity.SWITCH or 2 * one.suspect.bad >= one.suspect.tests:
+    if (
+        not matrix.rounds
+        or weighed.suspect.kind is not Entity.SWITCH
+        or 2 * weighed.suspect.bad >= weighed.suspect.tests
+    ):
         return False
     wrong = set(bad)
-    tests = Counter(matrix.rounds[test] for test in one.tests)
-    spoiled = Counter(matrix.rounds[test] for test in one.tests if test in wrong)
+    tests = Counter(matrix.rounds[test] for test in weighed.tests)
+    spoiled = Counter(matrix.rounds[test] for test in weighed.tests if test in wrong)
     rate = spoiled.total() / tests.total()
     if not rate or len(tests) < 2:
         return True

@@ -49,7 +49,7 @@ class Explanation:
             bad, tests, size = self.bad[at], self.tests[at], self._size[at]
             fewest, most = max(1, math.ceil(bad / size)), min(bad, int(tests / size))
             best = (
-                max(self.odds.of(who.kind, who.way, bad, tests, k, size).sure for k in (fewest, most))
+                max(self.odds.gain(who.kind, who.way, bad, tests, k, size).sure for k in (fewest, most))
                 if bad
                 else 0.0
             )
@@ -59,11 +59,11 @@ class Explanation:
         for at in self.possible:
             self._open[at] = True
         for test in self._bad:
-            self._visit(test, self.candidates.of(test), 1)
+            self._visit(test, self.candidates.involved(test), 1)
 
-    def _visit(self, test: int, its: Iterable[int], sign: int) -> None:
+    def _visit(self, test: int, candidates: Iterable[int], sign: int) -> None:
         visit = self.links.visit[test]
-        for at in its:
+        for at in candidates:
             if self._open[at]:
                 number = self._in_visit.get((at, visit), 0)
                 self._in_visit[at, visit] = number + sign
@@ -82,7 +82,9 @@ class Explanation:
     def gain(self, at: int) -> Gain:
         """The gain in log odds from blaming this candidate for its tests that have no owner."""
         who = self.candidates.whos[at]
-        return self.odds.of(who.kind, who.way, self.bad[at], self.tests[at], self.visits[at], self._size[at])
+        return self.odds.gain(
+            who.kind, who.way, self.bad[at], self.tests[at], self.visits[at], self._size[at]
+        )
 
     def surplus(self, at: int) -> float:
         """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
@@ -110,7 +112,7 @@ class Explanation:
         for test in self.tests_of(at):
             if self.owner.get(test) != at:
                 continue
-            heir = next((other for other in self.candidates.of(test) if other in self.blamed), None)
+            heir = next((other for other in self.candidates.involved(test) if other in self.blamed), None)
             if heir is None:
                 del self.owner[test]
                 free.append(test)
@@ -136,7 +138,7 @@ class Explanation:
         """The gain, compared with chance, from blaming a blamed candidate for its own tests."""
         candidate = self.candidates.whos[at]
         bad, tests, visits = self.blamed[at]
-        return self.odds.of(candidate.kind, candidate.way, bad, tests, visits, self._size[at]).sure
+        return self.odds.gain(candidate.kind, candidate.way, bad, tests, visits, self._size[at]).sure
 
     def size_of(self, at: int) -> float:
         """In how many tests of a visit a candidate takes part."""
@@ -180,7 +182,7 @@ class Explanation:
         """Assigns tests to chance and links (1), or takes them away (-1)."""
         self._changed.clear()
         for test in tests:
-            its = self.candidates.of(test)
+            its = self.candidates.involved(test)
             self._changed.update(its)
             for at in its:
                 self.tests[at] += sign
@@ -198,7 +200,7 @@ class Explanation:
         for pair in pairs:
             self.found.pop(pair, None)
             for test, share in self._shares.pop(pair, ()):
-                self._changed.update(its := self.candidates.of(test))
+                self._changed.update(its := self.candidates.involved(test))
                 for at in its:
                     self._credit[at] -= share
             faults = self.links.pick(pair, self.odds, self.owner)
@@ -211,7 +213,7 @@ class Explanation:
         tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
         share = gain / len(tests)
         for test in tests:
-            self._changed.update(its := self.candidates.of(test))
+            self._changed.update(its := self.candidates.involved(test))
             for at in its:
                 self._credit[at] += share
         return [(test, share) for test in tests]

@@ -94,10 +94,10 @@ def by_chance(bad: int, tests: float, spells: int, spoiled: int, size: float) ->
     return max(alone, rest + whole)
 
 
-def _beta(bad: float, tests: float, one: float, other: float) -> float:
+def _beta(bad: float, tests: float, bad_weight: float, good_weight: float) -> float:
     return (
-        math.lgamma(one + bad) + math.lgamma(other + tests - bad) - math.lgamma(one + other + tests)
-        - math.lgamma(one) - math.lgamma(other) + math.lgamma(one + other)
+        math.lgamma(bad_weight + bad) + math.lgamma(good_weight + tests - bad) - math.lgamma(bad_weight + good_weight + tests)
+        - math.lgamma(bad_weight) - math.lgamma(good_weight) + math.lgamma(bad_weight + good_weight)
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ class Odds:
         self._known: dict[tuple[Entity, Direction, int, int, int, float], Gain] = {}
         self._links: dict[tuple[int, ...], LinkOdds | None] = {}
 
-    def of(
+    def gain(
         self, entity: Entity, direction: Direction, bad: int, tests: int, visits: int, size: float
     ) -> Gain:
         """The gain from blaming one candidate for its tests, with `size` tests per visit."""
@@ -219,7 +219,7 @@ class Odds:
                 (Direction.IN, bad_back, tests_back, min(visits, bad_back), one),
             )
             found = [
-                LinkOdds(*its, self.of(Entity.LINK, *its))
+                LinkOdds(*its, self.gain(Entity.LINK, *its))
                 for its in ways
                 if its[1] > 0 and not passed(*its[2:])
             ]

@@ -261,6 +261,6 @@ class Decoded:
     cost: float = 0.0
 
 
-def link(one: str, other: str) -> str:
+def link(first: str, second: str) -> str:
     """The subject of a link."""
-    return f"{one}{LINK}{other}"
+    return f"{first}{LINK}{second}"

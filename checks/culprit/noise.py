@@ -153,8 +153,8 @@ def _distances(matrix: Matrix) -> list[int] | None:
     return [rank[far] for far in distance]
 
 
-def _distance(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    return next((at for at, switch in enumerate(one) if switch in other), len(one))
+def _distance(source: tuple[str, ...], target: tuple[str, ...]) -> int:
+    return next((at for at, switch in enumerate(source) if switch in target), len(source))
 
 
 def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:

@@ -201,7 +201,7 @@ def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Ite
 
 
 def _decoded_matrix(
-    what: tuple[str, str, Better, Span, tuple[Endpoint, ...]],
+    labels: tuple[str, str, Better, Span, tuple[Endpoint, ...]],
     cells: Sequence[Entry],
     values: Sequence[float | None],
     tolerance: Tolerance,
@@ -210,7 +210,7 @@ def _decoded_matrix(
     if cells:
         sources, targets = [test.source for test in cells], [test.target for test in cells]
         rounds, moments = [test.in_round for test in cells], [test.began_s for test in cells]
-        matrix = Matrix(*what, sources, targets, values, rounds, moments)
+        matrix = Matrix(*labels, sources, targets, values, rounds, moments)
         yield matrix, decode(matrix, tolerance)
 
 

@@ -27,8 +27,8 @@ LEAST_AGAIN, MOST_AGAIN = 4, 16
 class Round(Protocol):
     """Disjoint pairs of the numbers 0 to n-1."""
 
-    def partner(self, one: int) -> int | None:
-        """The partner of `one`; None if it has none. The partner's partner is `one`."""
+    def partner(self, number: int) -> int | None:
+        """The partner of `number`; None if it has none. The partner's partner is `number`."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Circle:
     size: int
     turn: int
 
-    def partner(self, one: int) -> int | None:
-        """Whom `one` meets."""
+    def partner(self, number: int) -> int | None:
+        """The partner; None if there is none."""
         last = (
             self.size - 1 + self.size % 2
         )  # a round robin of odd size is one of even size, in which the last number is nobody
         middle = (self.turn if self.turn % 2 == 0 else self.turn + last) // 2  # it would be its own partner
-        met = middle if one == last else last if one == middle else (self.turn - one) % last
+        met = middle if number == last else last if number == middle else (self.turn - number) % last
         return met if met < self.size else None
 
 
@@ -64,17 +64,17 @@ class Shift:
     distance: int
     phase: int = 0
 
-    def partner(self, one: int) -> int | None:
-        """Whom `one` meets."""
+    def partner(self, number: int) -> int | None:
+        """The partner; None if there is none."""
         cycles = math.gcd(self.size, self.distance)
         length = self.size // cycles
         if length < 2:
             return None
         inverse = pow(self.distance // cycles, -1, length)
-        place = (one // cycles * inverse - self.phase) % length
+        place = (number // cycles * inverse - self.phase) % length
         if place == length - 1 and length % 2:
             return None
-        return (one + (self.distance if place % 2 == 0 else -self.distance)) % self.size
+        return (number + (self.distance if place % 2 == 0 else -self.distance)) % self.size
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Inside:
     ranks_per_node: int
     locals: Round
 
-    def partner(self, one: int) -> int | None:
-        """Whom `one` meets."""
-        node, local = divmod(one, self.ranks_per_node)
+    def partner(self, rank: int) -> int | None:
+        """The partner; None if there is none."""
+        node, local = divmod(rank, self.ranks_per_node)
         met = self.locals.partner(local)
         return None if met is None else node * self.ranks_per_node + met
 
@@ -98,9 +98,9 @@ class Between:
     ranks_per_node: int
     nodes: Round
 
-    def partner(self, one: int) -> int | None:
-        """Whom `one` meets."""
-        node, local = divmod(one, self.ranks_per_node)
+    def partner(self, rank: int) -> int | None:
+        """The partner; None if there is none."""
+        node, local = divmod(rank, self.ranks_per_node)
         met = self.nodes.partner(node)
         return None if met is None else met * self.ranks_per_node + local
 
@@ -111,9 +111,9 @@ class Listed:
 
     partners: Mapping[int, int]
 
-    def partner(self, one: int) -> int | None:
-        """Whom `one` meets."""
-        return self.partners.get(one)
+    def partner(self, number: int) -> int | None:
+        """The partner; None if there is none."""
+        return self.partners.get(number)
 
     def pairs(self) -> tuple[Pair, ...]:
         """All pairs, the lower number first."""

@@ -64,8 +64,8 @@ def _settle(explanation: Explanation, chance: Chance) -> tuple[float, Chance, li
     return explanation.score(), chance, list(explanation.blamed)
 
 
-def _same(one: float, other: float) -> bool:
-    return max(one / other, other / one) < SAME_RATE
+def _same(rate: float, other: float) -> bool:
+    return max(rate / other, other / rate) < SAME_RATE
 
 
 def blame_greedily(explanation: Explanation, acquitted: Candidate | None = None) -> None:
@@ -190,7 +190,11 @@ def _of_link(
         test for test in explanation.links.tests[fault.ends] if _in_fault(matrix, explanation, fault, test)
     ]
     others = {
-        at for test in tests if test in bad for at in candidates.of(test) if at not in explanation.blamed
+        at
+        for test in tests
+        if test in bad
+        for at in candidates.involved(test)
+        if at not in explanation.blamed
     }
     best = max(others, key=lambda at: (explanation.surplus(at), -at), default=None)
     against = 0.0 if best is None else math.exp(min(0.0, explanation.surplus(best)))

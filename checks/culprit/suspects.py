@@ -51,13 +51,13 @@ def _goes(direction: Direction, sends: bool, receives: bool) -> bool:
 def suspect_of(
     matrix: Matrix,
     screened: Screened,
-    who: tuple[Entity, str, tuple[str, ...], Direction],
+    identity: tuple[Entity, str, tuple[str, ...], Direction],
     tests: Sequence[int],
     bad: Collection[int],
     probability: float,
 ) -> Suspect:
     """The suspect with these tests, the worst of the bad ones first."""
-    kind, subject, nodes, way = who
+    kind, subject, nodes, way = identity
     values, wrong = matrix.values, set(bad)
     ratios = sorted(
         value / usual
@@ -81,14 +81,14 @@ def _merit(matrix: Matrix, value: float | None) -> float:
 def node_suspect(
     matrix: Matrix,
     screened: Screened,
-    part: int,
+    endpoint: int,
     tests: Sequence[int],
     probability: float,
     *,
     passed: bool = False,
 ) -> Suspect:
     """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
-    name, bad = matrix.parts[part].node, set(screened.bad)
+    name, bad = matrix.parts[endpoint].node, set(screened.bad)
     sends = {matrix.nodes[matrix.sources[test]] == name for test in tests if test in bad}
     direction = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
     if direction is not Direction.BOTH:

@@ -164,9 +164,13 @@ def declared_count(scope: Scope, declared: Declared) -> int:
     return {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[scope]
 
 
-def is_whole(found: Sequence[str], expected: frozenset[str]) -> bool:
+def is_whole(subjects: Sequence[str], expected: frozenset[str]) -> bool:
     """Whether exactly the expected subjects are there, each once and in order."""
-    return len(found) == len(expected) and expected.issuperset(found) and all(map(lt, found, found[1:]))
+    return (
+        len(subjects) == len(expected)
+        and expected.issuperset(subjects)
+        and all(map(lt, subjects, subjects[1:]))
+    )
 
 
 def with_holes(records: CheckTable, ruled: frozenset[str]) -> frozenset[int]:

@@ -56,7 +56,11 @@ def newest(texts: Iterable[object]) -> str:
 
 
 def gaps(
-    drivers: Mapping[str, str], records: Mapping[str, CheckTable], policy: Policy, facts: Facts, kind: str
+    drivers: Mapping[str, str],
+    records: Mapping[str, CheckTable],
+    policy: Policy,
+    facts: Facts,
+    instance_type: str,
 ) -> tuple[Gap, ...]:
     """The metrics that the policy's rules use and the nodes' drivers are too old to report.
 
@@ -65,7 +69,7 @@ def gaps(
     found: list[Gap] = []
     for check, of_check in records.items():
         ruled = {rule.metric for rule in policy.checks[check].rules} if check in policy.checks else set()
-        ruled -= facts.absent(kind, check)
+        ruled -= facts.absent(instance_type, check)
         later = {
             driver: facts.drivers.unknown_to(version_of(driver), check, Reader.NVML)
             for driver in set(drivers.values())
@@ -78,10 +82,10 @@ def gaps(
     return tuple(found)
 
 
-def by_subject(found: Iterable[Gap], check: str) -> dict[str, frozenset[str]]:
+def by_subject(missing: Iterable[Gap], check: str) -> dict[str, frozenset[str]]:
     """The metrics of the check that each subject's driver does not report."""
     made: dict[str, set[str]] = {}
-    for gap in found:
+    for gap in missing:
         if gap.check == check:
             made.setdefault(gap.subject, set()).add(gap.field.field)
     return {subject: frozenset(names) for subject, names in made.items()}
@@ -92,10 +96,10 @@ def is_empty(value: Value | None) -> bool:
     return isinstance(value, tuple) and bool(value) and set(value) == {None}
 
 
-def findings(found: Iterable[Gap], drivers: Mapping[str, str]) -> Iterator[Finding]:
+def findings(lacking: Iterable[Gap], drivers: Mapping[str, str]) -> Iterator[Finding]:
     """One WARN per node, with everything that its driver does not report."""
     by_node: dict[str, list[Gap]] = {}
-    for gap in found:
+    for gap in lacking:
         by_node.setdefault(node_of(gap.subject), []).append(gap)
     for node, missing in by_node.items():
         yield finding(node, drivers[node], {(gap.check, gap.field) for gap in missing})

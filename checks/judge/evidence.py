@@ -352,13 +352,13 @@ def _missing(
     return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy)
 
 
-def _ended(name: str, what: str, why: str, end: NodeEnd | None) -> Finding:
-    """A node whose report is missing or incomplete; what the engine tells of its end replaces `why`."""
+def _ended(name: str, predicate: str, reason: str, end: NodeEnd | None) -> Finding:
+    """A node whose report is missing or incomplete; what the engine tells of its end replaces `reason`."""
     if end is not None:
-        why = end.said or exit_text(end.exit_code)
+        reason = end.said or exit_text(end.exit_code)
     evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
     remedy = NO_LOG if end is not None and end.exit_code is not None and not end.log.strip() else AGAIN
-    return replace(_about(name, f"{what} ({why})", remedy), evidence=evidence)
+    return replace(_about(name, f"{predicate} ({reason})", remedy), evidence=evidence)
 
 
 def _about(subject: str, predicate: str, remedy: str = AGAIN, level: Level = Level.FAIL) -> Finding:

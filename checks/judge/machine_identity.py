@@ -148,12 +148,12 @@ def _split(
         yield MachineHistory("its name alone: its ids are those of another machine as well", mine)
 
 
-def _top(root: dict[NodePosition, NodePosition], place: NodePosition) -> NodePosition:
-    while root[place] != place:
-        root[place] = root[root[place]]
-        place = root[place]
-    return place
+def _top(root: dict[NodePosition, NodePosition], position: NodePosition) -> NodePosition:
+    while root[position] != position:
+        root[position] = root[root[position]]
+        position = root[position]
+    return position
 
 
-def _join(root: dict[NodePosition, NodePosition], one: NodePosition, other: NodePosition) -> None:
-    root[_top(root, other)] = _top(root, one)
+def _join(root: dict[NodePosition, NodePosition], first: NodePosition, second: NodePosition) -> None:
+    root[_top(root, second)] = _top(root, first)

@@ -61,10 +61,10 @@ def not_measured(
     )
 
 
-def summary(found: Iterable[Unmeasured]) -> str:
+def summary(lacking: Iterable[Unmeasured]) -> str:
     """One sentence about all of them. Values with one reason are named together: "not measured: links, sram (has no value)"."""
     values: dict[str, list[str]] = {}
-    for each in found:
+    for each in lacking:
         values.setdefault(each.reason, []).extend([each.value] if each.value else [])
     parts = [f"{', '.join(named)} ({reason})" if named else reason for reason, named in values.items()]
     return f"not measured: {'; '.join(parts)}"

@@ -128,13 +128,13 @@ def _grouped(near: Sequence[set[int]], nodes: int) -> list[set[int]]:
     return groups
 
 
-def standing_together(matrix: Matrix, named: Sequence[str], bad: Sequence[int]) -> set[str]:
+def standing_together(matrix: Matrix, subjects: Sequence[str], bad: Sequence[int]) -> set[str]:
     """The largest set of these nodes (within one node: ranks) that are good with each other in most of their tests: something that
     they share is bad, and they are not.
     """
     alone = len(set(matrix.nodes)) == 1
     names = [endpoint.name for endpoint in matrix.parts] if alone else matrix.nodes
-    wrong, wanted = set(bad), set(named)
+    wrong, wanted = set(bad), set(subjects)
     counts: dict[frozenset[str], list[int]] = {}
     for test, (source, target) in enumerate(matrix.ends):
         ends = frozenset((names[source], names[target]))
@@ -143,7 +143,7 @@ def standing_together(matrix: Matrix, named: Sequence[str], bad: Sequence[int]) 
             its[0] += test not in wrong
             its[1] += 1
     good = {pair for pair, (some, all_) in counts.items() if some >= MOST * all_}
-    sets = [{one} | {two for two in named if frozenset((one, two)) in good} for one in named]
+    sets = [{one} | {two for two in subjects if frozenset((one, two)) in good} for one in subjects]
     largest = max(sets, key=len, default=set())
     pairs = [frozenset(pair) for pair in combinations(sorted(largest), 2)]
     return largest if pairs and sum(pair in good for pair in pairs) >= MOST * len(pairs) else set()

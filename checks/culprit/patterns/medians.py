@@ -127,11 +127,11 @@ class _Swept:
     logs: list[float]
     again: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    def take_out(self, one: _Slow) -> None:
+    def take_out(self, slow: _Slow) -> None:
         """Takes what a slow part is slower by out of its tests."""
-        for test in one.tests(self.sources, self.targets):
-            self.logs[test] -= one.off
-        self.again = {cell: log - one.off if one.has(*cell) else log for cell, log in self.again.items()}
+        for test in slow.tests(self.sources, self.targets):
+            self.logs[test] -= slow.off
+        self.again = {cell: log - slow.off if slow.has(*cell) else log for cell, log in self.again.items()}
 
 
 def slow_parts(

@@ -138,7 +138,7 @@ class Times:
         if sum(self._rounds(*_ends(its)) for its in crowds) <= LONGEST * len(self.sweep):
             explained = {one for its in crowds if self._excuse(its) for one in its}
         apart = [its for its in _at_once(spells) if len(_nodes(its)) < together]
-        self._alone(apart, nodes, steady)
+        self._find_lonely(apart, nodes, steady)
         lasting = {one.node for one in self.part_time if not one.is_short}
         self.unsure = any(one not in explained and one.node not in steady | lasting for one in spells)
 
@@ -150,8 +150,8 @@ class Times:
                 of_round.setdefault(visit.at, []).append(visit)
         return median(map(_share, of_round.values())) if of_round else 0.0
 
-    def _visits(self, known: Collection[int]) -> dict[int, list[Visit]]:
-        """The visits of each node in the order of time, without those of `known` nodes, and without cells that are bad in each test:
+    def _visits(self, left_out: Collection[int]) -> dict[int, list[Visit]]:
+        """The visits of each node by time, without nodes that are `left_out`, and without cells that are bad in each test:
         they do not tell one time from another.
         """
         matrix, (visit_of, tests) = self.matrix, self._pairs
@@ -164,7 +164,7 @@ class Times:
         for key, every in tests:
             at, a, b = key
             used = weight * (every - ignored.get(key, 0))
-            if used and a not in known and b not in known:
+            if used and a not in left_out and b not in left_out:
                 bad = weight * spoiled.get(key, 0)
                 visits.setdefault(a, []).append(Visit(at, b, bad, used))
                 visits.setdefault(b, []).append(Visit(at, a, bad, used))
@@ -207,7 +207,7 @@ class Times:
         self.excused |= set(mine)
         return True
 
-    def _alone(self, apart: Sequence[Sequence[Spell]], nodes: int, steady: set[int]) -> None:
+    def _find_lonely(self, apart: Sequence[Sequence[Spell]], nodes: int, steady: set[int]) -> None:
         """Finds the nodes with spells of their own."""
         rounds = max(self.matrix.rounds) + 1
         least = SURE_ODDS - (RARER if nodes < MANY_NODES else 0.0)
@@ -241,16 +241,23 @@ class Times:
         """The tests of these nodes."""
         return self.matrix.tests_of(part for part, node in enumerate(self.matrix.node_of) if node in nodes)
 
-    def suspect(self, screened: Screened, one: PartTime) -> Suspect:
+    def suspect(self, screened: Screened, part_time: PartTime) -> Suspect:
         """The suspect for a node that was bad in some spells."""
         bad, cells = set(screened.bad), self.matrix.ends
-        tests = self.tests_of([one.node])
+        tests = self.tests_of([part_time.node])
         mine = {cells[test] for test in tests if test in bad}
         again = [test for test in tests if not self.first[test] and cells[test] in mine]
-        passed = one.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
-        probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
+        passed = (
+            part_time.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
+        )
+        probability = 1 / (1 + math.exp(-min(700.0, part_time.odds)))
         return node_suspect(
-            self.matrix, screened, self.matrix.node_of.index(one.node), tests, probability, passed=passed
+            self.matrix,
+            screened,
+            self.matrix.node_of.index(part_time.node),
+            tests,
+            probability,
+            passed=passed,
         )
 
     def at_any_time(self, screened: Screened, suspects: Sequence[Suspect]) -> Iterator[Suspect]:

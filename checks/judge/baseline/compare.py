@@ -269,9 +269,9 @@ def _labels_text(keys: Sequence[Key]) -> str:
     return _few([label_text(*key) for key in keys])
 
 
-def _few(words: Sequence[str]) -> str:
-    more = f" and {len(words) - FEW} more" if len(words) > FEW else ""
-    return f"{', '.join(words[:FEW])}{more}"
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"{', '.join(names[:FEW])}{more}"
 
 
 def _knows(baseline: Baseline) -> str:

@@ -32,13 +32,15 @@ def chosen(
     return tuple(one for one in left if one.checks), choices
 
 
-def _choice(check: str, found: Sequence[Certificate], now: float, job: Job, failures: Failures) -> Choice:
-    machines = len({certificate.machine for certificate in found})
-    age_days = max(max(now - certificate.at, 0.0) for certificate in found) / 86400.0
+def _choice(
+    check: str, certificates: Sequence[Certificate], now: float, job: Job, failures: Failures
+) -> Choice:
+    machines = len({certificate.machine for certificate in certificates})
+    age_days = max(max(now - certificate.at, 0.0) for certificate in certificates) / 86400.0
     rate = max(rate.per_1000_node_days for rate in failures.rates.values()) / 1000.0
     found_by_it = min(1.0, failures.share(check).share_of_nodes / failures.share("").share_of_nodes)
     one_machine = (1.0 - math.exp(-rate * age_days)) * found_by_it
-    cost = max(certificate.checks[check] for certificate in found) / 3600.0 * job.units
+    cost = max(certificate.checks[check] for certificate in certificates) / 3600.0 * job.units
     unit = "GPU-hours" if job.gpus_per_node else "node-hours"
     return Choice(check, machines, any_of(machines, one_machine), _lost(check, job, failures), cost, unit)
 

@@ -145,8 +145,8 @@ def place_of(subject: str) -> str:
     return subject if LINK in subject else node_of(subject)
 
 
-def _greater(one: Span, other: Span) -> Span:
-    return Span(max(one.low, other.low), max(one.high, other.high))
+def _greater(first: Span, second: Span) -> Span:
+    return Span(max(first.low, second.low), max(first.high, second.high))
 
 
 DAY_HOURS = 24.0

@@ -107,7 +107,7 @@ class CheckFindings:
                 yield self._weighed(reading, finding, (), nodes)
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
-            found = self._named(reading, suspect, self.also.get(key, []))
+            found = self._suspect_finding(reading, suspect, self.also.get(key, []))
             yield self._weighed(reading, found, slow, suspect.nodes)
 
     def _weighed(
@@ -224,14 +224,14 @@ class CheckFindings:
         names = self.tests.parts[one].name, self.tests.parts[other].name
         return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
 
-    def _has_peers(self, matrix: Matrix, part: int) -> bool:
+    def _has_peers(self, matrix: Matrix, index: int) -> bool:
         """Whether there is a second part with which it should have been measured."""
-        own = self.tests.parts[part]
+        own = self.tests.parts[index]
         if matrix.span is Span.INSIDE:
             return any(other.node == own.node and other is not own for other in self.tests.parts)
         return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
 
-    def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
+    def _suspect_finding(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
         level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
         # Two matrices that name the same part would both have to be wrong.
         doubt = math.prod(1 - p for p in self.others.get((suspect.kind.value, suspect.subject), ()))

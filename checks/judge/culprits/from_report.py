@@ -122,10 +122,10 @@ def table(report: Report, records: Sequence[Observation], switches: Mapping[str,
 
 
 def _endpoint(
-    subject: str, rank: int, per: int, alone: bool, switches: Mapping[str, tuple[str, ...]]
+    subject: str, rank: int, per: int, is_alone: bool, switches: Mapping[str, tuple[str, ...]]
 ) -> Endpoint:
     node = node_of(subject)
-    return Endpoint(node if alone else subject, node, rank % per, switches.get(node, ()))
+    return Endpoint(node if is_alone else subject, node, rank % per, switches.get(node, ()))
 
 
 def _outcomes(record: Observation) -> Sequence[PairOutcome]:
@@ -191,15 +191,15 @@ def _meetings(
 
 
 def _add(
-    made: Table,
+    tests: Table,
     record: Observation,
     outcomes: Sequence[PairOutcome],
     mine: int,
-    place: Mapping[int, int],
+    positions: Mapping[int, int],
     never: Collection[Meeting],
 ) -> None:
     """Adds a test. If a rank got no answer from a peer that says itself that it did not come to this test, nothing was measured."""
-    peers, failures, rank = _list(record, "peers"), _list(record, "failures"), made.ranks[mine]
+    peers, failures, rank = _list(record, "peers"), _list(record, "failures"), tests.ranks[mine]
     vain = {
         entry
         for (_, peer, time), entry in (_meetings(record, rank, outcomes, SILENCE).items() if never else ())
@@ -209,27 +209,31 @@ def _add(
     for entry, peer in enumerate(peers):
         if type(peer) is not int:
             continue
-        other = place.get(peer)
+        other = positions.get(peer)
         if other is None:
-            made.silent.setdefault(peer, []).append(f"{record.subject}: {failures[entry]}")
+            tests.silent.setdefault(peer, []).append(f"{record.subject}: {failures[entry]}")
         elif entry not in vain and not outcomes[entry].never_ran:
             kept.append(entry)
-            made.peers.append(other)
-    made.mine.extend([mine] * len(kept))
-    made.failures.extend([str(failures[entry]) for entry in kept])
-    made.outcomes.extend([outcomes[entry] for entry in kept])
+            tests.peers.append(other)
+    tests.mine.extend([mine] * len(kept))
+    tests.failures.extend([str(failures[entry]) for entry in kept])
+    tests.outcomes.extend([outcomes[entry] for entry in kept])
     for what, (column, _, _) in COLUMNS.items():
         values = _losses(record) if what is MatrixSubject.LOST else record.metrics.get(column)
-        made.columns[what].extend(
+        tests.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
-    for column, its in (("in_round", made.rounds), ("began_s", made.moments), ("message_bytes", made.sizes)):
+    for column, its in (
+        ("in_round", tests.rounds),
+        ("began_s", tests.moments),
+        ("message_bytes", tests.sizes),
+    ):
         times = _list(record, column)
         its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
-    rates, wrong = made.columns[MatrixSubject.BANDWIDTH], made.columns[MatrixSubject.DATA]
+    rates, wrong = tests.columns[MatrixSubject.BANDWIDTH], tests.columns[MatrixSubject.DATA]
     for test in range(len(rates) - len(kept), len(rates)):
         # The test broke off, so its rate does not count.
-        if made.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
+        if tests.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
             rates[test] = None
 
 
@@ -259,19 +263,19 @@ def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
     return found
 
 
-def _matrix(tests: Table, metric: MatrixSubject, span: Span, kept: list[int]) -> Matrix | None:
+def _matrix(tests: Table, metric: MatrixSubject, span: Span, entries: list[int]) -> Matrix | None:
     column = tests.columns[metric]
     if metric is not MatrixSubject.BANDWIDTH:
-        kept = [k for k in kept if column[k] is not None]
-    if not kept:
+        entries = [k for k in entries if column[k] is not None]
+    if not entries:
         return None
-    values = [_value(metric, column[k]) for k in kept]
-    mine, peers = [tests.mine[k] for k in kept], [tests.peers[k] for k in kept]
+    values = [_value(metric, column[k]) for k in entries]
+    mine, peers = [tests.mine[k] for k in entries], [tests.peers[k] for k in entries]
     if metric is MatrixSubject.DATA:  # the wrong data came from the peer
         mine, peers = peers, mine
     _, unit, better = COLUMNS[metric]
-    rounds, moments = _times(tests, metric, kept)
-    sizes = [_size(tests.sizes[k]) for k in kept] if metric is MatrixSubject.BANDWIDTH else []
+    rounds, moments = _times(tests, metric, entries)
+    sizes = [_size(tests.sizes[k]) for k in entries] if metric is MatrixSubject.BANDWIDTH else []
     return Matrix(metric.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments, sizes)
 
 
@@ -280,17 +284,17 @@ def _size(value: object) -> int | None:
     return value if type(value) is int and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
-def _times(tests: Table, metric: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:
+def _times(tests: Table, metric: MatrixSubject, entries: list[int]) -> tuple[list[int], list[float]]:
     """The rounds and the moments of these tests; empty if not all of them are known, the moments also if they contradict the
     rounds. Data that was wrong is wrong at any time.
     """
-    rounds = [value for k in kept if type(value := tests.rounds[k]) is int and 0 <= value < MOST_ROUNDS]
+    rounds = [value for k in entries if type(value := tests.rounds[k]) is int and 0 <= value < MOST_ROUNDS]
     moments = [
-        float(value) for k in kept if isinstance(value := tests.moments[k], (int, float)) and value >= 0
+        float(value) for k in entries if isinstance(value := tests.moments[k], (int, float)) and value >= 0
     ]
-    if metric is MatrixSubject.DATA or not len(rounds) == len(moments) == len(kept):
+    if metric is MatrixSubject.DATA or not len(rounds) == len(moments) == len(entries):
         return [], []
-    return rounds, moments if _agree([tests.mine[k] for k in kept], rounds, moments) else []
+    return rounds, moments if _agree([tests.mine[k] for k in entries], rounds, moments) else []
 
 
 def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float]) -> bool:

@@ -47,26 +47,26 @@ def decoded_tables(
     )
 
 
-def findings(reading: Reading, found: Sequence[DecodedTable], options: ReadOptions) -> Iterator[Finding]:
+def findings(reading: Reading, tables: Sequence[DecodedTable], options: ReadOptions) -> Iterator[Finding]:
     """The findings about the tables, and about what they do not contain."""
     units = _units(reading)
     if options.floor is not None and len(units) > 1:
         yield _evidence(
             f"one --floor cannot apply to {len(units)} kinds of values. Explain them one by one, or omit --floor"
         )
-    whole = {id(decoded_table.table) for decoded_table in found}
+    whole = {id(decoded_table.table) for decoded_table in tables}
     for table in reading.tables:
         if id(table) not in whole:
             yield _evidence(f"{table.name}: none of its {len(table.matrix.values)} tests gave a number")
     yield from _undeclared(reading, options)
-    for decoded_table in found:
+    for decoded_table in tables:
         yield from _of_table(decoded_table)
-    yield from _suspects(found)
+    yield from _suspects(tables)
 
 
-def not_held(found: Sequence[DecodedTable], options: ReadOptions) -> tuple[str, ...]:
+def not_held(tables: Sequence[DecodedTable], options: ReadOptions) -> tuple[str, ...]:
     """What cannot be found by comparing the values with each other."""
-    return (ALIKE,) if found and options.floor is None else ()
+    return (ALIKE,) if tables and options.floor is None else ()
 
 
 def summary(decoded_table: DecodedTable) -> str:
@@ -119,10 +119,10 @@ def _of_table(decoded_table: DecodedTable) -> Iterator[Finding]:
         )
 
 
-def _suspects(found: Sequence[DecodedTable]) -> Iterator[Finding]:
+def _suspects(tables: Sequence[DecodedTable]) -> Iterator[Finding]:
     """A finding per suspect. If several tables name the same one, the table with the highest probability counts."""
     of: dict[tuple[Entity, str], list[tuple[DecodedTable, Suspect]]] = {}
-    for one in found:
+    for one in tables:
         for suspect in one.decoded.suspects if one.decoded.answer is Answer.NAMED else ():
             of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
     for named in of.values():

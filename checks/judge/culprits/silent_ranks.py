@@ -159,7 +159,7 @@ def _suspicions(
     broken: _Break,
     first: Mapping[str, str],
     lost: Sequence[str],
-    told: Mapping[str, str],
+    reasons: Mapping[str, str],
 ) -> Iterator[Suspected]:
     declared = report.declared
     of_node: dict[str, list[str]] = {}
@@ -184,7 +184,7 @@ def _suspicions(
         alone = subject != node
         who = broken.why.value if alone else _ranks_text(ranks, node, declared.ranks_per_node, broken.why)
         message = f"{who}{_waiters(broken, check)}"
-        why = next((told[rank] for rank in ranks if rank in told), "")
+        why = next((reasons[rank] for rank in ranks if rank in reasons), "")
         if why:
             message = f"{message} ({why})"
         suspect = _suspected(policy, broken, check, subject, message, ranks, is_predicate=alone)
@@ -205,14 +205,14 @@ def _runner_reasons(suspects: Collection[str], checks: Iterable[Errors]) -> dict
     return told
 
 
-def _ranks_text(ranks: Sequence[str], node: str, per_node: int, why: _Silence) -> str:
+def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _Silence) -> str:
     """For example "ranks 5, 6 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
-    if len(ranks) == per_node > 1 and why is _Silence.SILENT:
+    if len(ranks) == per_node > 1 and silence is _Silence.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
     more = len(numbers) - MOST_NAMED
     named = ", ".join(numbers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"ranks {named} on {node} {why.value}"
+    return f"ranks {named} on {node} {silence.value}"
 
 
 def _waiters(first_break: _Break, check: str) -> str:
@@ -267,14 +267,14 @@ def _errors(records: CheckTable) -> Errors:
     }
 
 
-def _absent(rank: str, said: Errors) -> bool:
+def _absent(rank: str, errors: Errors) -> bool:
     """Whether the rank did not get to this check. The runner writes such rows for ranks that never reached it."""
-    error = said.get(rank)
-    return rank not in said or (error is not None and error.kind is ErrorKind.NOT_REACHED)
+    error = errors.get(rank)
+    return rank not in errors or (error is not None and error.kind is ErrorKind.NOT_REACHED)
 
 
-def _waiting(said: Errors) -> dict[str, _Error]:
-    return {rank: error for rank, error in said.items() if error is not None and error.kind in WAITING}
+def _waiting(errors: Errors) -> dict[str, _Error]:
+    return {rank: error for rank, error in errors.items() if error is not None and error.kind in WAITING}
 
 
 def _odd(records: CheckTable | None, ranks: int) -> bool:

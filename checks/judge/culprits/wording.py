@@ -72,19 +72,24 @@ OTHERS = 0.2
 
 
 def suspect(
-    matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str], metric: MatrixSubject | None = None
+    matrix: Matrix,
+    result: Decoded,
+    culprit: Suspect,
+    also: Sequence[str],
+    metric: MatrixSubject | None = None,
 ) -> str:
     """What is wrong with the suspect, as a predicate: by how much, how probable it is, and what else could be the reason. `metric` is
     None for a matrix of another tool.
     """
-    message = f"{_fault(matrix, metric)}{_where(found)}: {_value(matrix, result, found)}{found.bad} of {found.tests} tests are bad"
-    if found.passed:
+    message = f"{_fault(matrix, metric)}{_where(culprit)}: {_value(matrix, result, culprit)}"
+    message += f"{culprit.bad} of {culprit.tests} tests are bad"
+    if culprit.passed:
         message += ", all in one period, and they were good when they were measured again"
-    if found.cost is not None:
-        message += f", as where paths share a link of the fabric: {_costs(found.cost)}"
-    message += f"; probability {percent(found.probability)}"
-    if found.runner_up is not None:
-        other = found.runner_up
+    if culprit.cost is not None:
+        message += f", as where paths share a link of the fabric: {_costs(culprit.cost)}"
+    message += f"; probability {percent(culprit.probability)}"
+    if culprit.runner_up is not None:
+        other = culprit.runner_up
         message += f", next {typed_subject(other.kind, other.subject)} {percent(other.probability)}"
     return message + (f"; also {', '.join(also)}" if also else "")
 
@@ -95,17 +100,17 @@ def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:
     return "is slow" if matrix.better is Better.HIGHER else f"has a high {matrix.what}"
 
 
-def _value(matrix: Matrix, result: Decoded, found: Suspect) -> str:
+def _value(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
     if not matrix.unit:
         return ""
     usual, line = result.noise.usual, result.noise.line
     message, digits = "no value", 3
     worse = matrix.better is Better.HIGHER
-    if found.ratio is not None and line > 0 and (found.ratio * usual < line) is not worse:
+    if culprit.ratio is not None and line > 0 and (culprit.ratio * usual < line) is not worse:
         # The median is not bad: only how many tests are, and what makes one bad, says something.
         return f"bad is {'below' if worse else 'above'} {number(line, matrix.unit)}; "
-    if found.ratio is not None:
-        median = found.ratio * usual
+    if culprit.ratio is not None:
+        median = culprit.ratio * usual
         digits = distinct_digits(
             3, lambda some: figure(median, some) == figure(line, some) and median != line
         )
@@ -124,20 +129,20 @@ def candidate(subject: str, message: str) -> str:
     return f"{subject} is a candidate, but it is not certain enough to name it; it {message}"
 
 
-def _where(found: Suspect) -> str:
+def _where(culprit: Suspect) -> str:
     """The direction: of a link from which end to which, "" if both are bad."""
-    if found.kind is Entity.LINK:
-        first, _, second = found.subject.partition(LINK)
+    if culprit.kind is Entity.LINK:
+        first, _, second = culprit.subject.partition(LINK)
         return {
             Direction.BOTH: "",
             Direction.OUT: f" from {first} to {second}",
             Direction.IN: f" from {second} to {first}",
-        }[found.way]
+        }[culprit.way]
     return {
         Direction.BOTH: " to and from its peers",
         Direction.OUT: " to its peers",
         Direction.IN: " from its peers",
-    }[found.way]
+    }[culprit.way]
 
 
 def fabric(matrix: Matrix, result: Decoded) -> str:
@@ -180,15 +185,17 @@ def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
     return found if left <= OTHERS * len(bad) else []
 
 
-def congestion(matrix: Matrix, one: Congestion) -> str:
+def congestion(matrix: Matrix, period: Congestion) -> str:
     """Several nodes were bad at the same time, and good afterwards."""
-    where = f"under {one.switch}" if one.switch else f"{', '.join(one.nodes[:MOST_NAMES])}"
+    where = f"under {period.switch}" if period.switch else f"{', '.join(period.nodes[:MOST_NAMES])}"
     more = (
-        f" and {len(one.nodes) - MOST_NAMES} more" if not one.switch and len(one.nodes) > MOST_NAMES else ""
+        f" and {len(period.nodes) - MOST_NAMES} more"
+        if not period.switch and len(period.nodes) > MOST_NAMES
+        else ""
     )
     return (
-        f"{matrix.what} {matrix.span.value}: the network was congested in rounds {one.first} to {one.last}: {len(one.tests)} tests of"
-        f" {len(one.nodes)} nodes ({where}{more}) were bad then, and good afterwards"
+        f"{matrix.what} {matrix.span.value}: the network was congested in rounds {period.first} to {period.last}:"
+        f" {len(period.tests)} tests of {len(period.nodes)} nodes ({where}{more}) were bad then, and good afterwards"
     )
 
 
@@ -218,12 +225,12 @@ def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
     )
 
 
-def slow_part(matrix: Matrix, result: Decoded, found: Suspect) -> str:
+def slow_part(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
     """A node, rank or rail is a little slower than the others."""
-    slower, usual = percent(1 - (found.ratio or 0.0)), number(result.noise.usual, matrix.unit)
+    slower, usual = percent(1 - (culprit.ratio or 0.0)), number(result.noise.usual, matrix.unit)
     return (
-        f"is {slower} slower than the other {found.kind.value}s{_where(found)} (median of its {found.tests} tests, usual {usual});"
-        f" probability {percent(found.probability)}"
+        f"is {slower} slower than the other {culprit.kind.value}s{_where(culprit)}"
+        f" (median of its {culprit.tests} tests, usual {usual}); probability {percent(culprit.probability)}"
     )
 
 

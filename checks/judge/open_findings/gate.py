@@ -19,7 +19,9 @@ CHECK = "watch.findings"
 LIST = "`prelaunch node findings` lists them, and closes one that a person has answered."
 
 
-def judge(report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]) -> Iterator[Finding]:
+def judge(
+    report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
+) -> Iterator[Finding]:
     """A FAIL for each open FAIL that this gate did not measure. What it measured it has judged itself.
 
     An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none. Nor does one
@@ -27,7 +29,7 @@ def judge(report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Fin
     """
     for node in report.nodes:
         if node.open_findings:
-            yield from _about(node, report, rows, findings)
+            yield from _about(node, report, records, findings)
 
 
 def _about(
@@ -69,11 +71,11 @@ def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple
 
 
 def seen_by(
-    node: Node, report: Report, rows: Mapping[str, CheckTable], findings: Sequence[Finding]
+    node: Node, report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> LatestEvidence:
     """What the gate saw of this node. `records` are those that measured."""
     boot_id, at = node.identity.get("boot_id", ""), moment(node.measured_at or report.measured_at)
-    return seen_on(node.name, at, report.gate_id, boot_id, findings, rows)
+    return seen_on(node.name, at, report.gate_id, boot_id, findings, records)
 
 
 def carried(open_findings: OpenFindings) -> OpenFindings:

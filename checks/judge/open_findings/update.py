@@ -74,12 +74,17 @@ class LatestEvidence:
 
 
 def seen_on(
-    node: str, at: float, by: str, boot_id: str, findings: Iterable[Finding], rows: Mapping[str, CheckTable]
+    node: str,
+    at: float,
+    by: str,
+    boot_id: str,
+    findings: Iterable[Finding],
+    records: Mapping[str, CheckTable],
 ) -> LatestEvidence:
     """What a report says of one of its nodes: `records` are its sound observations, `findings` all of its verdict's."""
     own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
     own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
-    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, rows)))
+    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)))
 
 
 def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
@@ -107,12 +112,12 @@ def after_gate(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindi
     return _after(open_findings, replace(latest, findings=found), Closer.GATE, is_remedied)
 
 
-def close(open_findings: OpenFindings, name: str, who: str, at: float) -> OpenFindings:
-    """The findings without the one of this name (FindingKey.name), which `who` closed. Raises KeyError if it is not open."""
+def close(open_findings: OpenFindings, name: str, person: str, at: float) -> OpenFindings:
+    """The findings without the one of this name (FindingKey.name), which `person` closed. Raises KeyError if it is not open."""
     named = [one for one in open_findings.open if one.key.name == name]
     if not named:
         raise KeyError(name)
-    return _without(open_findings, [(one, Closer.PERSON, who) for one in named], at)
+    return _without(open_findings, [(one, Closer.PERSON, person) for one in named], at)
 
 
 def after_pass(open_findings: OpenFindings, names: Collection[str], gate_id: str, at: float) -> OpenFindings:
