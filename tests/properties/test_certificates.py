@@ -27,7 +27,7 @@ from tests.certified_machines import (
     verdict,
 )
 
-MANY = settings(max_examples=16)
+MANY = settings(max_examples=10)
 SECONDS = st.floats(0.0, 6000.0)
 
 
