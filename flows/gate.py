@@ -26,7 +26,7 @@ from tasks.finish import (
     reject_request,
 )
 from tasks.gate.approval.wait import was_resumed
-from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import GateContext, run_title, with_own_store
 from tasks.gate.outcome import JudgedReport, Outcome
@@ -45,7 +45,6 @@ from tasks.judge import judge_report, keep_pass, reuse_or_void_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
 from tasks.orchestration.events import emit_rejected, emit_run_ended, emit_started
-from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
 from tasks.orchestration.runs import TAG
 from tasks.orchestration.stage_log import logged_stages

@@ -8,9 +8,9 @@ from prefect import flow, runtime
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed
 
+from tasks.gate.blocking_calls import opaque
 from tasks.gate.context import GateContext
 from tasks.notifiers.base import Kind
-from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.orchestration.stage_log import filter_end_lines
 from tasks.reap import (

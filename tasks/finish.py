@@ -20,7 +20,7 @@ from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
 from tasks.collect import has_trained
-from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
 from tasks.gate.outcome import (
     MAY_HAVE_STARTED,
@@ -56,7 +56,6 @@ from tasks.launchers.base import (
 )
 from tasks.orchestration.events import emit_end
 from tasks.orchestration.follow import unanswered
-from tasks.orchestration.opaque import opaque
 from tasks.orchestration.server.http_client import service_fault
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.orchestration.status import publish_end

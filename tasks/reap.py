@@ -26,7 +26,7 @@ from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
 from tasks.expire import expire_question
-from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LeaseError, LeaseLost, taken_over
@@ -39,7 +39,6 @@ from tasks.notifiers.base import Kind
 from tasks.notifiers.deliver import still_paid
 from tasks.orchestration import runs
 from tasks.orchestration.events import Event, emit_gate_event
-from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.page import notify_run
 from tasks.store.base import StoreError

@@ -1,4 +1,5 @@
-"""What launchers require of a job before they plan it, and say of one that is not there, whatever the engine. Pure.
+"""What launchers require of a job before they plan it, say of one that is not there, and start its containers with, whatever the
+engine. Pure.
 
 Each requirement raises LaunchRejected, with the remedy.
 """
@@ -6,12 +7,12 @@ Each requirement raises LaunchRejected, with the remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from checks import bundle as bundles
 from checks.bundle import PassedNode
 from checks.value_types import DecodeError
-from tasks.launchers.base import JobSpec, JobState, JobStatus, LaunchRejected
+from tasks.launchers.base import JobSpec, JobState, JobStatus, LaunchRejected, Work
 
 PASSED = "pass.json"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
@@ -69,3 +70,26 @@ def require_variables(
 def no_job(detail: str) -> JobStatus:
     """The engine answered, and has no such job."""
     return JobStatus(JobState.UNKNOWN, detail, "", {}, absent=True)
+
+
+def agent_arguments(
+    job: JobSpec, common: tuple[str, ...] = (), confirm: tuple[str, ...] = (), ask: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Verb and options, up to the command. `common` are for checks and gates, `confirm` and `ask` follow these two options."""
+    observe = ("--observe",) if job.observe else ()
+    asks = ("--ask-s", f"{job.ask_s:g}", *ask) if job.ask_s else ()
+    match job.work:
+        case Work.COMMAND:
+            return ("exec",)
+        case Work.CHECK:
+            return ("check", *common)
+        case Work.CONFIRM:
+            return ("gate", *common, "--confirm", *confirm, *observe)
+        case Work.GATE:
+            return ("gate", *common, *observe, *asks)
+
+
+def filled(command: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The command with these placeholders replaced; a value is not read again."""
+    names = "|".join(map(re.escape, values))
+    return tuple(re.sub(names, lambda match: values[match[0]], argument) for argument in command)

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.exchange import secret_key
-from tasks.launchers.agent_arguments import agent_arguments
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
-from tasks.launchers.job_rules import PASSED, passed_nodes
+from tasks.launchers.job_rules import PASSED, agent_arguments, passed_nodes
 from tasks.launchers.kubernetes.api import JOB
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged

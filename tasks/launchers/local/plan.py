@@ -14,9 +14,8 @@ from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.process.environment import CODE
 from checks.value_types import DecodeError, Range, Text
-from tasks.launchers.agent_arguments import filled
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
-from tasks.launchers.job_rules import require_end, require_files, require_name
+from tasks.launchers.job_rules import filled, require_end, require_files, require_name
 from tasks.launchers.local import container
 from tasks.launchers.local.container import ContainerEngine, ContainerSettings, Submitter
 

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checks.exchange import secret_key
-from tasks.launchers.agent_arguments import agent_arguments, filled
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
-from tasks.launchers.job_rules import require_end, require_files
+from tasks.launchers.job_rules import agent_arguments, filled, require_end, require_files
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.sagemaker.options import Code, SageMakerOptions
 from tasks.launchers.sagemaker.request import image, locations

@@ -23,10 +23,11 @@ from functools import cache
 from pathlib import Path
 
 from checks.exchange import secret_key
-from tasks.launchers.agent_arguments import agent_arguments, filled
 from tasks.launchers.base import FAILED_NODE_GRACE_S, JobSpec, LaunchRejected, Placement, Plan, Request, Work
 from tasks.launchers.job_rules import (
     PASSED,
+    agent_arguments,
+    filled,
     passed_nodes,
     require_end,
     require_files,
