@@ -37,7 +37,7 @@ FILES = {
     *(layout.VERDICT_FILE, "report.html", "summary.md", "outcome.json", "request.json"),
     *("preflight.json", "slack.json", "disagreement.json"),
 }
-STORE_METHODS = {"place", "put", "put_if_absent", "replace_if", "delete_if", "get", "list", "delete"}
+STORE_METHODS = {"location", "put", "put_if_absent", "replace_if", "delete_if", "get", "list", "delete"}
 KEY = re.compile(rf"({'|'.join(sorted(FOLDERS))})/\S*|\S*/({'|'.join(map(re.escape, sorted(FILES)))})")
 
 

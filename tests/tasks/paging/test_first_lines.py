@@ -119,7 +119,7 @@ def ends() -> dict[str, Outcome]:
 
 def page_session() -> Session:
     gate = SimpleNamespace(name=NAME, cluster=SimpleNamespace(name=NAME))
-    context = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(place=str))
+    context = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(location=str))
     renewal = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
     made = SimpleNamespace(context=context, unreleased=(), placed="none", gate_id="bravo-1", renewal=renewal)
     return cast("Session", made)
