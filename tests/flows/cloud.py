@@ -131,3 +131,10 @@ def names(outcome: Outcome) -> tuple[str, str]:
 def answered(path: Path, action: str) -> Outcome:
     """Run the gate, and answer its question as a person would in Prefect's UI."""
     return answering.answered(request_of(path, ask_minutes=1), action)
+
+
+def pools(cloud: Cloud) -> dict[str, str]:
+    """The state of every job's warm pool, of those that asked for one."""
+    return {
+        name: job["WarmPoolStatus"]["Status"] for name, job in cloud.jobs().items() if "WarmPoolStatus" in job
+    }

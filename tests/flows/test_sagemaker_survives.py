@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,7 @@ import pytest
 from tasks import launch
 from tasks.gate.outcome import Decision, Outcome
 from tests.fakes.sagemaker.bench import Cloud
-from tests.flows.cloud import Account, account, cloud_gate, gate_there, names
+from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, names, pools
 from tests.flows.driving import kept, request_of, run
 from tests.survival.faulty_network import needs_root
 
@@ -22,6 +27,11 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.usefixtures("prefect_backend", "play"),
 ]
+
+
+def nothing_left(cloud: Cloud) -> bool:
+    """No container runs, and no pool is paid for."""
+    return not cloud.running() and set(pools(cloud).values()) <= {"Terminated", "Reused"}
 
 
 @pytest.mark.long
@@ -87,6 +97,44 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
         outcomes = [outcome for _, outcome in asyncio.run(both())]
 
         assert [0, 0] == [outcome.code for outcome in outcomes], [outcome.reason for outcome in outcomes]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "phase", ["Training", "pool"]
+)  # each phase, with another engine: test_gate_pooled.py
+def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Account, phase: str) -> None:
+    """SIGINT to the command: 130, no container runs, no pool is paid for."""
+    part, dials = ("hang", {}) if phase == "Training" else ("healthy", {"pool_s": 4.0})
+    with account(part=part, dials=dials) as cloud:
+        path = cloud_gate(tmp_path, cloud)
+        with open(tmp_path / "stderr", "wb") as log:
+            process = subprocess.Popen(
+                (sys.executable, "-m", "flows.cli.main", "gate", str(path)),
+                cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            reach(cloud, phase)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(120)
+        finally:
+            process.kill()
+            process.wait()
+        cloud.until(lambda: {"left": not nothing_left(cloud)}, lambda seen: not seen["left"], 60.0)
+
+        assert 130 == code
+        assert {job["TrainingJobStatus"] for job in cloud.jobs().values()} <= {"Stopped", "Completed"}
+
+
+def reach(cloud: Cloud, phase: str, timeout_s: float = 90.0) -> None:
+    """Until the check job trains, as SageMaker calls it, or has left its pool."""
+    deadline = time.monotonic() + timeout_s
+    wanted = {"Training": ("SecondaryStatus", "Training"), "pool": ("TrainingJobStatus", "Completed")}[phase]
+    while wanted not in [
+        item for job in cloud.jobs().values() for item in job.items() if isinstance(item[1], str)
+    ]:
+        assert time.monotonic() < deadline, cloud.jobs()
+        time.sleep(0.05)
 
 
 def between(
