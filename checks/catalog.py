@@ -96,7 +96,7 @@ CATALOG: tuple[Check, ...] = (
     transfer.transfer,
     training_smoke.smoke,
     training_step.step,
-    # These run before any collective, because a collective that hangs or fails does not show which rank is at fault.
+    # The pair tests run before any collective, because a collective that hangs or fails does not show which rank is at fault.
     pairs.collective_pairs,
     pairs.nccl_pairs,
     collectives.gloo_all_reduce,

@@ -44,7 +44,7 @@ class Range:
             raise DecodeError(f"{value!r:.40} is not between {self.least:g} and {self.most:g}", path)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        """The same bounds for the generated JSON Schema (called by pydantic, which is not needed here)."""
+        """The generated JSON Schema gets the same bounds. Pydantic calls the method, and is not needed here."""
         return {**handler(core), "minimum": self.least, "maximum": self.most}
 
 
@@ -61,7 +61,7 @@ class Text:
             raise DecodeError(f"{value!r:.80} is not of the form {self.pattern}", path)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        """The same form for the generated JSON Schema."""
+        """The generated JSON Schema gets the same form."""
         return {**handler(core), "pattern": f"^({self.pattern})$", "maxLength": self.most}
 
 

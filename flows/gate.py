@@ -93,7 +93,7 @@ async def gate(request: GateRequest) -> State[Any]:
 
 
 def opened_gate(context: GateContext) -> Flow[[GateRequest], Any]:
-    """The same flow for a process that has opened the context of its request already."""
+    """The returned flow is `gate` for a process that has opened the context of its request already."""
 
     async def of_context(request: GateRequest) -> State[Any]:
         return await _gate(request, with_own_store(context))

@@ -58,7 +58,7 @@ from tasks.text.redact import redacted, redacted_gzip
 LOG = logging.getLogger("prelaunch")
 SLOWEST_POLL_S = 5.0
 GRACE_S = 30.0
-# Of the 5 s from the nodes' deadline to the verdict: 3 for what a node wrote last to arrive, 2 to judge and to keep it. Nodes
+# The 5 s from the nodes' deadline to the verdict are 3 for what a node wrote last to arrive, and 2 to judge and to keep it. Nodes
 # that decide by themselves (IN_JOB) have one more, for their own answer.
 MARGIN_S, GATED_MARGIN_S = 3.0, 4.0
 LONGEST_LOOK_S, LEAST_LOOK_S = 60.0, 0.5

@@ -78,7 +78,9 @@ def offer_certificates(session: Session, lease: Lease) -> Certificates:
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")
 async def submit_gated_job(session: Session, ask_minutes: int) -> str:
-    """The same if checks and training are one job; its nodes wait for a person's answer if the policy requires one."""
+    """The one job for checks and training is submitted, or adopted from a dead predecessor, and its name is returned. Its nodes wait
+    for a person's answer if the policy requires one.
+    """
     lease = await settle_lease(session)
     hold_s = answer_wait_s(session.context, ask_minutes)
     job = gated_job(session.context, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
@@ -132,9 +134,10 @@ async def wait_for_machines(session: Session, error: NoCapacity) -> None:
 
 
 async def wait_for_training(session: Session, error: NoCapacity) -> None:
-    """The same for the training after a GO, whose machines may be kept and billed meanwhile.
+    """The function returns when the training after a GO may be submitted again. Its machines may be kept and billed meanwhile. Raises
+    `error` if the time for that is over.
 
-    It returns early where they are kept no longer: the checks begin again, or, where they did before, NoCapacity is raised.
+    It returns early where the machines are kept no longer: the checks begin again, or, where they did before, NoCapacity is raised.
     """
     pause = _pause(session, error)
     waits = await run_to_end(pool_waits, session)

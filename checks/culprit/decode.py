@@ -55,7 +55,7 @@ SLACK = 0.1
 MOST_LINKS = 64
 # Two bad nodes may be good with each other by chance.
 LEAST_TOGETHER = 3
-# Of fewer nodes none can be told from its partners.
+# None of fewer nodes can be told from its partners.
 LEAST_LEFT = 3
 # So many nodes of a switch without a name are listed.
 MOST_NAMES = 3
@@ -190,7 +190,7 @@ def _of_rest(
 
 
 def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
-    """The same with a switch for each of these groups of nodes, whose name lists them."""
+    """The returned matrix has a switch for each of these groups of nodes. The name of a switch lists its nodes."""
     of_node = {
         node: (
             f"switch of {', '.join(group[:MOST_NAMES])}{' and others' if len(group) > MOST_NAMES else ''}",

@@ -85,7 +85,7 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
 
 
 def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tuple[int, ...]:
-    """Those of the bad tests whose cells had no good test yet."""
+    """The result holds the bad tests whose cells had no good test yet."""
     wrong, cells = set(bad), {matrix.ends[test] for test in tests}
     good = {cell for test, cell in enumerate(matrix.ends) if cell in cells and test not in wrong}
     return tuple(test for test in tests if matrix.ends[test] not in good)
@@ -100,7 +100,7 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
 def only_if_certain(
     matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequence[int]
 ) -> list[WeighedSuspect]:
-    """The same, not named if it may be what others did at one time."""
+    """The suspects are returned, and one is not named if it may be what others did at one time."""
     crowds = _crowded_rounds(matrix, weighed, bad)
     sure = [
         replace(
@@ -181,8 +181,8 @@ def _ends(matrix: Matrix) -> Sequence[int]:
 def _only_if_distinct(
     matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequence[int]
 ) -> list[WeighedSuspect]:
-    """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
-    what befell several is no part's fault. Tests with other named nodes do not count.
+    """A node is not named if it is bad in less than half of its tests while a node that is not named is bad nearly as often: what
+    befell several is no part's fault. Tests with other named nodes do not count.
     """
     named = {
         one.suspect.nodes[0]

@@ -15,7 +15,7 @@ from checks.culprit.matrix import Better, Entity, Matrix, Suspect, Tolerance
 SAMPLE = 16_384
 # Judgement: links to nodes of another switch are oversubscribed two or three times, and not more.
 FAR = 0.25
-# Of a normal distribution the median absolute deviation is 0.6745 standard deviations.
+# The median absolute deviation of a normal distribution is 0.6745 standard deviations.
 MAD_TO_SIGMA = 1.4826
 
 

@@ -172,7 +172,7 @@ def matchings(size: int, most: int) -> tuple[Round, ...]:
 
 
 def disjoint(pairs: Iterable[Pair]) -> tuple[Listed, ...]:
-    """These pairs, each once, in as few rounds as a greedy colouring finds; the first pairs come in the first rounds."""
+    """The pairs are made, each once, in as few rounds as a greedy colouring finds. The first pairs come in the first rounds."""
     rounds: list[dict[int, int]] = []
     for one, other in dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]):
         free = next((r for r in rounds if one not in r and other not in r), None)

@@ -74,7 +74,7 @@ class CheckTable(Sequence[Observation]):
 
     @staticmethod
     def collect(check: str, entries: Sequence[Observation]) -> CheckTable:
-        """The same rows in columns, in their order."""
+        """The rows are returned in columns, in their order."""
         if isinstance(entries, CheckTable):
             return entries
         names = dict.fromkeys(name for entry in entries for name in entry.metrics)
@@ -89,7 +89,7 @@ class CheckTable(Sequence[Observation]):
         return self.columns.metrics.get(metric) or (None,) * len(self)
 
     def take(self, places: Sequence[int]) -> CheckTable:
-        """These rows only, in this order."""
+        """The result holds the rows at these places only, in this order."""
         pick = _picker(places)
         plain: Any = {name: pick(getattr(self.columns, name)) for name in PLAIN}
         metrics = {name: pick(column) for name, column in self.columns.metrics.items()}

@@ -83,7 +83,9 @@ class Facts:
         return self.provenances[name] if name else instance.provenance
 
     def of(self, declared: Declared) -> Facts:
-        """These facts, with the declared machine as the row of its type. What the table has of a type no description replaces."""
+        """The returned facts have the declared machine as the row of its type. A description replaces nothing that the table has of a
+        type.
+        """
         machine = declared.machine
         if machine is None or declared.instance_type in self.instances:
             return self

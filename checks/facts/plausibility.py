@@ -76,8 +76,8 @@ RANGES: Mapping[str, Range] = {
     "_per_s": Range(0, 1e12),
     "_s": Range(0, 1e10),
 }
-# Those that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody measured it; and
-# the counts of work, because a check that did nothing proves nothing.
+# The table has metrics that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody
+# measured it. It also has the counts of work, because a check that did nothing proves nothing.
 OTHER_RANGES: Mapping[str, Range] = {
     **dict.fromkeys(("iterations", "products", "repeats", "steps"), Range(1, 1e19)),
     "tflops": Range(0, 1e6),

@@ -38,7 +38,7 @@ class Price:
 
     @property
     def where(self) -> str:
-        """Of which region it is, in words: "price of us-west-2"; "" for one that was declared for a job."""
+        """The words say of which region the price is: price of us-west-2. They are empty for a price that was declared for a job."""
         return f"price of {AREAS.get(self.region, self.region)}" if self.region else ""
 
 

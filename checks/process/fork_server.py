@@ -125,7 +125,7 @@ class ForkServer:
                 self._server.wait(STOP_S)
 
     def fork(self, words: Sequence[str], timeout_s: float) -> Child:
-        """The same, without a substitute: raises ConnectionError where the server has ended."""
+        """The server starts a process as in `start`, without a substitute. Raises ConnectionError where the server has ended."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
         try:

@@ -67,7 +67,7 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
 
 
 def as_started(own: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without what Python added: LC_CTYPE, where the locale is C (PEP 538)."""
+    """The result is the process's environment without what Python added: LC_CTYPE, where the locale is C (PEP 538)."""
     try:
         with open("/proc/self/environ", "rb") as file:
             has_locale = any(entry.startswith(b"LC_CTYPE=") for entry in file.read().split(b"\0"))
@@ -123,7 +123,7 @@ def end_tree(pid: int, grace_s: float, started: int | None = None, kill_s: float
 
 
 def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
-    """The same for everything below this process: for a subreaper, everything that it ever started."""
+    """All processes below this one are ended as in `end_tree`. For a subreaper they are all that it ever started."""
 
     def children(table: Mapping[int, Process]) -> Members:
         return {process.pid: process.started for process in table.values() if process.parent == os.getpid()}
@@ -132,7 +132,7 @@ def end_children(grace_s: float, kill_s: float = KILL_S) -> tuple[int, ...]:
 
 
 def end_marked(name: str, value: str, grace_s: float) -> tuple[int, ...]:
-    """The same for every process that was started with NAME=VALUE in its environment, and everything below it."""
+    """All processes that were started with NAME=VALUE in their environment are ended as in `end_tree`, with everything below them."""
     mark = f"{name}={value}".encode()
 
     def marked(table: Mapping[int, Process]) -> Members:

@@ -51,7 +51,7 @@ class CheckLimit:
 
     @property
     def error_kind(self) -> ErrorKind:
-        """That of a check which it ended, or which was not started because of it."""
+        """The kind is that of a check which the limit ended, or which was not started because of it."""
         if not self.declared:
             return ErrorKind.DEADLINE
         return ErrorKind.LIMIT_PASSED if self.starts else ErrorKind.LIMIT_TOO_SHORT

@@ -82,7 +82,7 @@ class NodeContext:
         return self.limit_of(check).seconds
 
     def limit_of(self, check: Check) -> CheckLimit:
-        """The same, with who set it."""
+        """The limit is the check's deadline as in `own_timeout_s`, and says who set it."""
         declared = self.bundle.timeouts_s.get(check.name)
         return CheckLimit(self.usual_timeout_s(check)) if declared is None else CheckLimit(declared, True)
 

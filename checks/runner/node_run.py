@@ -88,7 +88,7 @@ def run_beside(
     responder: Responder,
     tick: Tick | None = None,
 ) -> Journal:
-    """The same as `run`, with a responder that the caller keeps open."""
+    """The checks run as in `run`, with a responder that the caller keeps open."""
     journal = Journal(
         out / attempt / "nodes" / f"{node_context.node}.json", first_report(node_context, attempt)
     )
@@ -106,7 +106,7 @@ def run_beside(
 
 
 def open_responder(node_context: NodeContext) -> Responder:
-    """This node's responder, which listens at the address of the roster; on the first node at the rendezvous port as well."""
+    """The node's responder listens at the address of the roster. On the first node it listens at the rendezvous port as well."""
     responder = Responder(node_context.access, catalog.digest(node_context.checks))
     if node_context.bundle.declared.nodes == 1:
         return responder  # no node would connect

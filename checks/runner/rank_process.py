@@ -102,7 +102,7 @@ class Session:
     def __init__(self, node_context: NodeContext, rank: RankPlace, file: RankFile) -> None:
         self.node_context, self.rank, self.file = node_context, rank, file
         self.subject = rank_subject(node_context.node, rank.rank)
-        # This is the same on every rank, because it follows from the bundle alone.
+        # The order is the same on every rank, because it follows from the bundle alone.
         checks = schedule.by_cost([check for check in node_context.planned() if check.scope is Scope.RANK])
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
@@ -314,7 +314,7 @@ def keep_store(address: str, port: int) -> None:
 
 
 def rank_place(gpus_per_node: int) -> RankPlace:
-    """This rank's place, from the environment of torchrun."""
+    """The rank's place comes from the environment of torchrun."""
     local = int(os.environ["LOCAL_RANK"])
     device = f"cuda:{local}" if gpus_per_node else "cpu"
     return RankPlace(int(os.environ["RANK"]), local, int(os.environ["WORLD_SIZE"]), device)

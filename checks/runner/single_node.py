@@ -162,7 +162,7 @@ def checked(bundle: Bundle, folder: Path, tick: Tick | None = None, *, settles: 
 
 
 def host_name() -> str:
-    """This machine's name, as the name of a node."""
+    """The machine's name is returned in the form of a node's name."""
     letters = (c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in socket.gethostname())
     return "".join(letters).strip("-.") or "node"
 

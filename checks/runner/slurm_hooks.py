@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check this node; print one line about it if it is not well, and drain it if that was asked for. Returns the exit code."""
     os.environ.setdefault("PATH", PATH)
     passes = arguments.cannot_tell == "pass"
-    # Of a prolog that fails slurmd logs all that it printed, stderr included, in one message: the cause has to be its first line.
+    # slurmd logs all that a failing prolog printed, stderr included, in one message: the cause has to be its first line.
     bundle = own_bundle(
         "node", arguments, announced=False, deadline_s=arguments.deadline_s,
         skip=tuple(sorted(RANKS)),

@@ -106,7 +106,7 @@ def _require_node(arguments: argparse.Namespace, source: NamedStore, fleet: Flee
 
 
 def _with_failures(source: NamedStore, fleet: Fleet) -> Fleet:
-    """The same, in which the gates whose training failed on a node say so. Raises StoreError."""
+    """The returned fleet says of each gate whether its training failed on the node. Raises StoreError."""
     gates = {mark.gate_id for node in (*fleet.nodes, *fleet.replaced) for mark in node.gates}
     ends = kept_ends(source.store, sorted(gates))
 
@@ -176,6 +176,6 @@ def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
 
 
 def say_cluster(stores: Sequence[str], cluster: str | None) -> None:
-    """That a gate file shows its cluster alone, on stderr."""
+    """A note on stderr says that a gate file shows its own cluster alone."""
     for note in cluster_notes(stores, cluster):
         write_stderr(f"prelaunch: {note}")

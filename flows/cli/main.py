@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     parser, verbs = empty_parser()
     typed = argv[0] if argv and not argv[0].startswith("-") else ""
-    # Of a verb that is misspelt, the usage of the nearest one is printed.
+    # The usage of the nearest verb is printed where a verb is misspelt.
     chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
     if chosen:
         with without_collection():

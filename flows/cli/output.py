@@ -159,14 +159,16 @@ def write_rejected(
     error: Exception | str,
     category: RejectionKind | None = None,
 ) -> None:
-    """The same for a request that was rejected before anything started; what is written says that, and where."""
+    """The files that were asked for are written for a request that was rejected before anything started. They say that, and where."""
     from tasks.render import rejected
 
     _write_notices(arguments, name, rejected.of(error, category))
 
 
 def write_cancelled(arguments: argparse.Namespace, name: str, reason: str, elsewhere: bool = False) -> None:
-    """The same for a gate that was cancelled before there was a verdict, or `elsewhere`, so that nobody here knows one."""
+    """The files that were asked for are written for a gate that was cancelled before there was a verdict. With `elsewhere` nobody here
+    knows whether there is one.
+    """
     from tasks.render import rejected
 
     _write_notices(arguments, name, rejected.cancelled(reason, elsewhere))

@@ -38,7 +38,9 @@ async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 
 
 async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The same for a call that may hang. Raises TimeoutError after `seconds`; the call is then left behind in a daemon thread."""
+    """The call runs as in `run_to_end`, but may hang. Raises TimeoutError after `seconds`; the call is then left behind in a daemon
+    thread.
+    """
     return await run_to_end(limited, seconds, partial(function, *args, **kwargs))
 
 

@@ -46,7 +46,7 @@ from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
 
 WORK = ".prelaunch"
-# Of the checks that a policy lacks an error names so many.
+# An error names so many of the checks that a policy lacks.
 MISSING_NAMED = 8
 # Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
 MARGIN_S = 600.0

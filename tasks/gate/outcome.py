@@ -26,7 +26,7 @@ from tasks.text.inert import clean, one_line
 from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
-# Of a refused job whose nodes decide by themselves.
+# The sentence is for a refused job whose nodes decide by themselves.
 MAY_HAVE_STARTED = "It is not known whether the training was started: what its nodes wrote cannot be read."
 STARTED_BY_NODES = "The nodes had started the training."
 # What to do about a training that failed on machines that had passed.
@@ -160,7 +160,7 @@ ENDING_WORDS = {
     Ending.CANCELLED: EndMark.CANCELLED,
 }
 CANCELLED = ENDING_WORDS[Ending.CANCELLED]
-# That word where Prefect failed before there was anything to decide about.
+# The words are shown where Prefect failed before there was anything to decide about.
 SERVICE_ERROR = "SERVICE ERROR"
 
 
@@ -368,5 +368,5 @@ def outcome_json(
 def unjudged_json(
     reason: str, line: str, gate_id: str = "", rejected: RejectionKind | None = None
 ) -> dict[str, object]:
-    """The same of a gate that ended before anything was judged; `line` is its first line."""
+    """The document is the outcome of a gate that ended before anything was judged. `line` is its first line."""
     return outcome_json(Outcome(gate_id, Ending.VERDICT, None, None, None, reason), "", line, rejected)

@@ -108,7 +108,7 @@ class ApprovalAnswer:
 
     @property
     def parts(self) -> AnswerLine:
-        """The same line in its parts, for notifiers that show a person by name."""
+        """The line is returned in its parts, for notifiers that show a person by name."""
         if self.via is AnswerChannel.NOBODY:
             return AnswerLine(self.reason)
         because = f": {self.reason}" if self.reason else ""

@@ -164,7 +164,7 @@ class Session:
         return True
 
     def end_soon(self, job: str) -> None:
-        """The same in a thread of its own, for a job whose end the verdict must not wait for; `ends` waits for it."""
+        """A thread of its own ends the job, because the verdict must not wait for it. `ends` waits for the thread."""
         self._ending.append(threading.Thread(target=self.end_now, args=(job,), daemon=True))
         self._ending[-1].start()
 

@@ -43,7 +43,7 @@ HANDED_OVER = re.compile(r"(?:cluster\.options|training\.request)\.|training\.im
 ENDPOINT = "AWS_ENDPOINT_URL"
 # The shipped file whose comments show the tables of every notifier.
 NOTIFIERS_SHOWN = "sagemaker-p5"
-# Of a shipped file, what may be somebody's own by chance.
+# A text of a shipped file that matches may be somebody's own by chance.
 PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
 # Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
 OWN = ("cluster.options.region", "cluster.options.partition", "training.command")

@@ -53,7 +53,7 @@ class GateFileError(InputError):
 
 
 class OverrideError(GateFileError):
-    """The same of an override, which was typed: `file` says so, and names no file."""
+    """An override, which was typed, is not valid. `file` says so, and names no file."""
 
 
 @contextlib.contextmanager

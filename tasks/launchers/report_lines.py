@@ -91,7 +91,9 @@ def _stays(path: str, data: bytes) -> bool:
 
 
 def _newest_whole(versions: list[dict[int, str]], path: str, count: int) -> bytes | None:
-    """Of a report the first that is complete: what comes behind it is the training's own output. Else the last that is whole."""
+    """The first complete report of a node is returned: what comes behind it is the training's own output. Any other file is returned
+    as its last whole text, and is None without one.
+    """
     most = NODE_REPORT_BYTES if "/nodes/" in path else FILE_BYTES
     whole = [data for pieces in versions if (data := _joined(pieces, count, most)) is not None]
     return next((data for data in whole if _stays(path, data)), whole[-1] if whole else None)

@@ -228,7 +228,7 @@ class SlurmMachines:
         return view.require_freed(node)
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
-        """The same commands that this back end uses."""
+        """The text holds the commands that this back end runs itself. It is empty if there are none."""
         try:
             if rung is Rung.RESET:
                 name = acts.reservation_name(mark.gate_id, node)

@@ -155,7 +155,7 @@ def _safely(
 
 
 def _without_secrets(value: Any) -> Any:
-    """The same value; secrets are removed from every text in it."""
+    """The returned value equals `value`, except that secrets are removed from every text in it."""
     if isinstance(value, str) and not isinstance(value, Enum):
         return redacted(value)
     if is_dataclass(value) and not isinstance(value, type):

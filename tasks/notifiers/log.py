@@ -19,7 +19,7 @@ def notification_text(page: Notification) -> str:
 
 
 def body_text(page: Notification) -> str:
-    """The same without the title, with one line for each notifier that failed before this one."""
+    """The result is the text without the title, with one line for each notifier that failed before this one."""
     failed = ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
     return "\n".join([page.text.rstrip("\n"), *failed])
 

@@ -38,7 +38,7 @@ RESOURCE = "prelaunch.cluster."
 RUN_ENDED = "prelaunch.run.ended"
 # As Prefect's engine sends it (prefect.flow_engine, 3.8.8).
 HEARTBEAT = "prefect.flow-run.heartbeat"
-# Of a request that was rejected before its gate file could be read.
+# The name stands for the cluster of a request that was rejected before its gate file could be read.
 UNKNOWN = "unknown"
 TEXT_CHARACTERS = 600
 CULPRITS = 20

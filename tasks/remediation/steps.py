@@ -30,7 +30,7 @@ from tasks.remediation.model import (
 # One whose process was ended is no try. But one that ends its process each time must not be repeated for ever without a person.
 RECHECKS, LOST_RECHECKS = 3, 10
 RECHECK_AFTER_S = 60.0
-# Of two clocks the other may be ahead by this much.
+# One of two clocks may be ahead of the other by this much.
 SKEW_S = 120.0
 
 

@@ -73,7 +73,7 @@ class Past:
     fleet: str = ""
 
     def ended(self, end: EndMark | None) -> Past:
-        """The same, which says of the page's own gate how it ended."""
+        """The returned history says of the page's own gate how it ended."""
         return replace(self, gates=tuple(replace(one, end=end) if one.is_this else one for one in self.gates))
 
     @property

@@ -78,7 +78,9 @@ class Group:
 
     @property
     def who_named(self) -> str:
-        """The same; if only the number is said, with the first names: "37 nodes (node-12, node-13, ... and 31 more)"."""
+        """The text names the subjects as `who` does. Where `who` says only their number, the first names follow: 37 nodes (node-12,
+        node-13, ... and 31 more).
+        """
         text = self.who
         return f"{text} ({self.names})" if text[:1].isdigit() else text
 

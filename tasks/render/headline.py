@@ -77,7 +77,7 @@ def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:
 
 
 def run_json(report: Report | None) -> dict[str, object]:
-    """The same for programs. Each key is there only where there is something to say."""
+    """The document holds what `run_lines` says, for programs. Each key is there only where there is something to say."""
     images = images_json(report.images if report is not None else None)
     raised = list(report.raised) if report is not None else []
     return {**({"images": images} if images else {}), **({"raised": raised} if raised else {})}
@@ -230,8 +230,8 @@ def culprits(verdict: Verdict) -> tuple[str, ...]:
 
 
 def lacking(verdict: Verdict) -> tuple[str, ...]:
-    """Of what the required evidence is missing: the nodes whose reports are, or else a check that is missing everywhere, or the nodes
-    that lack any; () if none is missing.
+    """The result names where required evidence is missing. It holds the nodes whose reports are missing, or else a check that is
+    missing everywhere, or else the nodes that lack any check. It is () if nothing is missing.
     """
     found = defaultdict[str, set[str]](set)
     for finding in verdict.findings:

@@ -62,7 +62,8 @@ def escape(text: str, most: int = 600) -> str:
 
 
 def inert(text: str, most: int = 1200) -> str:
-    """The same for a text that is one line of Markdown by itself: signs that begin nothing there stay as they are."""
+    """The result is a text as from `escape` that is one line of Markdown by itself. Signs that begin nothing there stay as they are.
+    """
     return _BEGINS.sub(_entity, one_line(text, most))
 
 

@@ -116,7 +116,7 @@ def is_constant(course: Course) -> bool:
 
 
 def still(courses: Sequence[Course]) -> list[Course]:
-    """Those that do not move, and have something to show."""
+    """The result holds the courses that do not move, and have something to show."""
     return [
         one
         for one in courses

@@ -75,7 +75,7 @@ def explain_input(file: str, tool: Kind | None, policy: Policy | None, options: 
 def explain_text(
     file: str, name: str, data: bytes, tool: Kind | None, policy: Policy | None, options: ReadOptions
 ) -> Explanation:
-    """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
+    """A tool's output that was read already is judged as in `explain_input`. Raises InputError if no policy can be had."""
     text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[Part, ...](), tuple[DecodedTable, ...]()
     is_seed = tool in (None, Kind.REPORT) and seed_report.detect(text)
     found = tool = Kind.REPORT if is_seed else tool

@@ -16,7 +16,7 @@ from tasks.store.records import Record
 from tasks.text.inert import one_line
 from tasks.text.tables import aligned, counted, few, listed
 
-# Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
+# So many lines of one replayed gate are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3
 SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
@@ -133,7 +133,7 @@ def _cells(record: Record, decided: str, finding: str) -> tuple[str, ...]:
 
 
 def _older(record: Record) -> str:
-    """That the report was measured long before its verdict, "" where it was not, or nobody knows."""
+    """The text says that the report was measured long before its verdict. It is empty where it was not, or where nobody knows."""
     before = time_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
     return f" (measured {before} before, at {one_line(record.measured_at, 40)})" if before else ""
 

@@ -104,7 +104,8 @@ def judge_data(
     baseline: Baseline | None = None,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
-    """The same for a report that was read already, from `path`."""
+    """A report that was read already, from `path`, is judged as in `judge_file`. Raises InputError if there is nothing to judge it by.
+    """
     facts = builtin()
     try:
         report = load(data)
@@ -124,7 +125,7 @@ def judge_data(
 
 
 def _with_doubts(judged: JudgedFile) -> JudgedFile:
-    """The same, with what the preflight of its gate warned of, as the gate's own pages have it: unless the answer is a go."""
+    """The returned file has what the preflight of its gate warned of, as the gate's own pages have it, unless the answer is a go."""
     if judged.kept is None or judged.verdict.answer is Answer.GO:
         return judged
     lines = (*judged.kept.doubts, *judged.context.said)

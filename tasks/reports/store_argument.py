@@ -98,8 +98,8 @@ def chosen_cluster(source: NamedStore, cluster: str | None) -> str | None:
 
 
 def cluster_notes(arguments: Sequence[str], cluster: str | None) -> tuple[str, ...]:
-    """That a gate file shows its cluster alone, of each gate file among the arguments; nothing where a cluster was asked for. Raises
-    InputError.
+    """The notes say of each gate file among the arguments that it shows its cluster alone. There are none where a cluster was asked
+    for. Raises InputError.
     """
     stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not cluster]
     return tuple(

@@ -67,7 +67,7 @@ def past_of(
 def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:
     known = known_nodes(store, this.cluster, whole=False)
     judged = {gate_id: at for history in known.clusters for gate_id, at in history.gates.items()}
-    # Of gates that were judged within one second this one is the last, which its id does not say.
+    # The page's gate is the last of those that were judged within one second, which its id does not say.
     mine = sorted(judged, key=lambda gate_id: (judged[gate_id], gate_id == this.gate_id, gate_id))
     mine = mine[: mine.index(this.gate_id) + 1] if this.gate_id in judged else mine
     problems = few(known.problems, 2)

@@ -48,7 +48,7 @@ UNREAD = "The gate's store cannot be read now, so nothing was recorded. Click ag
 
 
 class NotAnswerable(Exception):
-    """This click changes nothing. The message says why, and the remedy, in mrkdwn."""
+    """The click changes nothing. The message says why, and the remedy, in mrkdwn."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Commands:
         reply = self.answer(
             str(payload.get("text") or ""),
             str(payload.get("user_id") or ""),
-            # The same for every delivery of one command.
+            # The id is the same for every delivery of one command.
             str(payload.get("trigger_id") or envelope),
         )
         respond(str(payload.get("response_url") or ""), reply.text, reply.blocks)

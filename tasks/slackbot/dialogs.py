@@ -43,7 +43,7 @@ def answered(answer: ApprovalAnswer) -> str:
 
 
 def without_markup(text: str) -> str:
-    """The same for a place that shows markup as it is, such as an error beside a field."""
+    """The markup is removed from the text, for a place that shows markup as it is, such as an error beside a field."""
     plain = _MENTION.sub(r"\1", _DATE.sub(r"\1", text))
     return html.unescape(plain.replace("\u2060", "").replace("*", "").replace("`", ""))
 

@@ -149,7 +149,7 @@ class AwsCalls(ABC):
         return getattr(self.client(service), operation)(**arguments)
 
     def request(self, service: str, operation: str, **arguments: Any) -> Any:
-        """The same, as often as `tried` does it. Raises Refused, `unusable` or `unavailable`."""
+        """AWS's answer to the operation is asked for as often as `tried` does it. Raises Refused, `unusable` or `unavailable`."""
         return self.tried(action_of(service, operation), lambda: self.once(service, operation, **arguments))
 
     def call(
@@ -160,7 +160,9 @@ class AwsCalls(ABC):
         within_s: float | None = None,
         **arguments: Any,
     ) -> Any:
-        """The same, None for a refusal that `absent` takes for an answer. Raises what `explained` makes of any other."""
+        """AWS's answer to the operation is returned, or None for a refusal that `absent` takes for an answer. Raises what `explained`
+        makes of any other refusal.
+        """
         action = action_of(service, operation)
         return self.answer(action, lambda: self.once(service, operation, **arguments), absent, within_s)
 
@@ -171,7 +173,7 @@ class AwsCalls(ABC):
         absent: Callable[[Refused], bool] | None = None,
         within_s: float | None = None,
     ) -> T | None:
-        """The same of any function that calls AWS for this action."""
+        """The result is as in `call`, for any function that calls AWS for this action."""
         try:
             return self.tried(action, call, within_s=within_s)
         except Refused as refusal:

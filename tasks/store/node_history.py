@@ -13,7 +13,7 @@ from checks.judge.trend.numbers import NodeIdentity
 from checks.model import SCHEMA_VERSION, Cause, Finding
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
 
-# Of a node so many gates are read again: the newest, for a page, and the first, for the reference of a trend.
+# So many gates of a node are read again: the newest, for a page, and the first, for the reference of a trend.
 NEWEST, FIRST = 48, 12
 
 

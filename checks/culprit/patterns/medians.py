@@ -19,7 +19,7 @@ from checks.culprit.matrix import Better, Direction, Entity, Matrix, Span, Suspe
 from checks.culprit.noise import MAD_TO_SIGMA, Screened
 from checks.culprit.suspects import suspect_of, tests_of
 
-# Of a normal distribution the median of n values scatters by sqrt(pi / 2) of what their mean does.
+# The median of n values of a normal distribution scatters by sqrt(pi / 2) of what their mean does.
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)
 # One good node in a thousand sweeps of 256 nodes, in three directions, lies further off than 4.8 standard deviations.
 DEVIATIONS = 4.8
@@ -96,7 +96,7 @@ class SlowParts:
     slow: tuple[_Slow, ...] = ()
 
     def without_explained(self, matrix: Matrix, screened: Screened, tolerance: Tolerance) -> Screened:
-        """The same without the bad tests that are good by the ratio if what the slow parts are slower by is taken out of them.
+        """The result lacks the bad tests that are good by the ratio if what the slow parts are slower by is taken out of them.
 
         A part of whose tests many are bad explains none: the search names it. What is below the floor stays bad.
         """

@@ -28,7 +28,7 @@ NO_LATENCIES = (
 )  # fmt: skip
 # Arrays that say what each element was measured with. The index of a GPU and the name of a peer do not belong to these.
 AXES = ("sizes_bytes", "precisions", "programs")
-# These are busbw_gbps times a constant, and its greatest value: the same measurement again.
+# Both are busbw_gbps, times a constant or as its greatest value: the same measurement again.
 SAME_AGAIN = ("algbw_gbps", "busbw_peak_gbps")
 RELATIVE = ("peers", "node", "fleet", "slowest", "expected")
 SANE = 1e18

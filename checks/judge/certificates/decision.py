@@ -112,7 +112,7 @@ def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> d
 
 
 def certified(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
-    """Those of `decisions` that are skipped."""
+    """The result holds those of `decisions` whose checks are skipped."""
     found = decisions(node, offered, terms)
     return {check: one for check, one in found.items() if one.why is None}
 

@@ -33,7 +33,7 @@ HICCUPS = 0.05
 MOST_COST = 0.2
 # Judgement: a fabric that is declared as oversubscribed twice has to reach nearly half of the bandwidth.
 AS_DECLARED = 0.8
-# Of a normal distribution 95 % lie within so many standard deviations.
+# So many standard deviations to both sides hold 95 % of a normal distribution.
 Z = 1.96
 
 

@@ -29,7 +29,7 @@ from checks.model import LINK, Cause, Finding, FindingKind, Level, node_of
 
 # What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
 MENDED_IN_PLACE = frozenset((Cause.CONFIGURATION, Cause.APPLICATION))
-# These judge events in the kernel log: they have measured an old event only if the log that they read goes back to it.
+# Checks with these metrics judge events in the kernel log: they have measured an old event only if the log that they read covers it.
 WINDOW, COVERS = "window_s", "covers_s"
 # It also counts events before its window, as long as nothing in the log answers them.
 BEFORE_ITS_WINDOW = frozenset(("kernel.xid",))

@@ -83,8 +83,8 @@ def judge(
 
 
 def _by_columns(check: str, rule: Rule, records: CheckTable, context: RuleContext) -> _Collected | None:
-    """The same as `_one_by_one`, computed by columns, if all rows are numbers that were measured in the same way; None if a value
-    may have a finding.
+    """The result is that of `_one_by_one`, computed by columns, if all rows are numbers that were measured in the same way. It is None
+    if a value may have a finding.
     """
     column, labels = records.column(rule.metric), records.column(rule.at)
     parts = parts_of(column)

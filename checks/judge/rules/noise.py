@@ -25,7 +25,7 @@ from checks.judge.rules.tails import (
 # Below these numbers the values of a group say too little of its spread, and only a gross difference names one. 8: the small-sample
 # factors of the MAD are tabled to 9 values (Croux and Rousseeuw, COMPSTAT 1992). 5: a quarter of four nodes is a node.
 LEAST_VALUES, LEAST_NODES = 8, 5
-# Of two nodes nobody can tell which one is slow.
+# Nobody can tell which one of two nodes is slow.
 LEAST_COMPARED = 3
 # Fewer values than this say too little to speak of an excess of values beyond a threshold.
 SURE_VALUES = 16
@@ -37,7 +37,7 @@ GROSS = 0.35
 MOST_PAIRED = 100
 QN_EFFICIENCY, BIWEIGHT_EFFICIENCY = 0.55, 0.85
 SMALL_GROUP = 2.5
-# Of fewer values of a node the median is one of them. The variance of a median of many normal values is pi/2 times that of their mean.
+# The median of fewer values of a node is one of them. The variance of a median of many normal values is pi/2 times that of their mean.
 LEAST_ALIKE, MEDIAN_VARIANCE = 4, math.pi / 2
 # As in checks.judge.baseline.learn: a larger share are not outliers but a second kind of machine.
 MOST_OUTLIERS = 0.25
@@ -98,8 +98,8 @@ class Noise:
         return self.spread > 0 or self.warn == self.least
 
     def as_good_side(self) -> Noise:
-        """The same noise if the worse side had the tails of the good one, which faults do not change: what this does not explain is
-        reported, though it names nobody.
+        """The returned noise has the tails of the good side on the worse side, too, because faults do not change them. What it does
+        not explain is reported, though it names nobody.
         """
         unit = _unit(self.good) / _unit(self.tails)
         return replace(self, spread=self.spread * unit, tails=self.good)

@@ -76,7 +76,7 @@ class Tails:
         return not math.isinf(self.freedom)
 
     def heavier(self, other: Tails) -> Tails:
-        """Those of the two that have more far values."""
+        """The result has the smaller freedom and the greater extreme of the two, which allow more far values."""
         return Tails(min(self.freedom, other.freedom), max(self.extreme, other.extreme))
 
     def of_medians(self, many: int) -> Tails:

@@ -50,7 +50,7 @@ NOISIER = 1.5
 # What a single proof may add: one bad moment is neither a step nor a drift.
 CLIPPED = 2 * LEAST_CHANGE
 
-# Of the newest proofs a flapping machine has at least this share bad, in at least so many stretches, one of them among the last few.
+# A flapping machine has at least this share of its newest proofs bad, in at least so many stretches, one of them among the last few.
 # The best eighth of its proofs is its good state, because it may be bad from its first gate on; the depth of a bad proof counts from
 # there, and is far outside the noise. The rate of the others is twice that of the better three quarters of the machines, so that
 # several that flap hide neither each other nor themselves.
@@ -292,7 +292,7 @@ def _tested(values: Sequence[float], bad: Side, noise: Noise, chance: float, has
         middle = noise.middle.get(window, 0.0)
         for sign in _signs(bad):
             size = sign * (found - middle)
-            # Of a step the newest proofs show all of it; a drift has only just come so far.
+            # The newest proofs show all of a step; a drift has only just come so far.
             shown = size if window[1] else min(size, sign * (now - middle))
             if shown >= LEAST_CHANGE and _recently(values, sign):
                 named.append(upper_tail(size / width, noise.freedom))

@@ -121,7 +121,7 @@ class Machine:
 
     @property
     def unknown(self) -> int:
-        """Of how many of its numbers nobody can tell."""
+        """The count is of the numbers of which nobody can tell whether they move."""
         return sum(course.motion is Motion.UNKNOWN for course in self.courses)
 
     @property

@@ -81,7 +81,7 @@ def _keys(node: NodeNumbers) -> tuple[str, ...]:
     return node.identity.keys
 
 
-# Of one number: places in the order of the gates, the values there, and the medians of these gates.
+# The columns of one number are places in the order of the gates, the values there, and the medians of these gates.
 _Columns = tuple[Sequence[int], Sequence[float | None], Sequence[float | None]]
 
 

@@ -25,7 +25,7 @@ SECONDS, LEAST_REPEATS = 0.2, 4
 BURST, BURSTS = 10, 5
 # Three buffers, and the parts in which they are verified.
 BUFFERS_HELD = 4
-# These are coprime, so that their sum repeats only after 129,667 indices.
+# The moduli are coprime, so that their sum repeats only after 129,667 indices.
 FIRST_MODULUS, SECOND_MODULUS, FACTOR = 1021, 127, 3
 
 

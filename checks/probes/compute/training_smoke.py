@@ -153,7 +153,7 @@ def wrap(model: nn.Sequential, device: str, ranks: int) -> nn.Module:
     from torch.nn.parallel import DistributedDataParallel
 
     parallel = DistributedDataParallel(model, device_ids=[torch.device(device)] if device != "cpu" else None)
-    # This is a lambda because torch compares a hook's annotations as objects, and here they are text.
+    # The hook is a lambda because torch compares a hook's annotations as objects, and here they are text.
     parallel.register_comm_hook(ranks, lambda ranks, bucket: _average(ranks, bucket.buffer()))
     return parallel
 

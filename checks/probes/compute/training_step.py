@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FEED_FORWARD = 4
 LEARNING_RATE = 0.3
 SMALLEST = 1e-30  # a gradient of zeros changes nothing, and must not cause a division by zero
-# Of the power iteration that finds the largest singular value: at a weight's first step, and from the direction of the step before.
+# The power iteration finds the largest singular value. It takes more steps at a weight's first step than from an earlier direction.
 FIRST_ITERATIONS, ITERATIONS = 4, 1
 STEPS, LEAST_STEPS = 8, 3
 # The first steps load libraries and raise clocks. They count for the losses, but not for the rate.

@@ -18,7 +18,7 @@ from checks.probes.dcgm.diagnosis import (
 )
 from checks.probes.dcgm.error_table import dcgm_facts
 
-# These must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.
+# The texts must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.
 _JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
 _SAID = re.compile(
     r"^\s*(?:Successfully ran diagnostic for group|(?:Error: )?Health watches not enabled"

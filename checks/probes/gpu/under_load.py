@@ -200,7 +200,7 @@ def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -
 
 
 def require_load(samples: LoadSamples) -> LoadSamples:
-    """The same, if the GPU worked while it was sampled. Raises LoadError: without load nothing was shown."""
+    """The samples are returned if the GPU worked while it was sampled. Raises LoadError: without load nothing was shown."""
     busy = samples.series("utilisation_percent")
     if busy is None:
         reason = samples.gpu.unread.get("utilisation_percent", "not in every sample")

@@ -33,7 +33,7 @@ Rate = Annotated[float, Range(0, 1e18)]
 
 @dataclass(frozen=True)
 class Latency(Foreign):
-    """Of fio's completions, in nanoseconds by percentile."""
+    """The latency of fio's completions is in nanoseconds, by percentile."""
 
     percentile: Mapping[str, float] = field(default_factory=dict)
 

@@ -210,7 +210,7 @@ def hardware(context: Context) -> Measurement | Skipped:
 
 
 def _own_cgroup(root: Path) -> OwnCgroup | None:
-    """That of this process; None if it cannot be read."""
+    """The cgroup of this process is returned. It is None if it cannot be read."""
     try:
         return OwnCgroup(memory_cgroup(root), read_limits(root).oom_kills)
     except CgroupError:

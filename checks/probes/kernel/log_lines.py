@@ -244,7 +244,7 @@ def messages(line: Line) -> Iterator[str]:
 
 
 KEPT = 40
-# Of a text nobody knows when it was read, so that timestamps since boot are counted from here: an age above the half of it is one
+# Nobody knows when a text was read, so that timestamps since boot are counted from here: an age above the half of it is one
 # of them, and cannot be mistaken for seconds since 1970.
 UPTIME_S = 1e10
 SINCE_BOOT_S = UPTIME_S / 2

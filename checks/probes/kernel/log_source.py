@@ -49,7 +49,7 @@ _MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages
 
 
 class UnusableSource(Exception):
-    """This source has no lines of the kernel; `skip` is the reason that a policy may accept."""
+    """The source has no lines of the kernel. `skip` is the reason that a policy may accept."""
 
     def __init__(self, message: str, skip: Skip = Skip.NOT_PERMITTED) -> None:
         super().__init__(message)

@@ -21,7 +21,7 @@ from checks.value_types import Range, Text
 
 TABLE = Path(__file__).parents[2] / "facts" / "nvlink5.json"
 CODES = range(144, 151)
-# Of 149 and 150 the status is a number, of the others one bit an error.
+# The status of 149 and 150 is a number. In that of the others each bit is an error.
 NUMBERED = (149, 150)
 V2_SINCE = 575
 Pattern = Annotated[str, Text(r"[-01]{32}", 32)]

@@ -107,7 +107,7 @@ def _measure(context: Context, with_segments: bool) -> Measurement:
 
 
 def _rank_place(context: Context) -> RankPlace:
-    """This rank's place. Raises CheckError if the group is not the declared one."""
+    """The rank's place in the process group is returned. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 
     own = context.place

@@ -54,7 +54,7 @@ class RankSchedule:
 
     @property
     def me(self) -> int:
-        """This rank."""
+        """The number is that of the rank itself."""
         return self.pair_wait.me
 
     @property

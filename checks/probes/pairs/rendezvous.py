@@ -61,7 +61,7 @@ class NoteStore:
         return bool(self.lost) or (asked_at is not None and time.monotonic() - asked_at > self.answer_s / 4)
 
     def read_all(self, keys: Sequence[str]) -> tuple[str, ...] | None:
-        """These notes, None while one of them is missing."""
+        """The notes of these keys are returned. The result is None while one of them is missing."""
         full = [self._prefix + key for key in keys]
 
         def read_notes() -> tuple[str, ...] | None:

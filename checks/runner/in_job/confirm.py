@@ -41,7 +41,7 @@ def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
 
 
 def among(proven: Pass, identity: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
-    """The same for a given identity."""
+    """The result is that of `claim` for a machine with the given identity."""
     key = next((name for name in NAMES_IN_POOL if identity.get(name)), "")
     if not key:
         return "", [

@@ -61,7 +61,7 @@ class MpiError(Exception):
 
 @dataclass(frozen=True)
 class MpiHost:
-    """This host among all hosts of the mpirun, and the key that keeps other machines out. The first host runs mpirun."""
+    """The host is one of all hosts of the mpirun, and has the key that keeps other machines out. The first host runs mpirun."""
 
     roster: Roster
     rank: int
@@ -97,7 +97,8 @@ class Stop:
 def place_of(
     environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
 ) -> MpiHost:
-    """This host, from the roster in its environment. The key is read from `key_fd`, which is then closed. Raises MpiError."""
+    """The host's place comes from the roster in its environment. The key is read from `key_fd`, which is then closed. Raises MpiError.
+    """
     path = environment.get("PRELAUNCH_ROSTER", "")
     try:
         roster = decode(Roster, parse_json(Path(path).read_bytes(), 1 << 24))

@@ -57,7 +57,7 @@ class KeptEnd:
 
     @property
     def failure(self) -> str:
-        """That its training failed, and why; "" for every other end."""
+        """The text says that the gate's training failed, and why. It is empty for every other end."""
         return f"{EndMark.TRAINING_FAILED}: {self.reason}" if self.mark is EndMark.TRAINING_FAILED else ""
 
 
@@ -99,13 +99,13 @@ def kept_ends(store: Store, gate_ids: Iterable[str]) -> dict[str, KeptEnd]:
 
 
 def end_marks(store: Store, gate_ids: Iterable[str]) -> dict[str, EndMark]:
-    """The same for those that ended otherwise than their verdict says. Raises StoreError."""
+    """The result holds the mark of each gate that ended otherwise than its verdict says. Raises StoreError."""
     return {gate_id: end.mark for gate_id, end in kept_ends(store, gate_ids).items() if end.mark is not None}
 
 
 def with_kept_end(file: JudgedFile) -> JudgedFile:
-    """The same, whose page begins with how the gate ended, where outcome.json beside the report says that. It is data: one that cannot
-    be read, is another gate's, or says more than the verdict allows is not believed, and the page says so.
+    """The returned page begins with how the gate ended, where outcome.json beside the report says that. The file is data. It is not
+    believed if it cannot be read, is another gate's, or says more than the verdict allows, and the page says so.
     """
     gate, report = file.kept, file.report
     table = outcome_beside(Path(gate.folder)) if gate is not None and gate.verdict is not None else None

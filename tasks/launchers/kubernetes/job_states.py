@@ -71,7 +71,7 @@ JOB_TROUBLES: Mapping[str, Trouble] = {
     "DeadlineExceeded": Trouble.MAX_RUNTIME,
 }
 UNSCHEDULABLE = "Unschedulable"
-# Of several, what to report first.
+# The first one in this order is reported, if there are several.
 WORST = (
     Trouble.CONFIGURATION, Trouble.QUOTA, Trouble.NO_CAPACITY, Trouble.MAX_RUNTIME, Trouble.STOPPED, Trouble.SERVICE, Trouble.ENDED,
 )  # fmt: skip
@@ -230,7 +230,9 @@ def workload_view(workload: Object) -> WorkloadView:
 
 
 def newest(pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """Of each node the pod that was made last, in the order of the nodes. One in the place of another counts as started again."""
+    """The result holds the newest pod of each node, in the order of the nodes. A pod in the place of another one counts as started
+    again.
+    """
     latest: dict[str, PodView] = {}
     for pod in sorted(pods, key=lambda pod: (pod.made_at, pod.name)):
         if former := latest.get(pod.node):
@@ -262,7 +264,7 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     held = f"{suspended[0].name} is suspended: {suspended[0].message}" if suspended else ""
     without = [pod for pod in waiting if pod.unschedulable]
     if failed and (without or (held and len(workloads) > 1)):
-        # Those that run have waited for the others, and have given up.
+        # The pods that ran have waited for the others, and have given up.
         detail = "; ".join(filter(None, (held, _listed([*without, *failed]))))
         return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, detail, codes)
     if held:

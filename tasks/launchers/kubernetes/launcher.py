@@ -211,7 +211,7 @@ class KubernetesLauncher(FolderLauncher):
         if late:
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
-            # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
+            # Nobody asks again about a final state. UNKNOWN has a deadline of its own.
             return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
         codes = {**dict(agents.exit_codes), **verdict.exit_codes}
         others = self._outlive(name, agents, current, codes)

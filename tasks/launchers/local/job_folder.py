@@ -144,7 +144,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def boot_id() -> str:
-    """This boot of this machine: process numbers mean nothing in another."""
+    """The id names the current boot of the machine. Process numbers mean nothing in another boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -85,7 +85,9 @@ def describe(clients: Clients, name: str, within_s: float | None = None) -> Desc
 
 
 def describe_new(clients: Clients, name: str) -> Described | None:
-    """The same of a job that was created a moment ago, asked for until it is visible; None if it is not. Raises LaunchError."""
+    """SageMaker is asked about a job that was created a moment ago until the job is visible. The result is None if it does not become
+    visible. Raises LaunchError.
+    """
     limits = clients.limits
     end = time.monotonic() + limits.visible_s
     while (job := describe(clients, name)) is None and time.monotonic() < end and pause(4 * limits.pause_s):

@@ -69,7 +69,7 @@ def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEAS
 
 
 def with_command(error: LaunchError, clients: Clients, name: str, *commands: str) -> LaunchError:
-    """The same error, ending with the command to type: the machines are billed until then."""
+    """The returned error is `error` with the command to type at its end: the machines are billed until then."""
     typed = " && ".join(command.format(name=name, region=clients.region) for command in commands)
     error_type = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
     text = str(error)

@@ -34,7 +34,7 @@ NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
 
 class MissingCommand(EngineUnavailable):
-    """This machine has no such command, so asking again is of no use."""
+    """The machine has no such command, so asking again is of no use."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def node_reasons(nodes: str) -> tuple[str, ...]:
 
 
 def lost_nodes(nodes: str) -> tuple[tuple[str, str], ...]:
-    """Those nodes of a list that are down or do not answer, each with Slurm's state and reason. Raises EngineUnavailable."""
+    """The result holds the nodes of a list that are down or do not answer, each with Slurm's state and reason. Raises
+    EngineUnavailable.
+    """
     done = run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E")
     if done.code:
         raise EngineUnavailable(f"slurmctld does not answer: {done.text}")

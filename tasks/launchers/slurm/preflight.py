@@ -31,7 +31,7 @@ from tasks.launchers.slurm.submit import NOT_AVAILABLE
 FREE_S, SEEN_S = 10, 30.0
 # slurm_strerror() of Slurm 22.05 and 24.11 where a job has to wait (ESLURM_NODES_BUSY).
 WAITS = re.compile(r"Requested nodes are busy")
-# The same where no nodes of the cluster have what is asked for (ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE). 24.11 says it also for
+# Slurm's text where no nodes of the cluster have what is asked for (ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE). 24.11 says it also for
 # some seconds after a node was returned to service, while sinfo shows it as idle: so it is asked again.
 NO_SUCH_NODES = re.compile(r"Requested node configuration is not available")
 TRIES, PAUSE_S = 5, 3.0

@@ -60,7 +60,7 @@ def marked(text: str) -> Block:
 
 
 def small_marked(text: str) -> Block:
-    """The same as `marked`, small and grey."""
+    """The block holds markup as `marked` does, small and grey."""
     return {"type": "context", "elements": [_mrkdwn(excerpt(text, CONTEXT))]}
 
 

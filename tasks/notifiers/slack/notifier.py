@@ -33,7 +33,7 @@ from tasks.notifiers.slack.thread import SlackRun, State, digest_of
 END_S, SHOW_S = 9.0, 2.0
 # tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
 BESIDE = "-machines"
-# These are replies below the run's message, which stays as it is.
+# Notifications of these kinds are replies below the run's message, which stays as it is.
 BELOW = (Kind.MACHINES, Kind.REPAIR)
 # One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
 _TURNS = tuple(threading.Lock() for _ in range(64))
@@ -52,7 +52,7 @@ class SlackNotifier(Notifier):
         return self._tell(page, calls=True)
 
     def settle(self, page: Notification) -> str:
-        """The same without @-mentioning anybody."""
+        """The message shows the final state or the question, as in `send`, and nobody is @-mentioned."""
         return f"message updated: {self._tell(page, calls=False)}"
 
     def show(self, status: Status) -> None:

@@ -130,7 +130,7 @@ def _application() -> ASGIApp:
 
 
 def repeat_when_busy(app: ASGIApp) -> ASGIApp:
-    """The same application, whose 503 answers are withheld and tried again for up to 50 s."""
+    """The returned application withholds the 503 answers of `app`, and repeats the requests for up to 50 s."""
 
     async def repeating(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

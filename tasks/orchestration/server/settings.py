@@ -141,7 +141,9 @@ def _profiles_path(
 
 
 def home_folder() -> Path | None:
-    """This user's home folder; None for a user without one (no HOME and no entry in passwd, as in a container with --user 12345)."""
+    """The user's home folder is returned. It is None for a user without one (no HOME and no entry in passwd, as in a container with
+    --user 12345).
+    """
     try:
         return Path.home()
     except RuntimeError:

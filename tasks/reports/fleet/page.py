@@ -51,7 +51,7 @@ SIGN_TONES = {
     Standing.CERTIFIED: "quiet",
 }
 LINES, REPLACED = 3, 200
-# Of a gate's id, where its report is, "" if nothing can be opened.
+# The function says where the report of a gate's id is. The text is empty if nothing can be opened.
 LinkOf = Callable[[str], str]
 
 

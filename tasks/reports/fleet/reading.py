@@ -22,7 +22,7 @@ from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
-# Of each machine so many of the newest acts.
+# So many of the newest acts of each machine are kept.
 ACTS = 5
 UNKNOWN = "its nodes are not known, so that it may have a last proof"
 

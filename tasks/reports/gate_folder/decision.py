@@ -164,7 +164,7 @@ def policy_name(record: KeptBeside) -> str:
 
 
 def own_decision_json(record: KeptBeside, now: Verdict, reason: str) -> dict[str, object]:
-    """The same for programs; no key is ever absent."""
+    """The document holds the gate's own decision, for programs. No key is ever absent."""
     old = record.verdict
     return {
         "answer": old.answer.value if old is not None else None,

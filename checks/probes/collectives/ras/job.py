@@ -111,7 +111,7 @@ def nobody(reach: Reach, at: float) -> dict[str, object]:
 
 
 def followed(before: Look | None, report: RasReport, at: float) -> dict[str, object]:
-    """This look, with what the look before already had as it is now."""
+    """The returned look holds what was found now. What the look before already had keeps the time since when it is so."""
     was = before or {}
     lags = _entries(was, "lags")
     still_launched = was.get("launched") == report.launched
