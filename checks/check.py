@@ -40,7 +40,7 @@ class CheckError(MeasurementError):
     """The check could not measure. The message becomes the observation's reason."""
 
 
-class Missing(CheckError):
+class NotInstalled(CheckError):
     """What the check needs is not installed on this node, which a policy may accept: the observation is SKIPPED with TOOL_MISSING."""
 
 

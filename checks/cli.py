@@ -236,7 +236,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from checks.runner import node_run, single_node, under_torchrun
         from checks.runner.in_job import open_findings
-        from checks.runner.journal import JournalError
+        from checks.runner.journal import ReportWriteError
 
     try:
         if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -249,7 +249,7 @@ def _run(arguments: argparse.Namespace) -> int:
         node_context = _node_context(arguments)
         journal = node_run.run(node_context, attempt(), arguments.out)
         open_findings.settle_alone(node_context.bundle.policy, journal.report)
-    except JournalError as error:
+    except ReportWriteError as error:
         say(f"checks: {error}")
         return Exit.CANNOT_TELL
     return Exit.GO

@@ -29,7 +29,7 @@ from tasks.gate.approval.wait import was_resumed
 from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import GateContext, run_title, with_own_store
-from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.outcome import GateOutcome, JudgedReport
 from tasks.gate.session import REJECTIONS, Session, open_session
 from tasks.gate_file.request import GateRequest, Wait
 from tasks.in_job import (
@@ -143,7 +143,7 @@ async def _gate(request: GateRequest, context: GateContext | None = None) -> Sta
             raise
 
 
-async def _run(session: Session, request: GateRequest) -> Outcome:
+async def _run(session: Session, request: GateRequest) -> GateOutcome:
     published, no_gos = None, 0
     try:
         while True:
@@ -198,7 +198,7 @@ async def _check(session: Session) -> JudgedReport:
             await wait_for_machines(session, error)
 
 
-async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
+async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
     published, starts, minutes = None, JobStarts(), request.advanced.ask_minutes
     try:
         judged = await _first_start(session, starts, minutes)

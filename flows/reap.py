@@ -10,7 +10,7 @@ from prefect.states import Cancelled, Crashed
 
 from tasks.gate.blocking_calls import opaque
 from tasks.gate.context import GateContext
-from tasks.notifiers.base import Kind
+from tasks.notifiers.base import PageKind
 from tasks.orchestration.runs import GateRun
 from tasks.orchestration.stage_log import filter_end_lines
 from tasks.reap import (
@@ -77,7 +77,7 @@ async def _reap_run(run: GateRun, cause: Why) -> ReapResult:
     if advice.act is ReapAction.WAKE:
         return await handle_waiting_run(run, context, advice.reason)
     if advice.act is ReapAction.LATE:
-        notified = await notify_owner(run, opaque(context), Kind.LATE, LATE.format(run=run.name))
+        notified = await notify_owner(run, opaque(context), PageKind.LATE, LATE.format(run=run.name))
         return ReapResult(run.name, f"{advice.reason}; {notified}")
     if advice.act is ReapAction.CRASH:
         return await _crashed(run, context, advice.reason)
@@ -96,6 +96,6 @@ async def _crashed(run: GateRun, context: GateContext, cause: str) -> ReapResult
     notified = (
         "its gates send the notifications"
         if run.leads
-        else await notify_owner(run, opaque(context), Kind.CRASHED, f"its run {cause}; {done}")
+        else await notify_owner(run, opaque(context), PageKind.CRASHED, f"its run {cause}; {done}")
     )
     return ReapResult(run.name, f"{cause}; {done}; {notified}", left=left)

@@ -22,10 +22,10 @@ from tasks.machines.base import MachineError, Retest
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Reason
 from tasks.remediation.records import JournalError
-from tasks.remediation.steps import Kind, Step
+from tasks.remediation.steps import Step, StepKind
 from tasks.remedy import (
     REJECTIONS,
-    Work,
+    RemedyRun,
     final_state,
     follow,
     gate_request,
@@ -57,7 +57,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
     """
     loop, run = asyncio.get_running_loop(), str(runtime.flow_run.id)
     retests: list[Future[Rechecked]] = []
-    work: Work
+    work: RemedyRun
 
     def recheck(case: Case, retest: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
@@ -93,14 +93,14 @@ async def remedy(request: RemedyRequest) -> State[Any]:
 
 
 async def _followed(
-    work: Work, lost: Callable[[], bool], give_up: Callable[[], object]
+    work: RemedyRun, lost: Callable[[], bool], give_up: Callable[[], object]
 ) -> tuple[State[Any], dict[str, Reason | None]]:
     """The final state, and why the case of each node was closed."""
     ends: dict[str, Reason | None] = {case.node: None for case in work.cases}
 
     def say(case: Case, step: Step) -> None:
         say_step(case, step)
-        if step.kind is Kind.CLOSE:
+        if step.kind is StepKind.CLOSE:
             ends[case.node] = step.reason
 
     done = await follow(work, say, lost, give_up)

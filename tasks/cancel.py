@@ -31,7 +31,7 @@ from tasks.gate.outcome import (
     MOST_LOGS,
     NOT_STARTED,
     Ending,
-    Outcome,
+    GateOutcome,
     Training,
     cancelled_by,
     first_line,
@@ -59,7 +59,7 @@ FROM_OUTSIDE = "cancelled in Prefect, or with the process of its worker"
 LOCK_TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
 
 
-def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
+def cancelled_outcome(session: Session, ended: bool | None = None) -> GateOutcome:
     """The outcome of a gate that somebody cancelled, as far as it had come; who did it is for the caller to say (`cancelled_by`).
 
     `ended`: whether its training was ended; by default whether it ends with the session.
@@ -71,7 +71,7 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
     if judged is not None and session.launches and not begun:
         note = NOT_STARTED if begun is False else MAY_HAVE_STARTED
         judged = replace(judged, context=replace(judged.context, training=note))
-    return Outcome(
+    return GateOutcome(
         session.gate_id,
         Ending.CANCELLED,
         launch_decision(session, session.answer) if begun else None,
@@ -125,7 +125,7 @@ async def end_cancelled_gate(session: Session) -> State[Any]:
     return Cancelled(message=line)
 
 
-def note_interruption(session: Session, ended: Outcome | None = None) -> None:
+def note_interruption(session: Session, ended: GateOutcome | None = None) -> None:
     """Hand the outcome of an interrupted flow to the command that runs it, which knows what did it; in a worker's process, keep it.
 
     `ended`: the gate had ended, and only its last messages were interrupted.
@@ -142,7 +142,7 @@ def note_interruption(session: Session, ended: Outcome | None = None) -> None:
     report_end(cancelled_outcome(session))
 
 
-def _keep_end(session: Session, outcome: Outcome) -> None:
+def _keep_end(session: Session, outcome: GateOutcome) -> None:
     store, cluster = session.context.store, session.context.gate.cluster.name
     try:
         if store.get(outcome_key(outcome.gate_id)) is None:
@@ -151,7 +151,7 @@ def _keep_end(session: Session, outcome: Outcome) -> None:
         LOG.error("the outcome could not be stored: %s", error)
 
 
-def _end_and_keep(session: Session, by: str) -> Outcome:
+def _end_and_keep(session: Session, by: str) -> GateOutcome:
     """End the jobs, and only then keep how it ended: a store that hangs leaves no machines running. A failure is logged.
 
     Where another run has the lock, it has adopted the gate: the jobs and their end are its own, and nothing is kept here.
@@ -169,7 +169,7 @@ def _end_and_keep(session: Session, by: str) -> Outcome:
     return outcome
 
 
-def keep_cancelled(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+def keep_cancelled(context: GateContext, outcome: GateOutcome, code: Exit) -> GateOutcome:
     """Keep how a cancelled gate ended: its outcome, its pages if it had a verdict, and the logs of its training. Returns it with the
     places of the report. Raises StoreError.
     """

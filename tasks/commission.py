@@ -31,7 +31,7 @@ from tasks.gate.commission import CommissionRequest, gate_requests
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, lease_of_cluster
 from tasks.gate.lease.owner import is_dead
-from tasks.gate.outcome import Decision, Ending, Outcome
+from tasks.gate.outcome import Decision, Ending, GateOutcome
 from tasks.gate.progress import LISTENER, EndListener
 from tasks.gate.session import end_run
 from tasks.gate_file.request import GateRequest
@@ -207,13 +207,13 @@ async def _run_cluster(run: Run, context: GateContext, request: GateRequest, gat
     return replace(result, says_answer=outcome.judged is not None)
 
 
-def about_of(outcome: Outcome) -> tuple[str, ...]:
+def about_of(outcome: GateOutcome) -> tuple[str, ...]:
     """Check and subject of the finding that decided the verdict, for each of its subjects."""
     worst = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
     return tuple(sorted(f"{worst[0].check} {subject}" for subject in worst[0].subjects)) if worst else ()
 
 
-def result_of(outcome: Outcome) -> CommissionResult:
+def result_of(outcome: GateOutcome) -> CommissionResult:
     """The result for a cluster, from the end of its gate, which launches nothing."""
     if outcome.ending is Ending.REJECTED:
         return CommissionResult.REJECTED

@@ -14,7 +14,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Ending, Outcome, outcome_summary, with_ending, without_training
+from tasks.gate.outcome import Ending, GateOutcome, outcome_summary, with_ending, without_training
 from tasks.gate.question import ApprovalAnswer, expired_answer, nobodys_answer, read_question
 from tasks.gate.record.request import kept_request
 from tasks.gate.session import Session, cancel_jobs
@@ -84,7 +84,7 @@ def _own(context: GateContext, lease: Lease) -> GateContext:
         return context
 
 
-def _outcome(session: Session, asking: OpenQuestion, reason: str) -> Outcome:
+def _outcome(session: Session, asking: OpenQuestion, reason: str) -> GateOutcome:
     store, gate_id = session.context.store, session.gate_id
     session.answer = _nobody(session, asking, reason)
     try:
@@ -92,7 +92,7 @@ def _outcome(session: Session, asking: OpenQuestion, reason: str) -> Outcome:
         judged = judge_again(session, load(data), digest(data))
     except DecodeError as error:
         LOG.warning("the report of %s cannot be read: %s", gate_id, error)
-        return Outcome(
+        return GateOutcome(
             gate_id, Ending.VERDICT, None, None, None, session.answer.reason, answer=session.answer
         )
     published = PublishedReport(store.location(report_key(gate_id)), store.location(html_key(gate_id)))

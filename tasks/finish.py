@@ -28,8 +28,8 @@ from tasks.gate.outcome import (
     STARTED_BY_NODES,
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     Training,
     ended_otherwise,
     outcome_summary,
@@ -110,7 +110,7 @@ def refused_outcome(
     published: PublishedReport,
     answer: ApprovalAnswer | None,
     more: str = "",
-) -> Outcome:
+) -> GateOutcome:
     """The outcome if the verdict or a person refuses; `more` is what else the notification has to say."""
     # What was left to a person may be judged a go by now: without that person's word it is a refusal all the same.
     decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
@@ -130,7 +130,7 @@ def _refusal_reason(answer: ApprovalAnswer) -> str:
     return f"{answer.by} refused{f' ({reason})' if reason else ''}"
 
 
-def checked_outcome(session: Session, judged: JudgedReport, published: PublishedReport) -> Outcome:
+def checked_outcome(session: Session, judged: JudgedReport, published: PublishedReport) -> GateOutcome:
     """The outcome of a gate that was asked for a verdict only."""
     if judged.verdict.answer is not Answer.GO:
         return refused_outcome(session, judged, published, None)
@@ -144,7 +144,7 @@ def launched_outcome(
     published: PublishedReport,
     answer: ApprovalAnswer | None,
     launch: LaunchResult,
-) -> Outcome:
+) -> GateOutcome:
     """The outcome if training was submitted. It may have failed, or its own nodes may have refused it."""
     name = session.context.gate.name
     observed = session.context.gate.policy.mode is Mode.OBSERVE
@@ -178,7 +178,7 @@ def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision
     return Decision.OVERRIDDEN if answer is not None and answer.override else Decision.LAUNCHED
 
 
-def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
+def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> GateOutcome:
     """The outcome if an engine, the store, the lock or the Prefect server failed, from what was known by then."""
     if isinstance(error, httpx.HTTPError):
         fault = service_fault(error)
@@ -215,7 +215,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
 
 def _not_launched(
     session: Session, error: Exception, reason: str, judged: JudgedReport, published: PublishedReport
-) -> Outcome:
+) -> GateOutcome:
     """Whether, after a GO, the engine had no machines for the training or refused it. A training that ran counts as launched."""
     verdict = f"the verdict was {judged.verdict.answer.value}"
     if session.trained:
@@ -247,7 +247,7 @@ def leave_training(session: Session) -> str:
     return f"; the training {job} was seen to run and is not ended{last}: nobody follows it any more"
 
 
-def defect_outcome(session: Session, error: Exception) -> Outcome:
+def defect_outcome(session: Session, error: Exception) -> GateOutcome:
     """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session, except a
     training that was seen to run. A Prefect server that failed is a failed service, also where a library raised something else
     because of it.
@@ -268,7 +268,7 @@ def billed_machines(session: Session) -> tuple[str, ...]:
     return tuple(f"{line[:1].upper()}{line[1:].rstrip('.')}." for line in (*session.unreleased, cost))
 
 
-async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
+async def finish_gate(session: Session, outcome: GateOutcome) -> State[Any]:
     """Release kept machines, notify people, keep the outcome, hand it to the command line, and return the final state."""
     if outcome.report is None and outcome.judged is None:  # what was judged is said with its end
         report_progress(Progress("verdict", outcome.reason))
@@ -303,7 +303,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     return failed_state(outcome, name)
 
 
-def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
+def with_possible_training(session: Session, outcome: GateOutcome) -> GateOutcome:
     """The outcome of a refused job whose nodes decide by themselves, with what the engine says of it, unless it is known that no node
     became the training.
     """
@@ -325,12 +325,12 @@ def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
 
 def reject_request(error: Exception) -> State[Any]:
     """The end of a request that cannot be run: nothing was started."""
-    report_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
+    report_end(GateOutcome("", Ending.REJECTED, None, None, None, str(error)))
     error_type = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
     return Failed(name="Rejected", message=str(error), data=error_type(str(error)))
 
 
-def failed_state(outcome: Outcome, name: str) -> State[Any]:
+def failed_state(outcome: GateOutcome, name: str) -> State[Any]:
     """A failure that is red in the UI and has no traceback; its message says what to do first."""
     message = title_of(outcome, name)[:2000]
     LOG.log(level_of(outcome), message)
@@ -344,7 +344,7 @@ def failed_state(outcome: Outcome, name: str) -> State[Any]:
     return Failed(name=state_name, message=message, data=NotLaunched(message))
 
 
-def level_of(outcome: Outcome) -> int:
+def level_of(outcome: GateOutcome) -> int:
     """The level of the last line of the gate's log: an error for what failed, a warning for what could not be told or done, or for
     what was started in spite of a finding.
     """
@@ -362,13 +362,13 @@ def _outcome(
     judged: JudgedReport | None,
     published: PublishedReport | None,
     reason: str,
-) -> Outcome:
+) -> GateOutcome:
     if session.excluded:
         nodes = "; ".join(session.excluded.values())
         reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
     report, html = (published.report, published.html) if published is not None else (None, None)
     judged = with_past(judged, published) if judged is not None else None
-    return Outcome(
+    return GateOutcome(
         session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
     )
 

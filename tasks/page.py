@@ -28,10 +28,10 @@ from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
 from tasks.gate.links import run_links, run_url
-from tasks.gate.outcome import Decision, JudgedReport, Outcome
+from tasks.gate.outcome import Decision, GateOutcome, JudgedReport
 from tasks.gate.session import Session
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Audience, Kind, Link, Notification, PendingQuestion, Severity
+from tasks.notifiers.base import Audience, Link, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver, settle
 from tasks.paging.content import (
     audience_of,
@@ -54,12 +54,12 @@ CLAIM_S = 120.0
 
 
 @task(cache_policy=NO_CACHE, task_run_name="page about {outcome.gate_id}")
-async def notify_outcome(session: Session, outcome: Outcome) -> DeliveryResult:
+async def notify_outcome(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """Notify people through the first notifier that works; returns the result of the delivery."""
     return await run_to_end(send_notification, session, outcome)
 
 
-async def note_good_end(session: Session, outcome: Outcome) -> DeliveryResult:
+async def note_good_end(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """Record a good end: messages are updated, incidents resolved, and nobody is notified."""
     return await run_to_end(lambda: settle(*_receivers(session), _notification_of(session, outcome)))
 
@@ -73,32 +73,32 @@ async def check_notifiers(session: Session) -> None:
             print(f"prelaunch: {line}", file=sys.stderr, flush=True)
 
 
-def needs_notification(outcome: Outcome) -> bool:
+def needs_notification(outcome: GateOutcome) -> bool:
     """Whether people have to be notified: of everything except a GO that went well."""
     if outcome.decision is Decision.OBSERVED and outcome.judged is not None:
         return outcome.code is not Exit.GO or outcome.judged.verdict.answer is not Answer.GO
     return outcome.code is not Exit.GO or outcome.decision is Decision.OVERRIDDEN
 
 
-def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
+def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """Send the notification through the gate's notifiers, in their order.
 
     One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO only such
     machines and excluded nodes are left to notify about; the GO is recorded first, so that it does not resolve this notification.
     """
     notification = _notification_of(session, outcome)
-    if notification.kind is Kind.GO:
+    if notification.kind is PageKind.GO:
         result = settle(*_receivers(session), notification)
         for page in _after_go(session, outcome, notification):
             more = deliver(*_receivers(session), page)
             result = replace(more, told=(*result.told, *more.told), failed=(*result.failed, *more.failed))
         return result
-    loud = notification.kind is Kind.OVERRIDDEN or bool(session.unreleased)
+    loud = notification.kind is PageKind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not notification.audience]
     return deliver(*_receivers(session), notification, *also)
 
 
-def _after_go(session: Session, outcome: Outcome, notification: Notification) -> Iterator[Notification]:
+def _after_go(session: Session, outcome: GateOutcome, notification: Notification) -> Iterator[Notification]:
     if session.refused is not None:
         refused = replace(outcome, decision=Decision.REFUSED, judged=session.refused)
         yield _notification_of(session, refused)
@@ -106,7 +106,7 @@ def _after_go(session: Session, outcome: Outcome, notification: Notification) ->
         yield unreleased_page(notification, tuple(session.unreleased))
 
 
-def show_cancelled(context: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> None:
+def show_cancelled(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> None:
     """Let the messages of a gate say that it was cancelled, as what is kept of it does. Nobody is notified."""
     if set(context.gate.notify.notifiers) != {"log"}:
         settle(context.gate.notify, context.store, cancelled_page(context, outcome, links))
@@ -119,7 +119,7 @@ def notify_question(
     try:
         note = question_of(session, judged, pending, line, run_links(session))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
-        note = replace(_bare(session, session.gate_id, line, error), kind=Kind.QUESTION, question=pending)
+        note = replace(_bare(session, session.gate_id, line, error), kind=PageKind.QUESTION, question=pending)
     deliver(*_receivers(session), note)
     return note
 
@@ -129,7 +129,7 @@ def _receivers(session: Session) -> tuple[Notify, Store]:
     return session.context.gate.notify, session.context.store
 
 
-def _notification_of(session: Session, outcome: Outcome) -> Notification:
+def _notification_of(session: Session, outcome: GateOutcome) -> Notification:
     """The notification about an end; a shorter one if a part of it cannot be made."""
     try:
         return page_of(session, outcome, run_links(session))
@@ -155,7 +155,7 @@ def notify_run(
     context: GateContext,
     flow_run_id: str,
     gate_id: str,
-    kind: Kind,
+    kind: PageKind,
     sentence: str,
 ) -> str | None:
     """Notify the gate's owner, once per run. Returns where it went, "" for nowhere, None if it was done before.
@@ -177,7 +177,7 @@ def notify_run(
         gate=gate.name,
         kind=kind,
         audience=Audience.OWNER,
-        severity=Severity.ERROR if kind is Kind.CRASHED else Severity.WARNING,
+        severity=Severity.ERROR if kind is PageKind.CRASHED else Severity.WARNING,
         facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
         links=(Link("run in Prefect", url),) if url else (),
     )

@@ -31,7 +31,7 @@ from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
 from tasks.orchestration import artifacts
-from tasks.render.context import Past, VerdictContext, advice
+from tasks.render.context import GateHistory, VerdictContext, advice
 from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html
@@ -94,7 +94,7 @@ class PublishedReport:
 
     report: str
     html: str
-    past: Past | None = None
+    past: GateHistory | None = None
 
 
 def with_past(judged: JudgedReport, published: PublishedReport | None) -> JudgedReport:
@@ -232,7 +232,7 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
     return f"Report and verdict were written to {folder} instead."
 
 
-def _past(session: Session, judged: JudgedReport) -> Past:
+def _past(session: Session, judged: JudgedReport) -> GateHistory:
     context = session.context
     this = TrendContext(
         session.gate_id, context.gate.cluster.name, judged.report, judged.verdict.digests.report, context.policy,
@@ -243,7 +243,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
         problem = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
-        return Past(problems=(problem,))
+        return GateHistory(problems=(problem,))
 
 
 async def export_report(session: Session, judged: JudgedReport) -> None:

@@ -35,10 +35,10 @@ from tasks.gate.lease.renewal import LOOK_S, RunLiveness, liveness_of
 from tasks.gate.session import cancel_jobs
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import LaunchError
-from tasks.notifiers.base import Kind
+from tasks.notifiers.base import PageKind
 from tasks.notifiers.deliver import still_paid
 from tasks.orchestration import runs
-from tasks.orchestration.events import Event, emit_gate_event
+from tasks.orchestration.events import GateEvent, emit_gate_event
 from tasks.orchestration.runs import GateRun
 from tasks.page import notify_run
 from tasks.store.base import StoreError
@@ -214,12 +214,12 @@ async def end_jobs(run: GateRun, context: GateContext) -> str:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_owner(run: GateRun, context: GateContext, kind: Kind, sentence: str) -> str:
+async def notify_owner(run: GateRun, context: GateContext, kind: PageKind, sentence: str) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
     async with get_client() as client:
         status = await runs.run_status(client, run.flow_run_id)
     gate_id = status.gate_id if status is not None else ""
-    event = Event.LATE if kind is Kind.LATE else Event.CRASHED
+    event = GateEvent.LATE if kind is PageKind.LATE else GateEvent.CRASHED
     where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, kind, sentence)
     if where is None:
         return "already notified"

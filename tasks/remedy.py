@@ -37,12 +37,12 @@ from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.remedy import GatePeople
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Mode, Reason
+from tasks.remediation.model import Case, Reason, RepairMode
 from tasks.remediation.proof import cases_of
 from tasks.remediation.records import JournalError, Records, with_cases
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
-from tasks.remediation.steps import Kind, Step
+from tasks.remediation.steps import Step, StepKind
 from tasks.render.findings import verdict_json
 from tasks.store.base import StoreError
 from tasks.store.history import newest_records
@@ -66,7 +66,7 @@ Gate = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
 @dataclass
-class Work:
+class RemedyRun:
     """One run of a cluster's remediation. `cases` are those that this run began with."""
 
     context: GateContext
@@ -85,7 +85,9 @@ def gate_request(request: RemedyRequest) -> GateRequest:
     return GateRequest(gate_file=request.gate_file, launch=False, advanced=Advanced(store=request.store))
 
 
-def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case, Retest], Rechecked]) -> Work:
+def open_work(
+    request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case, Retest], Rechecked]
+) -> RemedyRun:
     """Everything that a run needs. It writes nothing. Raises GateFileError, StoreError and what REJECTIONS lists."""
     context = open_gate_context(gate_request(request))
     settings, records = settings_of(context.gate), Records(context.store, cluster_of(context.gate))
@@ -105,12 +107,12 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
             f"`prelaunch machines {context.file}` shows how it ended. Run the gate again if a node is still in doubt."
         )
     age_s = time.time() - max((case.judged_at for case in cases), default=time.time())
-    if settings.mode not in (Mode.OFF, Mode.PLAN) and age_s > settings.limits.max_verdict_s:
+    if settings.mode not in (RepairMode.OFF, RepairMode.PLAN) and age_s > settings.limits.max_verdict_s:
         raise RemedyRejected(
             f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
             f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
-    return Work(context, records, remediation, merged)
+    return RemedyRun(context, records, remediation, merged)
 
 
 def last_refused(context: GateContext) -> str:
@@ -189,7 +191,7 @@ def _judged_again(context: GateContext, gate_id: str) -> tuple[Report, Verdict]:
 
 
 @contextmanager
-def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
+def remedy_lock(work: RemedyRun, flow_run_id: str) -> Iterator[LeaseRenewal]:
     """One process works on a cluster's machines at a time. Raises LeaseHeld, StoreError."""
     now, context = time.time(), work.context
     name = f"{context.gate.cluster.name[: CLUSTER_CHARACTERS - len(LOCK)]}{LOCK}"
@@ -209,11 +211,11 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
             LOG.warning("the lock of the remediation could not be released; it expires by itself: %s", error)
 
 
-def plan_state(work: Work) -> State[Any] | None:
+def plan_state(work: RemedyRun) -> State[Any] | None:
     """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
     if not work.cases:
         return nothing_to_do(f"no remediation of cluster {work.context.gate.cluster.name} waits")
-    if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
+    if work.remediation.settings.mode not in (RepairMode.OFF, RepairMode.PLAN):
         return None
     plans = planned(work.cases, work.remediation.machines)
     lines = (f"{case.node}: {', '.join(rung.value for rung, _ in steps)}" for case, steps in plans)
@@ -225,13 +227,16 @@ def nothing_to_do(reason: str) -> State[Any]:
     return Completed(name="NothingToDo", message=reason)
 
 
-def open_cases(work: Work) -> None:
+def open_cases(work: RemedyRun) -> None:
     """Write the cases of this run to the journal. Raises JournalError, StoreError."""
     work.records.change(lambda journal: with_cases(journal, work.cases), time.time())
 
 
 async def follow(
-    work: Work, say: Callable[[Case, Step], None], lost: Callable[[], bool], give_up: Callable[[], object]
+    work: RemedyRun,
+    say: Callable[[Case, Step], None],
+    lost: Callable[[], bool],
+    give_up: Callable[[], object],
 ) -> bool:
     """Take steps until no case is open, or the time of the gate file is over; returns whether none is open.
 
@@ -251,12 +256,12 @@ async def follow(
             return True
         if time.monotonic() > until:
             return False
-        if all(step.kind in (Kind.WAIT,) for _, step in steps):
+        if all(step.kind in (StepKind.WAIT,) for _, step in steps):
             await asyncio.sleep(LOOK_S)
     return False
 
 
-async def _round(work: Work, give_up: Callable[[], object]) -> tuple[tuple[Case, Step], ...]:
+async def _round(work: RemedyRun, give_up: Callable[[], object]) -> tuple[tuple[Case, Step], ...]:
     running = asyncio.ensure_future(run_to_end(work.remediation.round))
     try:
         return await asyncio.shield(running)
@@ -288,7 +293,7 @@ def say_step(case: Case, step: Step) -> None:
     report_progress(Progress("remedy", line, lasting=True))
 
 
-async def start_again(work: Work, gate: Gate, ends: Mapping[str, Reason | None]) -> None:
+async def start_again(work: RemedyRun, gate: Gate, ends: Mapping[str, Reason | None]) -> None:
     """Run the refused gate again, and with it the training, once all of its nodes were proven; the gate file has to ask for it.
 
     Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run.

@@ -25,12 +25,12 @@ from checks.culprit.doubt import (
 from checks.culprit.explanation import Explanation
 from checks.culprit.links import Links
 from checks.culprit.matrix import (
-    Answer,
     Better,
     Decoded,
     Entity,
     Matrix,
-    Noise,
+    MatrixAnswer,
+    PairNoise,
     Span,
     Suspect,
     Tolerance,
@@ -70,16 +70,16 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
     unseen = tuple(part for part in range(len(matrix.parts)) if part not in seen)
     screened = screen(matrix, tolerance)
     if screened.main.usual is None and len(seen) > 2:
-        return _unnamed(Answer.FABRIC, screened, unseen)
+        return _unnamed(MatrixAnswer.FABRIC, screened, unseen)
     if not seen or (len(seen) == 2 and tolerance.floor is None and screened.main.usual is not None):
-        return _unnamed(Answer.TOO_FEW, screened, unseen)
+        return _unnamed(MatrixAnswer.TOO_FEW, screened, unseen)
     if len(seen) > 2 and _below_floor(matrix, screened, tolerance):
         # All are below the floor. It is still useful to know which part is worse than the others.
         relative = decode(matrix, replace(tolerance, floor=None))
         noise = replace(relative.noise, line=_line(screened))
-        return replace(relative, answer=Answer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
+        return replace(relative, answer=MatrixAnswer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
     if len(screened.bad) > MANY_BAD and not _explicable(matrix, screened, tolerance):
-        return _unnamed(Answer.FABRIC, screened, unseen)
+        return _unnamed(MatrixAnswer.FABRIC, screened, unseen)
     if tolerance.paths and (groups := node_groups(matrix, screened)):
         return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
     found = _with_patterns(matrix, screened, tolerance, unseen)
@@ -95,7 +95,7 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, condemned: Collection[i
     partner: a node that is bad in less than half of its tests is not named then.
     """
     decoded, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in condemned}
-    if decoded.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in decoded.suspects):
+    if decoded.answer is MatrixAnswer.NAMED and all(nodes.issuperset(one.nodes) for one in decoded.suspects):
         return decoded
     kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in condemned and b not in condemned]
     left = {matrix.nodes[matrix.sources[test]] for test in kept}
@@ -105,7 +105,7 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, condemned: Collection[i
     named = tuple(
         one for one in rest.suspects if one.kind is not Entity.NODE or 2 * one.bad >= one.tests or one.passed
     )
-    answer = Answer.UNEXPLAINED if rest.answer is Answer.NAMED and not named else rest.answer
+    answer = MatrixAnswer.UNEXPLAINED if rest.answer is MatrixAnswer.NAMED and not named else rest.answer
     return replace(rest, answer=answer, suspects=named, unseen=decoded.unseen)
 
 
@@ -128,24 +128,24 @@ def _with_patterns(
     kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
     found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
     alone = [timed.suspect(screened, one) for one in timed.part_time]
-    if found.answer is not Answer.FABRIC:
+    if found.answer is not MatrixAnswer.FABRIC:
         alone += timed.at_any_time(screened, (*found.suspects, *alone))
     theirs_now = {node for one in alone for node in one.nodes if not one.passed}
     others = (
         one for one in found.suspects if one.kind is not Entity.LINK or theirs_now.isdisjoint(one.nodes)
     )
     named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
-    is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
+    is_named = bool(alone) and found.answer in (MatrixAnswer.NOBODY, MatrixAnswer.UNEXPLAINED)
     good = {matrix.ends[test] for test in kept} if timed.excused else set()
     open_ = [test for test in sorted(timed.excused) if matrix.ends[test] not in good]
-    if found.answer is Answer.FABRIC:
+    if found.answer is MatrixAnswer.FABRIC:
         slow = SlowParts()
     elif lasting := [one for one in named if not one.passed]:
         slow = slow_parts(matrix, screened, first, lasting, most)
     more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
-    answer = Answer.NAMED if is_named else found.answer
-    if open_ and answer is Answer.NOBODY:
-        answer = Answer.UNEXPLAINED
+    answer = MatrixAnswer.NAMED if is_named else found.answer
+    if open_ and answer is MatrixAnswer.NOBODY:
+        answer = MatrixAnswer.UNEXPLAINED
     confirm = (*found.confirm, *to_confirm(matrix, more))
     if timed.unsure or is_open(matrix, screened, answer, named):
         confirm += sweep_again(matrix)
@@ -176,7 +176,7 @@ def _of_rest(
     rest = matrix if tests is None else _only(matrix, tests)
     again = screened if tests is None else screen(rest, tolerance)
     if is_crowded(rest, again):
-        unnamed, doubtful = _unnamed(Answer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
+        unnamed, doubtful = _unnamed(MatrixAnswer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
         found = replace(unnamed, confirm=doubtful, unmeasured=tuple(again.bad))
     else:
         found = _explain(rest, again, tolerance, unseen)
@@ -217,7 +217,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
     doubtful = doubtful_tests(explanation, found, tolerance.most_hiccups)
     noise = _noise(screened, explanation, found)
-    answer = Answer.NOBODY
+    answer = MatrixAnswer.NOBODY
     if (
         _too_many(named, candidates, tolerance)
         or _blind(explanation, found, tolerance)
@@ -225,11 +225,11 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         or most_are_slow(matrix, screened, tolerance)
         or (steady and together == set(steady))  # the cluster falls into two parts
     ):
-        answer = Answer.FABRIC
+        answer = MatrixAnswer.FABRIC
     elif named:
-        answer = Answer.NAMED
+        answer = MatrixAnswer.NAMED
     elif doubtful or _many_cells(matrix, screened.bad):
-        answer = Answer.UNEXPLAINED
+        answer = MatrixAnswer.UNEXPLAINED
     return Decoded(
         answer,
         noise,
@@ -237,9 +237,9 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         to_confirm(matrix, doubtful + unsure_tests(found, set(screened.bad))),
         tuple(screened.bad),
         unseen,
-        unmeasured=never_good(matrix, doubtful, screened.bad) if answer is Answer.UNEXPLAINED else (),
+        unmeasured=never_good(matrix, doubtful, screened.bad) if answer is MatrixAnswer.UNEXPLAINED else (),
         cost=cost(matrix, screened, tests_of_cells(matrix, doubtful))
-        if answer is Answer.UNEXPLAINED
+        if answer is MatrixAnswer.UNEXPLAINED
         else 0.0,
     )
 
@@ -300,19 +300,19 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
     return len({matrix.ends[test] for test in tests})
 
 
-def _noise(screened: Screened, explanation: Explanation, weighed: Sequence[WeighedSuspect]) -> Noise:
+def _noise(screened: Screened, explanation: Explanation, weighed: Sequence[WeighedSuspect]) -> PairNoise:
     bad, tests = sum(one.suspect.bad for one in weighed), sum(one.suspect.tests for one in weighed)
     rate = explanation.chance().hiccup
     usual = screened.main.usual
     sensitivity = bad / tests if tests else 1.0
-    return Noise(
+    return PairNoise(
         sensitivity, rate, math.nan if usual is None else usual, screened.main.spread, _line(screened)
     )
 
 
-def _unnamed(answer: Answer, screened: Screened, unseen: tuple[int, ...]) -> Decoded:
+def _unnamed(answer: MatrixAnswer, screened: Screened, unseen: tuple[int, ...]) -> Decoded:
     usual = math.nan if screened.main.usual is None else screened.main.usual
-    noise = Noise(1.0, 0.0, usual, screened.main.spread, _line(screened))
+    noise = PairNoise(1.0, 0.0, usual, screened.main.spread, _line(screened))
     return Decoded(answer, noise, (), (), tuple(screened.bad), unseen)
 
 

@@ -48,7 +48,7 @@ class Direction(str, Enum):
     IN = "receiving"
 
 
-class Answer(str, Enum):
+class MatrixAnswer(str, Enum):
     """NAMED: suspects explain what is bad. NOBODY: nothing is bad, or only what was good when it was measured again. FABRIC: nearly
     everything is bad, or everything is below the floor, or the parts fall into two halves, so that no part is worse than the
     rest. TOO_FEW: there is too little to compare. UNEXPLAINED: tests are bad, and no part is a more likely explanation than
@@ -146,7 +146,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Noise:
+class PairNoise:
     """What was fitted: how often a bad part's tests are bad, how often good ones' are, and the usual values.
 
     `spread` is the robust standard deviation of the natural logarithm of good values; `line` is the value beyond which a test counts
@@ -245,8 +245,8 @@ class Decoded:
     much longer an exchange of all with all takes because of the others and of congestion, as a share.
     """
 
-    answer: Answer
-    noise: Noise
+    answer: MatrixAnswer
+    noise: PairNoise
     suspects: tuple[Suspect, ...]
     confirm: tuple[tuple[int, int], ...]
     bad: tuple[int, ...]

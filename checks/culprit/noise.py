@@ -20,7 +20,7 @@ MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True)
-class Level:
+class NoiseLevel:
     """The usual value of tests of one distance, and the value beyond which one of them is bad (None: there is none).
 
     `merits` holds one value per cell (a greater one is better), of as many cells as the usual value is computed from.
@@ -37,9 +37,9 @@ class Screened:
     """The bad tests (indices, ascending), and each distance's level. `distance[k]` is test k's distance, None if all are the same."""
 
     bad: list[int]
-    levels: tuple[Level, ...]
+    levels: tuple[NoiseLevel, ...]
     distance: list[int] | None
-    main: Level
+    main: NoiseLevel
 
     def usual(self, test: int) -> float | None:
         """The usual value for this test."""
@@ -74,10 +74,10 @@ def _bad(matrix: Matrix, tests: Sequence[int], line: float | None) -> list[int]:
     return [test for test, value in zip(tests, column, strict=True) if value is None or not value <= line]
 
 
-def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
+def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> NoiseLevel:
     of_cell = _merits(matrix, tests)
     if not of_cell:
-        return Level(None, 0.0, tolerance.floor, {})
+        return NoiseLevel(None, 0.0, tolerance.floor, {})
     of_part: dict[int, list[float]] = {}
     for (source, target), merit in of_cell.items():
         of_part.setdefault(source, []).append(merit)
@@ -90,12 +90,18 @@ def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
     spread = MAD_TO_SIGMA * scatter[len(scatter) // 2]
     line = tolerance.ratio * usual
     if matrix.better is Better.HIGHER:
-        return Level(usual, spread, line if tolerance.floor is None else max(line, tolerance.floor), of_cell)
+        return NoiseLevel(
+            usual, spread, line if tolerance.floor is None else max(line, tolerance.floor), of_cell
+        )
     line = 1 / line
-    return Level(1 / usual, spread, line if tolerance.floor is None else min(line, tolerance.floor), of_cell)
+    return NoiseLevel(
+        1 / usual, spread, line if tolerance.floor is None else min(line, tolerance.floor), of_cell
+    )
 
 
-def _held_to_best(matrix: Matrix, tolerance: Tolerance, levels: Sequence[Level]) -> tuple[Level, ...]:
+def _held_to_best(
+    matrix: Matrix, tolerance: Tolerance, levels: Sequence[NoiseLevel]
+) -> tuple[NoiseLevel, ...]:
     """The levels with thresholds at which a whole distance is bad if it reaches too little of what the best one reaches."""
     higher = matrix.better is Better.HIGHER
     usual = [level.usual if higher else 1 / level.usual for level in levels if level.usual]
@@ -183,7 +189,7 @@ def most_are_slow(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> b
     return any(_few_are_fast(matrix, level, tolerance.ratio) for level in screened.levels)
 
 
-def _few_are_fast(matrix: Matrix, level: Level, ratio: float) -> bool:
+def _few_are_fast(matrix: Matrix, level: NoiseLevel, ratio: float) -> bool:
     if level.usual is None:
         return False
     usual = level.usual if matrix.better is Better.HIGHER else 1 / level.usual

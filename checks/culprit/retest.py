@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Decoded, Endpoint, Matrix, Span, Tolerance
+from checks.culprit.matrix import Better, Decoded, Endpoint, Matrix, MatrixAnswer, Span, Tolerance
 from checks.culprit.rounds import Pair
 from checks.culprit.test_rows import NOTHING_LOST, Trial, lost_percent, short
 from checks.model_details import PairOutcome
@@ -57,7 +57,7 @@ class Bounds:
         return Tolerance(ONLY_THE_FLOOR, 100 * self.lost_share, paths=False)
 
 
-class Entry(NamedTuple):
+class RetestEntry(NamedTuple):
     """One test, as the other ranks need to know it. A large cluster has millions, which a dataclass takes longer to make."""
 
     source: int
@@ -78,7 +78,7 @@ class Note:
 
     able: bool
     hung: bool
-    tests: tuple[Entry, ...]
+    tests: tuple[RetestEntry, ...]
     silent: tuple[int, ...]
 
 
@@ -107,7 +107,7 @@ def read(rank: int, text: str) -> Note:
     """The note of a rank, without tests that never ran, because these say nothing about the pair."""
     able, hung, tests = json.loads(text)
     ran = tuple(
-        Entry(rank, peer, rate, slow, outcome, in_round, began_s, lost)
+        RetestEntry(rank, peer, rate, slow, outcome, in_round, began_s, lost)
         for peer, rate, slow, word, in_round, began_s, lost in tests
         if (outcome := OUTCOMES[word]) not in NEVER_RAN
     )
@@ -132,7 +132,7 @@ def gone(notes: Mapping[int, Note], ranks: int) -> tuple[int, ...]:
 
 
 def suspects(
-    tests: Sequence[Entry], nodes: int, ranks_per_node: int, bounds: Bounds = Bounds()
+    tests: Sequence[RetestEntry], nodes: int, ranks_per_node: int, bounds: Bounds = Bounds()
 ) -> tuple[Pair, ...]:
     """Pairs of the nodes with bad tests: with each other, and with a few nodes that have none, on all rails.
 
@@ -154,7 +154,9 @@ def suspects(
     return tuple((a * ranks_per_node + l_, b * ranks_per_node + l_) for a, b in pairs for l_ in rails)
 
 
-def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bounds()) -> tuple[Pair, ...]:
+def doubtful(
+    tests: Sequence[RetestEntry], ranks_per_node: int, bounds: Bounds = Bounds()
+) -> tuple[Pair, ...]:
     """The pairs to measure again before a part is blamed.
 
     If so much is bad that the decoder asks for nothing, these are all bad pairs, because a busy host may have slowed all of them.
@@ -166,7 +168,7 @@ def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bound
     ]
     for matrix, found in _decoded(tests, ranks_per_node, bounds):
         bad = (matrix.ends[test] for test in found.bad)
-        all_bad = found.answer is Answer.FABRIC and matrix.better is Better.HIGHER
+        all_bad = found.answer is MatrixAnswer.FABRIC and matrix.better is Better.HIGHER
         cells += found.confirm or (bad if all_bad else ())
     return tuple(cells)
 
@@ -180,11 +182,13 @@ def goes_on(counts: Sequence[int], sweep: int = 0) -> bool:
     return counts[-1] > 0 and (is_sweep or not (len(counts) > 2 and counts[-1] >= counts[-2] >= counts[-3]))
 
 
-def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
+def _decoded(
+    tests: Sequence[RetestEntry], ranks_per_node: int, bounds: Bounds
+) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them, and the lost segments between nodes."""
     ranks = 1 + max((max(test.source, test.target) for test in tests), default=-1)
     parts = tuple(_endpoint(rank, ranks_per_node) for rank in range(ranks))
-    of_span: dict[Span, list[Entry]] = {span: [] for span in Span}
+    of_span: dict[Span, list[RetestEntry]] = {span: [] for span in Span}
     for test in tests:
         is_inside = test.source // ranks_per_node == test.target // ranks_per_node
         of_span[Span.INSIDE if is_inside else Span.BETWEEN].append(test)
@@ -202,7 +206,7 @@ def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Ite
 
 def _decoded_matrix(
     labels: tuple[str, str, Better, Span, tuple[Endpoint, ...]],
-    cells: Sequence[Entry],
+    cells: Sequence[RetestEntry],
     values: Sequence[float | None],
     tolerance: Tolerance,
 ) -> Iterator[tuple[Matrix, Decoded]]:

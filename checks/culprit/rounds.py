@@ -106,7 +106,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedPairs:
     """Exactly these pairs."""
 
     partners: Mapping[int, int]
@@ -171,7 +171,7 @@ def matchings(size: int, most: int) -> tuple[Round, ...]:
     return (*_spread(first, most), *_spread(second, most - len(first)))
 
 
-def disjoint(pairs: Iterable[Pair]) -> tuple[Listed, ...]:
+def disjoint(pairs: Iterable[Pair]) -> tuple[ListedPairs, ...]:
     """The pairs are made, each once, in as few rounds as a greedy colouring finds. The first pairs come in the first rounds."""
     rounds: list[dict[int, int]] = []
     for one, other in dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]):
@@ -179,7 +179,7 @@ def disjoint(pairs: Iterable[Pair]) -> tuple[Listed, ...]:
         if free is None:
             rounds.append(free := {})
         free.update({one: other, other: one})
-    return tuple(Listed(partners) for partners in rounds)
+    return tuple(ListedPairs(partners) for partners in rounds)
 
 
 def _spread(rounds: list[Shift], most: int) -> list[Shift]:

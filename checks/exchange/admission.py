@@ -22,7 +22,7 @@ from checks.exchange.authentication import (
     NONCE_BYTES,
     OPENING_BYTES,
     AuthenticationError,
-    Session,
+    ExchangeSession,
     greeting,
     open_opening,
 )
@@ -37,7 +37,7 @@ LOOK_S = 0.5
 CLOSE_S = 5.0
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a refused connection is not left half closed (socket(7))
 
-Serve = Callable[[socket.socket, Session], None]
+Serve = Callable[[socket.socket, ExchangeSession], None]
 
 
 class Peers:
@@ -68,7 +68,7 @@ class Peers:
             self._number -= 1
 
 
-class Port:
+class ListeningPort:
     """Listens until it is closed. Raises OSError if it cannot. `serve` gets the connection and does not close it."""
 
     def __init__(self, address: str, port: int, key: bytes, peers: Peers, serve: Serve) -> None:
@@ -132,7 +132,7 @@ class Port:
         finally:
             self._peers.leave()
 
-    def _opened(self, link: socket.socket) -> Session:
+    def _opened(self, link: socket.socket) -> ExchangeSession:
         """The session, if the caller proves the key in time. Raises OSError, AuthenticationError."""
         until, nonce, opening = time.monotonic() + OPENING_S, secrets.token_bytes(NONCE_BYTES), b""
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

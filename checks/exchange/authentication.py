@@ -45,7 +45,7 @@ class Op(IntEnum):
     NOTES = 5
 
 
-class Direction(Enum):
+class MessageKind(Enum):
     """Which message of a connection this is."""
 
     OPENING = b"opening"
@@ -54,7 +54,7 @@ class Direction(Enum):
 
 
 @dataclass(frozen=True)
-class Session:
+class ExchangeSession:
     """One connection, as both sides know it after the opening. `length` is the request's."""
 
     key: bytes = field(repr=False)
@@ -66,31 +66,31 @@ class Session:
     def opening(self) -> bytes:
         """The first message of the caller."""
         head = _OPENING.pack(self.caller_nonce, self.op, self.length)
-        return head + self._mac(Direction.OPENING, 0, self.length, b"")
+        return head + self._mac(MessageKind.OPENING, 0, self.length, b"")
 
     def request(self, data: bytes) -> bytes:
         """The second message of the caller: `length` bytes and their MAC."""
-        return data + self._mac(Direction.REQUEST, 0, self.length, data)
+        return data + self._mac(MessageKind.REQUEST, 0, self.length, data)
 
     def open_request(self, message: bytes) -> bytes:
         """The request in the caller's `length` bytes and MAC. Raises AuthenticationError."""
-        return self._proven(Direction.REQUEST, 0, self.length, message)
+        return self._proven(MessageKind.REQUEST, 0, self.length, message)
 
     def answer(self, number: int, data: bytes) -> bytes:
         """The responder's answer `number`, counted from 0."""
-        return _LENGTH.pack(len(data)) + data + self._mac(Direction.ANSWER, number, len(data), data)
+        return _LENGTH.pack(len(data)) + data + self._mac(MessageKind.ANSWER, number, len(data), data)
 
     def open_answer(self, number: int, message: bytes) -> bytes:
         """The answer in the bytes that follow its length. Raises AuthenticationError."""
-        return self._proven(Direction.ANSWER, number, len(message) - MAC_BYTES, message)
+        return self._proven(MessageKind.ANSWER, number, len(message) - MAC_BYTES, message)
 
-    def _proven(self, direction: Direction, number: int, length: int, message: bytes) -> bytes:
+    def _proven(self, direction: MessageKind, number: int, length: int, message: bytes) -> bytes:
         data, mac = message[:length], message[length:]
         if len(data) != length or not hmac.compare_digest(mac, self._mac(direction, number, length, data)):
             raise AuthenticationError("the message is not signed with this gate's key")
         return data
 
-    def _mac(self, direction: Direction, number: int, length: int, data: bytes) -> bytes:
+    def _mac(self, direction: MessageKind, number: int, length: int, data: bytes) -> bytes:
         covered = _COVERED.pack(
             direction.value, number, self.op, length, self.responder_nonce, self.caller_nonce
         )
@@ -111,14 +111,14 @@ def nonce_of(message: bytes) -> bytes:
     return message[len(MARK) :]
 
 
-def open_opening(key: bytes, nonce: bytes, message: bytes) -> Session:
+def open_opening(key: bytes, nonce: bytes, message: bytes) -> ExchangeSession:
     """The session that a caller opens on the connection which got this nonce. Raises AuthenticationError."""
     if len(message) != OPENING_BYTES:
         raise AuthenticationError("the opening message is truncated")
     caller_nonce, op, length = _OPENING.unpack_from(message)
     if op not in Op.__members__.values():
         raise AuthenticationError("the opening message has an unknown operation")
-    session = Session(key, nonce, caller_nonce, Op(op), length)
+    session = ExchangeSession(key, nonce, caller_nonce, Op(op), length)
     if not hmac.compare_digest(message, session.opening()):
         raise AuthenticationError("the opening message is not signed with this gate's key")
     return session

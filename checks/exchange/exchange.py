@@ -28,15 +28,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO
 
-from checks.exchange.admission import Peers, Port
+from checks.exchange.admission import ListeningPort, Peers
 from checks.exchange.authentication import (
     GREETING_BYTES,
     LENGTH_BYTES,
     MAC_BYTES,
     NONCE_BYTES,
     AuthenticationError,
+    ExchangeSession,
     Op,
-    Session,
     length_of,
     nonce_of,
 )
@@ -93,12 +93,12 @@ class Responder:
         self._written: dict[str, int] = {}
         self._bytes = 0
         self._peers = Peers()
-        self._ports: dict[int, Port] = {}
+        self._ports: dict[int, ListeningPort] = {}
 
     def listen(self, address: str, port: int) -> None:
         """Opens a port. Raises ExchangeError if it is in use."""
         try:
-            self._ports[port] = Port(address, port, self._key, self._peers, self._serve)
+            self._ports[port] = ListeningPort(address, port, self._key, self._peers, self._serve)
         except OSError as error:
             raise ExchangeError(f"cannot listen on {address}:{port}: {error.strerror or error}") from error
 
@@ -174,7 +174,7 @@ class Responder:
         """Whether a second note may replace the first one."""
         return False
 
-    def _serve(self, link: socket.socket, session: Session) -> None:
+    def _serve(self, link: socket.socket, session: ExchangeSession) -> None:
         with suppress(
             OSError, AuthenticationError, ValueError
         ):  # a peer that went away is that peer's finding, not ours
@@ -185,7 +185,7 @@ class Responder:
 class _Served:
     """One connection of a peer."""
 
-    def __init__(self, responder: Responder, link: socket.socket, session: Session) -> None:
+    def __init__(self, responder: Responder, link: socket.socket, session: ExchangeSession) -> None:
         self.responder, self.link, self.session = responder, link, session
         self._answers = 0
 
@@ -263,7 +263,7 @@ def connection(
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             data = json.dumps({"from": access.node, **more}).encode()
             nonce = nonce_of(_read(link, GREETING_BYTES, until))
-            session = Session(access.key, nonce, secrets.token_bytes(NONCE_BYTES), op, len(data))
+            session = ExchangeSession(access.key, nonce, secrets.token_bytes(NONCE_BYTES), op, len(data))
             link.settimeout(timeout_s)
             link.sendall(session.opening() + session.request(data))
             with link.makefile("rb") as file:
@@ -278,7 +278,7 @@ class _Line:
     """The caller's side of a connection: verified answers, and plain bytes through `link` and `file`."""
 
     def __init__(
-        self, link: socket.socket, file: BinaryIO, session: Session, peer: str, timeout_s: float
+        self, link: socket.socket, file: BinaryIO, session: ExchangeSession, peer: str, timeout_s: float
     ) -> None:
         self.link, self.file = link, file
         self._session, self._peer, self._timeout_s = session, peer, timeout_s

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.matrix import Better, Endpoint, Matrix, Span
-from checks.explain.reading import Broken, Kind, NotRecognised, Reading, ReadOptions, Table
+from checks.explain.reading import Garbled, NotRecognised, OutputKind, Reading, ReadOptions, TextMatrix
 from checks.model import LINK
 
 LEAST = 1e-9  # in any unit that a matrix has: a tool cannot measure a smaller rate or time
@@ -42,7 +42,7 @@ _PLACED = re.compile(r"(?P<node>.+?)[/:][A-Za-z_-]*(?P<number>\d+)")
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """The text about one test, from one end to another."""
 
     source: str
@@ -59,10 +59,10 @@ class WrittenMatrix:
     unit: str
     better: Better
     ends: Mapping[str, Endpoint]
-    cells: Sequence[Cell]
+    cells: Sequence[MatrixCell]
 
     @property
-    def tests(self) -> list[Cell]:
+    def tests(self) -> list[MatrixCell]:
         """The cells of the tests that were tried."""
         return [
             cell for cell in self.cells if cell.source != cell.target and cell.text.lower() not in UNTRIED
@@ -81,7 +81,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """The reading. Raises NotRecognised, Broken."""
+    """The reading. Raises NotRecognised, Garbled."""
     lines = text.splitlines()
     understood = frozenset(range(1, len(lines) + 1))
     if P2P.search(text):
@@ -95,7 +95,9 @@ def read(text: str, options: ReadOptions) -> Reading:
     unread += [] if tables else ["it holds no test between two parts"]
     tests = sum(len(table.matrix.values) for table in tables)
     title = f"{title}, {tests} tests between {len(written[0].ends)} parts"
-    return Reading(Kind.MATRIX, title, (), tuple(unread), tables, tuple(left_out), understood=understood)
+    return Reading(
+        OutputKind.MATRIX, title, (), tuple(unread), tables, tuple(left_out), understood=understood
+    )
 
 
 def _csv_rows(text: str) -> list[tuple[int, list[str]]]:
@@ -116,62 +118,64 @@ def _read_csv(text: str, chosen: Better | None) -> WrittenMatrix:
     (number, header), *records = _csv_rows(text)
     for line, fields in records:
         if len(fields) != len(header):
-            raise Broken(
+            raise Garbled(
                 f"line {line} ({fields[0][:80]}) has {len(fields)} fields, it must have {len(header)}"
             )
     if _is_long(header) and len(header) != 3:
-        raise Broken("its header must be source, target and one metric. Explain the metrics one by one", "")
-    names, metric, cells = header[1:], header[0], list[Cell]()
+        raise Garbled("its header must be source, target and one metric. Explain the metrics one by one", "")
+    names, metric, cells = header[1:], header[0], list[MatrixCell]()
     if _is_long(header):
         names, metric = list(dict.fromkeys(name for _, fields in records for name in fields[:2])), header[2]
     ends = _ends(names, f"line {number}")
     for at, (line, (source, *texts)) in enumerate(records):
         if _is_long(header):
-            cells.append(Cell(source, texts[0], texts[1], line))
+            cells.append(MatrixCell(source, texts[0], texts[1], line))
             continue
         if source not in names or any(source == fields[0] for _, fields in records[:at]):
-            raise Broken(f'line {line}: "{source[:80]}" names no column, or an earlier row has the name')
-        cells += [Cell(source, to, text, line) for to, text in zip(names, texts, strict=True)]
+            raise Garbled(f'line {line}: "{source[:80]}" names no column, or an earlier row has the name')
+        cells += [MatrixCell(source, to, text, line) for to, text in zip(names, texts, strict=True)]
     better, unit = _better(metric, chosen), _UNIT.search(metric)
     return WrittenMatrix(WORDS[better], unit.group() if unit else "", better, ends, cells)
 
 
 def _better(metric: str, chosen: Better | None) -> Better:
-    """Which values are good, by the words of the header or by --better. Raises Broken if both are silent or contradict each other."""
+    """Which values are good, by the words of the header or by --better. Raises Garbled if both are silent or contradict each other."""
     higher, lower = bool(_HIGHER.search(metric)), bool(_LOWER.search(metric))
     implied = None if higher is lower else Better.HIGHER if higher else Better.LOWER
     better = chosen or implied
     if better is None:
-        raise Broken(f"its header {metric[:80]!r} does not say which values are better. {SAY}")
+        raise Garbled(f"its header {metric[:80]!r} does not say which values are better. {SAY}")
     if implied not in (None, better):
-        raise Broken(f"its header {metric[:80]!r} contradicts --better: it means not --better {better.value}")
+        raise Garbled(
+            f"its header {metric[:80]!r} contradicts --better: it means not --better {better.value}"
+        )
     return better
 
 
-def _value(cell: Cell, better: Better) -> float | None:
-    """The number of a cell, None for a test that gave no value. Raises Broken if it is neither."""
+def _value(cell: MatrixCell, better: Better) -> float | None:
+    """The number of a cell, None for a test that gave no value. Raises Garbled if it is neither."""
     where = f"line {cell.line} ({cell.source}), column {cell.target}"
     if cell.text.lower() in NO_VALUE:
         return None
     if not _NUMBER.fullmatch(cell.text):
-        raise Broken(f'{where} is "{cell.text[:40]}", which is no number')
+        raise Garbled(f'{where} is "{cell.text[:40]}", which is no number')
     value = float(cell.text)
     if not math.isfinite(value) or value < 0 or (value < LEAST and (value > 0 or better is Better.LOWER)):
-        raise Broken(f"{where} is {cell.text[:40]}, which is an impossible value")
+        raise Garbled(f"{where} is {cell.text[:40]}, which is an impossible value")
     return value or None  # zero bytes per second: nothing arrived
 
 
 def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Endpoint]:
     """The ends: all on `host`, or each on the node and the rail that its name says ("host:3"), or each a node of its own. Raises
-    Broken if a name is empty, too long or occurs twice.
+    Garbled if a name is empty, too long or occurs twice.
     """
     if len(names) > MOST_NAMES:
-        raise Broken(f"{where} has {len(names)} names, more than the {MOST_NAMES} that are read")
+        raise Garbled(f"{where} has {len(names)} names, more than the {MOST_NAMES} that are read")
     for position, name in enumerate(names, 1):
         if not name or len(name) > NAME_CHARACTERS or LINK in name:
-            raise Broken(f"{where}: name {position} ({name[:40]!r}) is no name")
+            raise Garbled(f"{where}: name {position} ({name[:40]!r}) is no name")
         if names.index(name) < position - 1:
-            raise Broken(f'{where}: "{name}" is there twice (names {names.index(name) + 1} and {position})')
+            raise Garbled(f'{where}: "{name}" is there twice (names {names.index(name) + 1} and {position})')
     if host:
         return {name: Endpoint(name, host, rail) for rail, name in enumerate(names)}
     matches = [match for name in names if (match := _PLACED.fullmatch(name))]
@@ -183,10 +187,10 @@ def _ends(names: Sequence[str], where: str, host: str = "") -> dict[str, Endpoin
     return {name: placed[name] for name in names}
 
 
-def _tables(written: WrittenMatrix) -> Iterator[Table]:
+def _tables(written: WrittenMatrix) -> Iterator[TextMatrix]:
     """The decoder's matrices. Pairs between nodes are never compared with pairs inside of nodes."""
     ends, index = tuple(written.ends.values()), {name: at for at, name in enumerate(written.ends)}
-    spans: dict[Span, list[Cell]] = {}
+    spans: dict[Span, list[MatrixCell]] = {}
     for cell in written.tests:
         inside = written.ends[cell.source].node == written.ends[cell.target].node
         spans.setdefault(Span.INSIDE if inside else Span.BETWEEN, []).append(cell)
@@ -195,7 +199,7 @@ def _tables(written: WrittenMatrix) -> Iterator[Table]:
         sources, targets = ([index[cell.source] for cell in cells], [index[cell.target] for cell in cells])
         values, metric = [_value(cell, written.better) for cell in cells], WORDS[written.better]
         matrix = Matrix(metric, written.unit, written.better, span, ends, sources, targets, values)
-        yield Table(name, matrix, [cell.line for cell in cells])
+        yield TextMatrix(name, matrix, [cell.line for cell in cells])
 
 
 def _untested(written: WrittenMatrix) -> Iterator[str]:
@@ -221,14 +225,14 @@ def _wanted(ends: Mapping[str, Endpoint], tried: set[tuple[str, str]]) -> list[t
 
 
 def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], list[str]]:
-    """The matrices, what is missing because the text was truncated, and what is not judged. Raises Broken.
+    """The matrices, what is missing because the text was truncated, and what is not judged. Raises Garbled.
 
     The tool prints six matrices, and beside each latency the time that the CPU took to request the copy (since CUDA 9.2).
     """
     titles = [(number, match) for number, line in enumerate(lines) if (match := P2P.match(line))]
     names = [" ".join(match["name"].split()) for _, match in titles]
     if len(set(names)) < len(names):
-        raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one", "")
+        raise Garbled("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one", "")
     written = []
     for name, (number, match) in zip(names, titles, strict=True):
         better = Better.LOWER if match["unit"] == "us" else Better.HIGHER
@@ -249,15 +253,17 @@ def _read_p2p(lines: Sequence[str]) -> tuple[list[WrittenMatrix], list[str], lis
     return written, unread, left_out
 
 
-def _block(lines: Sequence[str], start: int, name: str) -> tuple[list[str], list[Cell]]:
-    """The GPUs that the line names, and the cells of the rows below it: as many rows, with the same numbers. Raises Broken."""
+def _block(lines: Sequence[str], start: int, name: str) -> tuple[list[str], list[MatrixCell]]:
+    """The GPUs that the line names, and the cells of the rows below it: as many rows, with the same numbers. Raises Garbled."""
     columns = [field for field in (lines[start].split() if start < len(lines) else []) if field.isdigit()]
     if not columns:
-        raise Broken(f"line {start + 1}, {name}: the line that names the GPUs is missing")
-    gpus, cells = [f"GPU {column}" for column in columns], list[Cell]()
+        raise Garbled(f"line {start + 1}, {name}: the line that names the GPUs is missing")
+    gpus, cells = [f"GPU {column}" for column in columns], list[MatrixCell]()
     for number, column in enumerate(columns, start + 1):
         source, *texts = (lines[number].split() if number < len(lines) else []) or [""]
         if source != column or len(texts) != len(columns):
-            raise Broken(f"line {number + 1}, {name}: it must be GPU {column}'s row of {len(columns)} cells")
-        cells += [Cell(f"GPU {column}", to, text, number + 1) for to, text in zip(gpus, texts, strict=True)]
+            raise Garbled(f"line {number + 1}, {name}: it must be GPU {column}'s row of {len(columns)} cells")
+        cells += [
+            MatrixCell(f"GPU {column}", to, text, number + 1) for to, text in zip(gpus, texts, strict=True)
+        ]
     return gpus, cells

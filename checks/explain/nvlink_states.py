@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from checks.explain.reading import Broken, Complete, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Complete, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import bare
 from checks.model import Value
 
@@ -30,7 +30,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """What gpu.nvlink would have measured. Raises Broken."""
+    """What gpu.nvlink would have measured. Raises Garbled."""
     links, counted, understood, gpu = dict[str, dict[str, bool]](), list[str](), set[int](), ""
     counters = defaultdict[str, set[str]](set)  # "GPU 3 link 7" -> the names of its counters
     for number, line in enumerate(map(bare, text.splitlines()), 1):
@@ -51,12 +51,12 @@ def read(text: str, options: ReadOptions) -> Reading:
             continue
         understood.add(number)
     if not all(links.values()):
-        raise Broken("a GPU has no links in this text: it was truncated")
+        raise Garbled("a GPU has no links in this text: it was truncated")
     names = set().union(*counters.values())
     if lacking := next(
         (f"{link} has no {min(names - own)}" for link, own in counters.items() if names - own), ""
     ):
-        raise Broken(f"{lacking} in this text, which other links have: it was truncated")
+        raise Garbled(f"{lacking} in this text, which other links have: it was truncated")
     active = [sum(up.values()) for up in links.values()]
     missing = max(options.declared.gpus_per_node - len(active), 0) if options.declared else 0
     metrics: dict[str, Value] = {
@@ -70,5 +70,5 @@ def read(text: str, options: ReadOptions) -> Reading:
     )
     title = f"NVLinks of {len(links)} GPUs, {'/'.join(map(str, sorted(set(active))))} up"
     unread = (Complete(f"{'; '.join(counted[:4])}: {SINCE_LOAD}"),) if counted else ()
-    explained = Part("gpu.nvlink", metrics, {"links_active": evidence}, evidence)
-    return Reading(Kind.NVLINK, title, (explained,), unread, understood=frozenset(understood))
+    explained = CheckData("gpu.nvlink", metrics, {"links_active": evidence}, evidence)
+    return Reading(OutputKind.NVLINK, title, (explained,), unread, understood=frozenset(understood))

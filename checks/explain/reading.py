@@ -1,7 +1,7 @@
 """The result of reading a tool's raw output: measurements with the names of the checks that make them on a node.
 
 NotRecognised       the text is not of this kind
-Broken              it is of this kind, but truncated, garbled or contradictory: the answer is CANNOT TELL
+Garbled              it is of this kind, but truncated, garbled or contradictory: the answer is CANNOT TELL
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checks.facts.instances import Instance
 from checks.model import Declared, Value
 
 
-class Kind(str, Enum):
+class OutputKind(str, Enum):
     """The kinds of output that can be read. The value is the name on the command line."""
 
     NCCL_TESTS = "nccl-tests"
@@ -58,12 +58,12 @@ class NotRecognised(ExplainError):
     remedy = "Give the output as the tool prints it. Without --kind, Prelaunch recognises its kind."
 
 
-class Broken(ExplainError):
+class Garbled(ExplainError):
     """The text is of this kind, but not complete and consistent. The message says where the problem is."""
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckData:
     """What one check would have measured. The rules of the policy's entry for `check` that use a metric in `metrics` are applied; a
     metric that needs a declaration (gpus_missing) is left out unless there is one. `lines` holds, for a metric, the lines of the
     text that it comes from, each as "17: text".
@@ -76,7 +76,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextMatrix:
     """A matrix that another tool measured. The decoder judges it, and no rule does. `lines` holds the line of each test."""
 
     name: str
@@ -93,11 +93,11 @@ class Reading:
     unread, too.
     """
 
-    kind: Kind
+    kind: OutputKind
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[CheckData, ...]
     unread: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[TextMatrix, ...] = ()
     left_out: tuple[str, ...] = ()
     driver: str = ""
     unreported: tuple[tuple[str, Field], ...] = ()

@@ -8,23 +8,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 
-from checks.explain.reading import Broken, Complete, ExplainError, Kind, NotRecognised, Reading, ReadOptions
+from checks.explain.reading import (
+    Complete,
+    ExplainError,
+    Garbled,
+    NotRecognised,
+    OutputKind,
+    Reading,
+    ReadOptions,
+)
 from checks.explain.unread_lines import only, sentence, unread_lines
 from checks.value_types import MeasurementError
 
 # detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading of a text that was detected, which raises NotRecognised,
-# Broken, or the CheckError of the check's own parser.
+# Garbled, or the CheckError of the check's own parser.
 # A report is not the output of a tool: `prelaunch judge` reads it.
-MODULES: Mapping[str, tuple[Kind, ...]] = {
-    "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
-    "checks.probes.dcgm.explain": (Kind.DCGMI,),
-    "checks.probes.kernel.explain": (Kind.KERNEL_LOG,),
-    "checks.probes.gpu.explain": (Kind.NVIDIA_SMI,),
-    "checks.explain.nvlink_states": (Kind.NVLINK,),
-    "checks.probes.infiniband.explain": (Kind.IBSTAT,),
-    "checks.probes.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
-    "checks.probes.neuron.explain": (Kind.NEURON_LS,),
-    "checks.explain.matrix": (Kind.MATRIX,),
+MODULES: Mapping[str, tuple[OutputKind, ...]] = {
+    "checks.probes.collectives.explain": (OutputKind.NCCL_TESTS, OutputKind.NCCL_LOG),
+    "checks.probes.dcgm.explain": (OutputKind.DCGMI,),
+    "checks.probes.kernel.explain": (OutputKind.KERNEL_LOG,),
+    "checks.probes.gpu.explain": (OutputKind.NVIDIA_SMI,),
+    "checks.explain.nvlink_states": (OutputKind.NVLINK,),
+    "checks.probes.infiniband.explain": (OutputKind.IBSTAT,),
+    "checks.probes.efa.explain": (OutputKind.FI_INFO, OutputKind.FI_PINGPONG),
+    "checks.probes.neuron.explain": (OutputKind.NEURON_LS,),
+    "checks.explain.matrix": (OutputKind.MATRIX,),
 }
 
 
@@ -48,19 +56,19 @@ class Ambiguous(Unrecognised):
     """Several readers recognise the text."""
 
 
-def module_of(output_kind: Kind) -> str:
+def module_of(output_kind: OutputKind) -> str:
     """The module that reads this kind."""
     return next(name for name, kinds in MODULES.items() if output_kind in kinds)
 
 
-def only_kind(name: str) -> Kind | None:
+def only_kind(name: str) -> OutputKind | None:
     """The kind that the module reads, if it reads only one."""
     return MODULES[name][0] if len(MODULES[name]) == 1 else None
 
 
-def read(name: str, text: str, options: ReadOptions, output_kind: Kind | None = None) -> Reading:
+def read(name: str, text: str, options: ReadOptions, output_kind: OutputKind | None = None) -> Reading:
     """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be `kind`, if
-    one is given. Raises NotRecognised, Broken.
+    one is given. Raises NotRecognised, Garbled.
     """
     reading = _read(name, text, options)
     if output_kind is not None and reading.kind is not output_kind:
@@ -94,21 +102,21 @@ def _together(first: Reading, other: Reading) -> Reading:
 
 
 def _read(name: str, text: str, options: ReadOptions) -> Reading:
-    """If a reader fails, only this input is lost: any exception is reported as Broken. Raises NotRecognised, Broken."""
+    """If a reader fails, only this input is lost: any exception is reported as Garbled. Raises NotRecognised, Garbled."""
     text = _bare_json(text)
     try:
         # Who calls a text a kernel log may have one whose form other programs print too: its reader decides.
-        if Kind.KERNEL_LOG not in MODULES[name] and not _module(name).detect(text):
+        if OutputKind.KERNEL_LOG not in MODULES[name] and not _module(name).detect(text):
             raise NotRecognised("no line of the text has its form")
         reading = _module(name).read(text, options)
     except ExplainError:
         raise
     except MeasurementError as error:
-        raise Broken(str(error)) from error
+        raise Garbled(str(error)) from error
     except Exception as error:
-        raise Broken(f"{STUMBLED} {type(error).__name__}: {error}", OURS) from error
+        raise Garbled(f"{STUMBLED} {type(error).__name__}: {error}", OURS) from error
     if not isinstance(reading, Reading):
-        raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}", OURS)
+        raise Garbled(f"{STUMBLED} it returned a {type(reading).__name__}", OURS)
     return reading
 
 
@@ -140,7 +148,7 @@ def _bare_json(text: str) -> str:
     return only(text, {number for number, _ in unread_lines(text, ())})
 
 
-def claims(output_kind: Kind, text: str) -> bool:
+def claims(output_kind: OutputKind, text: str) -> bool:
     """Whether the reader of this kind recognises the text."""
     return any(output_kind in kinds and _module(name).detect(text) for name, kinds in MODULES.items())
 

@@ -18,7 +18,7 @@ from checks.value_types import Version, require_version
 PATH = Path(__file__).with_name("drivers.json")
 
 
-class Reader(str, Enum):
+class FieldReader(str, Enum):
     """What reads a field from the driver."""
 
     NVML = "nvml"
@@ -51,7 +51,7 @@ class DriverTable:
     nvml: tuple[Field, ...] = ()
     nvidia_smi: tuple[Field, ...] = ()
 
-    def unknown_to(self, driver: Version | None, check: str, reader: Reader) -> Mapping[str, Field]:
+    def unknown_to(self, driver: Version | None, check: str, reader: FieldReader) -> Mapping[str, Field]:
         """The check's metrics that came with a later driver; none if the driver is unknown, or is older than every row."""
         entries: tuple[Field, ...] = getattr(self, reader.value)
         if driver is None or driver < min((entry.version for entry in entries), default=()):
@@ -62,7 +62,7 @@ class DriverTable:
 @lru_cache(maxsize=1)
 def builtin() -> DriverTable:
     """The table of this version. Raises DecodeError."""
-    tables = resolved(parse_json(table_bytes(PATH), 1 << 20), *(reader.value for reader in Reader))
+    tables = resolved(parse_json(table_bytes(PATH), 1 << 20), *(reader.value for reader in FieldReader))
     table = decode(DriverTable, tables)
     for entry in (*table.nvml, *table.nvidia_smi):
         require_version(entry.driver)

@@ -39,7 +39,7 @@ class Fault(str, Enum):
 
 
 @dataclass(frozen=True)
-class Rate:
+class FailureRate:
     """Failures per 1,000 nodes and day."""
 
     per_1000_node_days: Annotated[float, Range(0, 1000)]
@@ -47,7 +47,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class FailureCause:
+class LossCause:
     """How many interruptions of one study had this cause, and what it does to a job."""
 
     count: Annotated[int, Range(0, 1_000_000)]
@@ -64,27 +64,27 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Span:
+class ValueSpan:
     """From the smallest to the greatest value that the statistics allow."""
 
     low: float
     high: float
 
-    def times(self, other: Span) -> Span:
+    def times(self, other: ValueSpan) -> ValueSpan:
         """The product of two spans of numbers that are not negative."""
-        return Span(self.low * other.low, self.high * other.high)
+        return ValueSpan(self.low * other.low, self.high * other.high)
 
-    def scaled(self, factor: float) -> Span:
+    def scaled(self, factor: float) -> ValueSpan:
         """The product with a number that is not negative."""
-        return Span(self.low * factor, self.high * factor)
+        return ValueSpan(self.low * factor, self.high * factor)
 
-    def plus(self, other: Span) -> Span:
+    def plus(self, other: ValueSpan) -> ValueSpan:
         """The sum."""
-        return Span(self.low + other.low, self.high + other.high)
+        return ValueSpan(self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True)
-class Spread(Span):
+class Spread(ValueSpan):
     """A span with its source: hours, or a fraction, as its name says."""
 
     low: Annotated[float, Range(0, 1e6)]
@@ -96,12 +96,12 @@ class Spread(Span):
 class Failures:
     """The tables. `defective` maps the beginning of a check's name to a share; "" is for all other checks."""
 
-    rates: Mapping[str, Rate]
-    causes: Mapping[str, FailureCause]
+    rates: Mapping[str, FailureRate]
+    causes: Mapping[str, LossCause]
     defective: Mapping[str, Share]
     ranges: Mapping[str, Spread]
 
-    def span(self, name: str) -> Span:
+    def span(self, name: str) -> ValueSpan:
         """One of RANGES."""
         return self.ranges[name]
 

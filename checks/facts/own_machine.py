@@ -49,8 +49,7 @@ def read(path: Path, nodes: int = 1) -> Declared:
 
 
 def short_text(declared: Declared) -> str:
-    """The text is the description of the machine in one line, without what is not known. It is empty for a type that the tables know.
-    """
+    """The text is the description of the machine in one line, without what is not known; empty for a type that the tables know."""
     if declared.machine is None:
         return ""
     stated = {

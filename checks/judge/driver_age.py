@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from checks.documents.columns import CheckTable
-from checks.facts.driver_fields import Field, Reader
+from checks.facts.driver_fields import Field, FieldReader
 from checks.facts.instances import Facts
 from checks.model import Cause, Finding, FindingKind, Level, Report, Value, node_of
 from checks.policy import Policy
@@ -71,7 +71,7 @@ def gaps(
         ruled = {rule.metric for rule in policy.checks[check].rules} if check in policy.checks else set()
         ruled -= facts.absent(instance_type, check)
         later = {
-            driver: facts.drivers.unknown_to(version_of(driver), check, Reader.NVML)
+            driver: facts.drivers.unknown_to(version_of(driver), check, FieldReader.NVML)
             for driver in set(drivers.values())
         }
         for name in sorted(ruled & {field for fields in later.values() for field in fields}):

@@ -17,7 +17,7 @@ NO_BASELINE = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One check of the plan. Counts are of subjects; `skip` says why the check was skipped, "" if it was not.
 
     `held` are the rules that were applied, `silent` the comparisons that were not possible, with the reason: the verdict says
@@ -37,7 +37,7 @@ class Entry:
     sources: tuple[str, ...]
 
 
-def ledger(report: Report, policy: Policy, verdict: Verdict) -> tuple[Entry, ...]:
+def ledger(report: Report, policy: Policy, verdict: Verdict) -> tuple[LedgerEntry, ...]:
     """An entry for each check of the plan, in the plan's order."""
     outcomes = {check: rows.columns.outcomes for check, rows in by_check(report.observations).items()}
     unknown: dict[str, list[Finding]] = {}
@@ -56,13 +56,13 @@ def _entry(
     line: CheckPolicy | None,
     outcomes: Mapping[str, Sequence[Outcome]],
     unknown: Mapping[str, Sequence[Finding]],
-) -> Entry:
+) -> LedgerEntry:
     required = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[planned.scope]
     seen = outcomes.get(planned.check, ()) if planned.skip is None else ()
     rules = line.rules if line is not None and planned.skip is None else ()
     required = 0 if planned.skip is not None else required
     silent = [*_silent(rules, declared, required), *_unknown(unknown.get(planned.check, ()))]
-    return Entry(
+    return LedgerEntry(
         check=planned.check,
         required=required,
         measured=seen.count(Outcome.MEASURED),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import clip, digest
-from checks.explain.reading import WHOLE, Complete, Part, Reading, ReadOptions
+from checks.explain.reading import WHOLE, CheckData, Complete, Reading, ReadOptions
 from checks.facts.instances import Facts, not_for
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
@@ -80,7 +80,9 @@ def _unread(reading: Reading) -> Iterator[Finding]:
         yield _missing(str(why), "" if isinstance(why, Complete) else reading.remedy)
 
 
-def _sorted(endpoint: Part, line: CheckPolicy, options: ReadOptions) -> tuple[tuple[Rule, ...], list[str]]:
+def _sorted(
+    endpoint: CheckData, line: CheckPolicy, options: ReadOptions
+) -> tuple[tuple[Rule, ...], list[str]]:
     """The rules that can be applied to the part, and why the others cannot."""
     fitting, left_out = [], []
     for rule in line.rules:
@@ -97,7 +99,7 @@ def _sorted(endpoint: Part, line: CheckPolicy, options: ReadOptions) -> tuple[tu
     return tuple(fitting), left_out
 
 
-def _findings(end: Part, line: CheckPolicy, facts: Facts, options: ReadOptions) -> Iterator[Finding]:
+def _findings(end: CheckData, line: CheckPolicy, facts: Facts, options: ReadOptions) -> Iterator[Finding]:
     if not line.rules:
         remedy = DECLARE if options.declared is None else f"{WHOLE} Or name another policy with --policy."
         yield _missing(
@@ -117,7 +119,7 @@ def _findings(end: Part, line: CheckPolicy, facts: Facts, options: ReadOptions) 
     yield from _holes(end, context.absent | {rule.metric for rule in line.rules})
 
 
-def _lines(endpoint: Part, rule: Rule, elements: Sequence[str]) -> str:
+def _lines(endpoint: CheckData, rule: Rule, elements: Sequence[str]) -> str:
     """The lines that a finding comes from. If each element of an array has a line, these are the lines of the elements that it
     names.
     """
@@ -132,7 +134,7 @@ def _lines(endpoint: Part, rule: Rule, elements: Sequence[str]) -> str:
     return "\n".join(named) or said
 
 
-def _holes(endpoint: Part, ruled: frozenset[str]) -> Iterator[Finding]:
+def _holes(endpoint: CheckData, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls in arrays that no rule reads: a WARN, as in a report."""
     for name, value in endpoint.metrics.items():
         if isinstance(value, tuple) and None in value and name not in ruled:

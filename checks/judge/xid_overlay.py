@@ -90,7 +90,7 @@ def row_of(code: int, overlay: Overlay) -> OverlayRow | None:
 
 
 @dataclass(frozen=True)
-class Answer:
+class XidAnswer:
     """The overlay's own answer to an incident; `speaks` is False if it leaves the answer to NVIDIA's catalogue."""
 
     level: Level
@@ -100,16 +100,16 @@ class Answer:
     source: str
 
 
-def answer(told: IncidentRow, overlay: Overlay) -> Answer:
+def answer(told: IncidentRow, overlay: Overlay) -> XidAnswer:
     """The overlay's own answer, even if it is milder than the level that is used."""
     row = row_of(told.code, overlay) if told.code and told.need is not Need.UNREAD else None
     if row is None:
-        return Answer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.reason, told.source)
+        return XidAnswer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.reason, told.source)
     action = row.action or (told.action if told.action is not Action.NONE else Action.CONTACT)
     level = row.level
     if level is Level.FAIL and mended(action, told.since):
         level = Level.WARN
-    return Answer(level, action, True, row.says, f"{row.provenance.source}; {row.provenance.conditions}")
+    return XidAnswer(level, action, True, row.says, f"{row.provenance.source}; {row.provenance.conditions}")
 
 
 def seen_by(incident: IncidentRow, overlay: Overlay) -> IncidentRow:
@@ -160,7 +160,7 @@ def _all_zero(column: Sequence[object]) -> bool:
     return set(map(type, column)) <= {int} and column.count(0) == len(column)
 
 
-def _need(said: Answer, told: IncidentRow) -> Need:
+def _need(said: XidAnswer, told: IncidentRow) -> Need:
     if said.level is Level.FAIL:
         return Need.ACT
     if said.level is Level.PASS:

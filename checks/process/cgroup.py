@@ -31,7 +31,7 @@ class CgroupMount:
 
 
 @dataclass(frozen=True)
-class Limits:
+class CgroupLimits:
     """The limits; None if there is no limit. `memory_room_bytes` is the smallest limit minus the use."""
 
     memory_bytes: int | None
@@ -65,13 +65,13 @@ def parse_paths(text: str) -> dict[str, str]:
     return paths
 
 
-def read_limits(root: Path) -> Limits:
+def read_limits(root: Path) -> CgroupLimits:
     """The limits of this process. Raises CgroupError for a hierarchy that is used but not visible."""
     mounts = parse_mounts(_required(root / "proc/self/mountinfo"))
     paths = parse_paths(_required(root / "proc/self/cgroup"))
     memory = list(_levels(root, "memory", mounts, paths))
     limits = [(level, limit) for level in memory if (limit := _memory_limit(*level)) is not None]
-    return Limits(
+    return CgroupLimits(
         memory_bytes=min((limit for _, limit in limits), default=None),
         memory_room_bytes=min((limit - _memory_used(*level) for level, limit in limits), default=None),
         cpus=_least(_cpus(*level) for level in _levels(root, "cpu", mounts, paths)),

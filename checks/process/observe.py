@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from checks.check import Check, CheckError, Context, Measurement, Missing, Skipped, fault_of
+from checks.check import Check, CheckError, Context, Measurement, NotInstalled, Skipped, fault_of
 from checks.documents.report import clip
 from checks.model import ErrorKind, Observation, Outcome, Skip, Value
 from checks.value_types import listed
@@ -20,7 +20,7 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     begun = time.monotonic()
     try:
         result: object = check.body(context)
-    except Missing as error:
+    except NotInstalled as error:
         result = Skipped(Skip.TOOL_MISSING, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
         category, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from checks.check import CheckError, Missing
+from checks.check import CheckError, NotInstalled
 from checks.process.isolate import Output, piped
 from checks.process.tree import end_tree, with_pdeathsig
 
@@ -31,7 +31,7 @@ AFTER_END_S = 2.0
 T = TypeVar("T")
 
 
-class ToolMissing(Missing):
+class ToolMissing(NotInstalled):
     """The program is not installed here."""
 
 

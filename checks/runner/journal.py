@@ -17,7 +17,7 @@ from checks.process.whole_file import write_whole
 from checks.runner.deadline import limited
 
 
-class JournalError(Exception):
+class ReportWriteError(Exception):
     """The report could not be written: the disk is full, or the folder cannot be written."""
 
 
@@ -25,7 +25,7 @@ WRITE_S = 5.0
 Tick = Callable[[Observation], None]
 
 
-class Journal:
+class ReportJournal:
     """Keeps one node's report current at `path`. Not thread-safe: one thread writes.
 
     A write that does not end, for example because its file system hangs, is waited for WRITE_S once, and no other one is started
@@ -59,11 +59,11 @@ class Journal:
         try:
             self._patiently(lambda: write_whole(self.path, self.data))
         except TimeoutError as error:
-            raise JournalError(
+            raise ReportWriteError(
                 f"{self.path}: the file system does not respond ({error}). Choose another --out."
             ) from error
         except OSError as error:
-            raise JournalError(
+            raise ReportWriteError(
                 f"{self.path}: {error.strerror or error}. Free space or choose another --out."
             ) from error
 
@@ -112,7 +112,7 @@ UNEXPLAINED = (ErrorKind.LIMIT_PASSED, ErrorKind.LIMIT_TOO_SHORT, ErrorKind.NOT_
 class JournalWriter:
     """Adds observations to the journal once each. A full disk is said, and tried again at the next write."""
 
-    def __init__(self, journal: Journal, tick: Tick | None = None) -> None:
+    def __init__(self, journal: ReportJournal, tick: Tick | None = None) -> None:
         self.journal, self._tick = journal, tick
         self.opened = time.time()
         self.rows: dict[tuple[str, str], Observation] = {}
@@ -124,7 +124,7 @@ class JournalWriter:
         self.rows.update({(each.check, each.subject): each for each in new})
         try:
             self.journal.add(new)
-        except JournalError as error:
+        except ReportWriteError as error:
             log(str(error))
         for entry in new if self._tick else ():
             self._tick(entry)  # type: ignore[misc]

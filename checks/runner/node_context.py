@@ -26,7 +26,7 @@ from checks.exchange.secret_key import Access, KeyUnavailable, Service
 from checks.facts.builtin import builtin
 from checks.facts.profile_options import options
 from checks.judge.certificates import decision
-from checks.judge.certificates.decision import Decision
+from checks.judge.certificates.decision import CertificateDecision
 from checks.judge.open_findings.gate import carried
 from checks.model import Node, Planned, Scope
 from checks.policy import CheckPolicy
@@ -232,7 +232,7 @@ def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], roo
     return {} if switches is None else {SWITCHES: COMMA.join(switches)}
 
 
-def certified_checks(node_context: NodeContext, node: Node) -> dict[str, Decision]:
+def certified_checks(node_context: NodeContext, node: Node) -> dict[str, CertificateDecision]:
     """The checks that this node does not measure, because a certificate stands for them."""
     bundle = node_context.bundle
     if not bundle.certificates.certificates:

@@ -22,7 +22,7 @@ from checks import catalog
 from checks.check import Check, CheckError
 from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
-from checks.judge.certificates.decision import Decision
+from checks.judge.certificates.decision import CertificateDecision
 from checks.judge.certificates.findings import age_text
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
@@ -36,7 +36,7 @@ from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
 from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
-from checks.runner.journal import Journal, JournalWriter, Tick, now
+from checks.runner.journal import JournalWriter, ReportJournal, Tick, now
 from checks.runner.node_context import (
     PEER_CHECKS,
     NodeContext,
@@ -52,7 +52,7 @@ CHILD = "checks.runner.isolated_child"
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
-def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
+def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = None) -> ReportJournal:
     """Runs every planned check of this node. Its report is at out/<attempt>/nodes/<node>.json.
 
     `tick` is called with each observation as it comes. Raises JournalError if the last write of the report failed.
@@ -87,9 +87,9 @@ def run_beside(
     out: Path,
     responder: Responder,
     tick: Tick | None = None,
-) -> Journal:
+) -> ReportJournal:
     """The checks run as in `run`, with a responder that the caller keeps open."""
-    journal = Journal(
+    journal = ReportJournal(
         out / attempt / "nodes" / f"{node_context.node}.json", first_report(node_context, attempt)
     )
     journal.write()
@@ -310,7 +310,7 @@ def left_out(node_context: NodeContext) -> list[Observation]:
     ]
 
 
-def _as_skipped(node: str, certified: Iterable[Decision]) -> Iterable[Observation]:
+def _as_skipped(node: str, certified: Iterable[CertificateDecision]) -> Iterable[Observation]:
     for decision in certified:
         reason = f"gate {decision.gate_id} measured it {age_text(decision.age_s)} ago"
         yield Observation(decision.check, node, Outcome.SKIPPED, 0.0, {}, Skip.CERTIFIED, reason)

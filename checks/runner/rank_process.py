@@ -96,7 +96,7 @@ class Watchdog:
             self._timer.cancel()
 
 
-class Session:
+class RankSession:
     """The run of one rank through its checks."""
 
     def __init__(self, node_context: NodeContext, rank: RankPlace, file: RankFile) -> None:
@@ -338,7 +338,7 @@ def main(argv: list[str]) -> int:
         os.environ.update(environment(node_context, int(local[0])))
     rank = rank_place(node_context.bundle.declared.gpus_per_node)
     file = RankFile(Path(scratch) / "ranks" / f"rank-{rank.rank}.jsonl")
-    session = Session(node_context, rank, file)
+    session = RankSession(node_context, rank, file)
     file.start("import torch", min(IMPORT_S, session.left_s()))
     session.watchdog.arm(min(IMPORT_S, session.left_s()))
     __import__("torch.distributed")

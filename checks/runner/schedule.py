@@ -44,7 +44,7 @@ def run_all(
     An exception that `run` or `keep` raises for one check is raised after the others have been kept. At `until` (time.monotonic())
     checks that still run are abandoned, waiting ones are not started, and `give_up` makes the observations of both.
     """
-    waiting, running = list(checks), _Running(run)
+    waiting, running = list(checks), _RunningChecks(run)
     busy: dict[Future[Observation], Check] = {}
     failed: list[Exception] = []
     try:
@@ -88,7 +88,7 @@ def _begun(call: Callable[[Check], Observation], check: Check) -> Future[Observa
     return future
 
 
-class _Running:
+class _RunningChecks:
     """Runs checks and knows which ones run. An interrupt may come between the start of a check and the moment at which the caller
     notes it.
     """

@@ -20,7 +20,7 @@ from checks.runner.journal import now
 from container.agent import check_command, host_work
 from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs
-from container.agent.files.exit_record import Record, say
+from container.agent.files.exit_record import ExitRecord, say
 from container.agent.files.log_lines import LOG, LogFiles
 from container.agent.files.mirror import Mirror
 from container.agent.files.scratch import make, remove, remove_abandoned
@@ -47,7 +47,7 @@ def live(settings: Settings, signals: Signals) -> int:
     for stale in (exit_record.failure_path(settings.root), settings.out / MERGED_FILE):
         _remove(stale)  # of a life before this one
     number = uuid.uuid4().hex
-    record = Record(UNKNOWN, number, settings.node or os.uname().nodename, now())
+    record = ExitRecord(UNKNOWN, number, settings.node or os.uname().nodename, now())
     scratch: Path | None = None
     try:
         remove_abandoned()
@@ -65,8 +65,8 @@ def live(settings: Settings, signals: Signals) -> int:
 
 
 def _live(
-    settings: Settings, signals: Signals, record: Record, scratch: Path
-) -> tuple[Record, Mirror | None, Ended]:
+    settings: Settings, signals: Signals, record: ExitRecord, scratch: Path
+) -> tuple[ExitRecord, Mirror | None, Ended]:
     bare = settings.verb is Verb.EXEC
     try:
         bundle, data = (inputs.usable_bundle if bare else inputs.fetch_bundle)(settings.bundle, settings.root)
@@ -97,8 +97,8 @@ def _live(
 
 
 def _attempt(
-    context: AgentContext, record: Record, own: ContainerStart, responder: RollCallResponder
-) -> tuple[Record, Mirror | None, Ended]:
+    context: AgentContext, record: ExitRecord, own: ContainerStart, responder: RollCallResponder
+) -> tuple[ExitRecord, Mirror | None, Ended]:
     settings, hosts, bundle = context.settings, context.hosts, context.bundle
     called = _call_roll(context, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
@@ -122,7 +122,7 @@ def _attempt(
     return record, mirror, ended
 
 
-def _execute(context: AgentContext, record: Record) -> Ended:
+def _execute(context: AgentContext, record: ExitRecord) -> Ended:
     """Run on all hosts or on none, because a command that meets its peers would wait for a missing host."""
     if record.missing or record.reason:
         reason = record.reason or f"{', '.join(record.missing[:8])}: no answer to the roll call"
@@ -130,7 +130,9 @@ def _execute(context: AgentContext, record: Record) -> Ended:
     return host_work.execute(context, record.attempt)
 
 
-def _leave(settings: Settings, signals: Signals, record: Record, mirror: Mirror | None, ended: Ended) -> int:
+def _leave(
+    settings: Settings, signals: Signals, record: ExitRecord, mirror: Mirror | None, ended: Ended
+) -> int:
     folder = settings.out / record.attempt
     code, reason = ended.code, ended.reason or record.reason
     started, failure = folder / "started" / record.node, folder / "failure" / record.node
@@ -196,7 +198,7 @@ def _forget(folder: Path, node: str, first: bool) -> None:
         _remove(stale)
 
 
-def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
+def _mirror(settings: Settings, record: ExitRecord, folder: Path) -> Mirror:
     """<prefix>/<gate id>/<attempt token>, or the log; of a command without checks the whole folder, to <prefix>/<gate id>.
 
     Of a job of SageMaker without a place to copy to only the log shows what the checks saw.
@@ -212,7 +214,7 @@ def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
     return Mirror(folder, target if whole else f"{target}/{record.attempt}", from_now=whole)
 
 
-def _log_files(record: Record, top: PurePath) -> LogFiles:
+def _log_files(record: ExitRecord, top: PurePath) -> LogFiles:
     return LogFiles((record.gate_id, record.attempt, record.node), top, MERGED_FILE)
 
 

@@ -49,7 +49,7 @@ class Answers:
             data = inputs.fetch(self._place, ANSWER_BYTES)
             load_answer(data, self._gate_id, self._folder.name)
             write_whole(self._folder / ANSWER, data)
-        except inputs.Missing:
+        except inputs.InputMissing:
             return False
         except (inputs.FetchError, DecodeError, OSError) as error:
             self._say(f"no answer from {self._place}: {error}")

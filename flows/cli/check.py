@@ -12,7 +12,7 @@ from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.model import Profile
-from checks.runner.journal import JournalError
+from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from flows.cli.options import add_policy
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         report, verdict = check_node(
             declared, profile, policy, write_stderr, wants_colour(sys.stderr), keep, tuple(arguments.option)
         )
-    except (JournalError, PlaceError) as error:
+    except (ReportWriteError, PlaceError) as error:
         return report_failure(arguments.format, str(error), Exit.CANNOT_TELL)
     if arguments.verbose:
         write_stderr("\n".join(person_options.lines_of(report)))

@@ -30,7 +30,7 @@ from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.preflight import preflight
-from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
+from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, PageKind, Severity
 from tasks.notifiers.registry import LOG, guarded, notifier_for
 from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.http_client import client_fault
@@ -209,7 +209,7 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, context: Gate
     text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
     page = Notification(
         f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
-        gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
+        gate=gate.name, kind=PageKind.TEST, audience=side, severity=Severity.INFO,
     )  # fmt: skip
     try:
         # What a notifier keeps of a test belongs to no gate.

@@ -10,7 +10,7 @@ from checks.command_line import InputError
 from checks.culprit.matrix import Better
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.explain.reading import Kind, ReadOptions
+from checks.explain.reading import OutputKind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from flows.cli.options import add_format, add_policy, number, whole_number
 from flows.cli.output import (
@@ -23,7 +23,7 @@ from flows.cli.output import (
 )
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
-from tasks.reports.explain import Explanation, explain_input, explanation_text
+from tasks.reports.explain import ExplainedInput, explain_input, explanation_text
 from tasks.reports.read import declared_of, exit_code, policy_of, worst_code
 
 
@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=[kind.value for kind in Kind],
+        choices=[kind.value for kind in OutputKind],
         metavar="K",
-        help=f"the kind of output: {', '.join(kind.value for kind in Kind)} (default: recognised from the content)",
+        help=f"the kind of output: {', '.join(kind.value for kind in OutputKind)} (default: recognised from the content)",
     )
     parser.add_argument(
         "--instance-type",
@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         write_file(arguments.html, None)
     policy, options = policy_of(arguments.policy), _options(arguments)
-    kind = Kind(arguments.kind) if arguments.kind else None
-    results: list[Explanation | InputError] = []
+    kind = OutputKind(arguments.kind) if arguments.kind else None
+    results: list[ExplainedInput | InputError] = []
     for file in arguments.files:
         try:
             results.append(explain_input(file, kind, policy, options))
@@ -97,7 +97,7 @@ def _options(arguments: argparse.Namespace) -> ReadOptions:
     options = _declared(arguments)
     better = Better(arguments.better) if arguments.better else None
     is_of_matrix = (better, arguments.floor, arguments.ratio) != (None, None, None)
-    if is_of_matrix and arguments.kind not in (None, Kind.MATRIX):
+    if is_of_matrix and arguments.kind not in (None, OutputKind.MATRIX):
         message = f"they apply to a matrix only, and {arguments.kind} is not a matrix"
         raise InputError("--better, --floor and --ratio", message)
     return replace(options, better=better, floor=arguments.floor, ratio=arguments.ratio)
@@ -111,10 +111,10 @@ def _declared(arguments: argparse.Namespace) -> ReadOptions:
     return ReadOptions()
 
 
-def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]) -> int:
+def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
         raise results[0]
-    good = [result for result in results if isinstance(result, Explanation)]
+    good = [result for result in results if isinstance(result, ExplainedInput)]
     if arguments.html is not None:
         _write_page(arguments.html, good[0])
     if arguments.format == "json" and len(results) == 1:
@@ -130,18 +130,18 @@ def _show(arguments: argparse.Namespace, results: list[Explanation | InputError]
     for chosen in dict.fromkeys(result.policy for result in good if result.policy):
         write_stderr(f"policy: {chosen}")
     return worst_code(
-        [exit_code(r.verdict) if isinstance(r, Explanation) else Exit.REJECTED for r in results]
+        [exit_code(r.verdict) if isinstance(r, ExplainedInput) else Exit.REJECTED for r in results]
     )
 
 
-def _text(result: Explanation) -> str:
+def _text(result: ExplainedInput) -> str:
     decoded = [summary(one) for one in result.told]
     return explanation_text(
         result.verdict, result.name, result.title, result.held, result.left_out, stdout_colour(), stdout_width(), decoded
     )  # fmt: skip
 
 
-def _write_page(path: Path, result: Explanation) -> None:
+def _write_page(path: Path, result: ExplainedInput) -> None:
     """The HTML page, with what was decoded of a matrix. Raises OutputError."""
     from tasks.render.context import VerdictContext
     from tasks.render.html import html
@@ -151,7 +151,7 @@ def _write_page(path: Path, result: Explanation) -> None:
     write_file(path, html(None, result.verdict, result.name, context))
 
 
-def _document(result: Explanation) -> dict[str, object]:
+def _document(result: ExplainedInput) -> dict[str, object]:
     return {
         "file": result.file,
         "kind": result.kind.value if result.kind else None,
@@ -178,8 +178,8 @@ def _decoded(one: DecodedTable) -> dict[str, object]:
     }
 
 
-def _file_json(file: str, result: Explanation | InputError) -> dict[str, object]:
-    if isinstance(result, Explanation):
+def _file_json(file: str, result: ExplainedInput | InputError) -> dict[str, object]:
+    if isinstance(result, ExplainedInput):
         return {**_document(result), "verdict": verdict_json(result.verdict), "error": None}
     nothing: dict[str, object] = {"kind": None, "title": None, "held": [], "not_judged": [], "verdict": None}
     return {"file": file, **nothing, **rejection(result.file, result.path, result.message, result.nearest)}

@@ -33,7 +33,7 @@ from flows.cli.rejection import reject
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
-from tasks.gate.outcome import Outcome, rejection_kind
+from tasks.gate.outcome import GateOutcome, rejection_kind
 from tasks.gate.progress import LiveProgress, live_progress
 from tasks.gate.session import take_lease
 from tasks.gate_file.placeholders import require_own_values
@@ -41,8 +41,8 @@ from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, Wait
 from tasks.launchers.base import LaunchError, LaunchRejected, Plan, PreflightResult
 from tasks.orchestration.foreground import (
+    FlowInterrupted,
     Foreground,
-    Interrupted,
     hold_signals,
     ignore_signals,
     release_signals,
@@ -134,7 +134,7 @@ def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, requ
         try:
             server = start_server(context.local, stack)
             number = 0 if Foreground(lambda: _flow(request, context, server, progress)).run() else None
-        except (Interrupted, KeyboardInterrupt) as error:
+        except (FlowInterrupted, KeyboardInterrupt) as error:
             ignore_signals()
             number = _signal_of(error)
         except Exception as error:  # noqa: BLE001 - reported below, once everything that was started is ended
@@ -155,7 +155,7 @@ def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, requ
 
 
 def _signal_of(error: BaseException) -> int:
-    if isinstance(error, Interrupted):
+    if isinstance(error, FlowInterrupted):
         return error.number
     return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
 
@@ -183,7 +183,7 @@ def _failed(
     return None
 
 
-def _show(arguments: argparse.Namespace, context: GateContext, outcome: Outcome) -> int:
+def _show(arguments: argparse.Namespace, context: GateContext, outcome: GateOutcome) -> int:
     if outcome.code == Exit.REJECTED and outcome.key:
         error = GateFileError(context.file, outcome.key, outcome.reason)
         error.find_line()

@@ -30,7 +30,7 @@ from tasks.gate.outcome import (
     CANCELLED,
     SERVICE_ERROR,
     Ending,
-    Outcome,
+    GateOutcome,
     cancelled_by,
     first_line,
     keep_outcome,
@@ -51,7 +51,7 @@ from tasks.text.inert import one_line
 KEEP_S = 5.0
 
 
-def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
+def show(arguments: argparse.Namespace, name: str, outcome: GateOutcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
     judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
     failed = outcome.ending is Ending.JOB_FAILED and outcome.training is not None
@@ -92,7 +92,7 @@ def interrupted(
 
     `progress` has the outcome, the last progress of its checks, and what could not be ended.
     """
-    outcome = progress.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
+    outcome = progress.outcome or GateOutcome(gate_id, Ending.CANCELLED, None, None, None, "")
     code, cancelled = _signal_exit(number), False
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
@@ -130,7 +130,7 @@ def _end_reason(number: int, minutes: float | None) -> str:
     return f"cancelled by {signal.Signals(number).name}" if number else "cancelled in Prefect"
 
 
-def _show_in_messages(context: GateContext, outcome: Outcome) -> None:
+def _show_in_messages(context: GateContext, outcome: GateOutcome) -> None:
     """Let the messages about the gate say what its kept outcome says; last, because nobody waits for a service that hangs.
 
     Prefect's client is imported in this thread, as below: Python aborts (SIGABRT) where it ends while an abandoned thread imports.
@@ -145,10 +145,10 @@ def _show_in_messages(context: GateContext, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
 
 
-def _stored(context: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+def _stored(context: GateContext, outcome: GateOutcome, code: Exit) -> GateOutcome:
     """The outcome with the places of its report, after it was kept; who cancels a pipeline does not wait for a store that hangs."""
 
-    def keep() -> Outcome:
+    def keep() -> GateOutcome:
         held = lease_of_cluster(context.store, context.gate.cluster.name)
         if held is not None and held.gate_id == outcome.gate_id and not held.owner.is_me(this_process()):
             return outcome  # another run has adopted the gate, and keeps how it ends
@@ -195,7 +195,7 @@ def nothing_judged(
     return int(code)
 
 
-def _after(outcome: Outcome) -> list[str]:
+def _after(outcome: GateOutcome) -> list[str]:
     """What comes below the verdict: the decision, the training, the report."""
     training, decision = outcome.training, outcome.decision
     lines = [f"Decision: {decision.value.replace('_', ' ')}"] if decision else []

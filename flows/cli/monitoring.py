@@ -12,7 +12,7 @@ from flows.cli.options import host_port
 from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.config import SECRET, ConfigError, Job, Settings, rendered
+from tasks.monitoring.config import SECRET, ConfigError, MonitoringSettings, ScrapeJob, rendered
 from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
 
@@ -56,15 +56,16 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
-        "--prometheus", type=host_port, default=Settings.prometheus, metavar="HOST:PORT",
-        help=f"where Prometheus itself answers (default {Settings.prometheus})",
+        "--prometheus", type=host_port, default=MonitoringSettings.prometheus, metavar="HOST:PORT",
+        help=f"where Prometheus itself answers (default {MonitoringSettings.prometheus})",
     )  # fmt: skip
     parser.add_argument(
-        "--alertmanager", type=host_port, default=Settings.alertmanager, metavar="HOST:PORT", help=f"default {Settings.alertmanager}"
+        "--alertmanager", type=host_port, default=MonitoringSettings.alertmanager, metavar="HOST:PORT",
+        help=f"default {MonitoringSettings.alertmanager}",
     )  # fmt: skip
     parser.add_argument(
-        "--exporter", type=host_port, default=Settings.exporter, metavar="HOST:PORT",
-        help=f"where prelaunch exporter answers (default {Settings.exporter})",
+        "--exporter", type=host_port, default=MonitoringSettings.exporter, metavar="HOST:PORT",
+        help=f"where prelaunch exporter answers (default {MonitoringSettings.exporter})",
     )  # fmt: skip
     parser.add_argument(
         "--slurm", type=host_port, metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
@@ -117,7 +118,7 @@ def _targets(arguments: argparse.Namespace) -> Exit:
 
 def _config(arguments: argparse.Namespace) -> Exit:
     files = rendered(
-        Settings(
+        MonitoringSettings(
             on_call=arguments.on_call, owner=arguments.owner, heartbeat=arguments.heartbeat,
             prometheus=arguments.prometheus, alertmanager=arguments.alertmanager, exporter=arguments.exporter,
             slurm=arguments.slurm or "",
@@ -137,10 +138,10 @@ def _config(arguments: argparse.Namespace) -> Exit:
     return Exit.GO
 
 
-def _port(text: str) -> tuple[Job, int]:
+def _port(text: str) -> tuple[ScrapeJob, int]:
     job, _, port = text.partition("=")
-    if job not in list(Job) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+    if job not in list(ScrapeJob) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise argparse.ArgumentTypeError(
-            f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(Job)}"
+            f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(ScrapeJob)}"
         )
-    return Job(job), int(port)
+    return ScrapeJob(job), int(port)

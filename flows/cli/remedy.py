@@ -23,11 +23,11 @@ from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import REPAIRS, MachineError, Rung
-from tasks.orchestration.foreground import Foreground, Interrupted, hold_signals, ignore_signals
+from tasks.orchestration.foreground import FlowInterrupted, Foreground, hold_signals, ignore_signals
 from tasks.orchestration.server.server import EmbeddedServer, ServerError
 from tasks.paging.remedy import allow_in_advance, terminal_user
 from tasks.remediation.drive import close_breaker
-from tasks.remediation.model import Act, Mode
+from tasks.remediation.model import Act, RepairMode
 from tasks.remediation.records import JournalError, Records
 from tasks.remediation.settings import cluster_of, settings_of
 from tasks.remediation.step_texts import STEPS, planned
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         context.store.probe()
         if arguments.close_breaker:
             return _close(context)
-        if settings_of(context.gate).mode in (Mode.OFF, Mode.PLAN):
+        if settings_of(context.gate).mode in (RepairMode.OFF, RepairMode.PLAN):
             return _plan(arguments, context)
         return _repair(arguments, context)
     except (LaunchError, MachineError, JournalError) as error:
@@ -143,7 +143,7 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
             server = start_server(context.local, stack)
             allowed = [Rung(name) for name in arguments.allow]
             Foreground(lambda: _flow(arguments, context, server, allowed, states)).run()
-        except Interrupted as error:
+        except FlowInterrupted as error:
             ignore_signals()
             stack.close()
             write_stderr(

@@ -17,7 +17,7 @@ from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
 from flows.cli.prefect_server import NO_SERVER
 from tasks.gate_file.folder import VARIABLE, folder_of, names_in
-from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.orchestration.foreground import FlowInterrupted, Foreground, ignore_signals
 from tasks.orchestration.server.http_client import client_fault, service_fault
 from tasks.orchestration.server.settings import configured_api_url
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
     try:
         Foreground(lambda: _serve(arguments.limit)).run()
-    except Interrupted as error:
+    except FlowInterrupted as error:
         ignore_signals()
         write_stderr(
             "prelaunch: stopped serving. What still ran was cancelled, and its jobs were ended; what is ordered from now on waits "

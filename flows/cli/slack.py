@@ -58,12 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(config: Config) -> int:
-    from tasks.slackbot.process import Process, SlackAppError, log_to_stderr
+    from tasks.slackbot.process import SlackAppError, SlackProcess, log_to_stderr
 
     log_to_stderr()
     never = threading.Event()
     try:
-        with Process(config):
+        with SlackProcess(config):
             while True:
                 never.wait(3600)
     except SlackAppError as error:

@@ -8,11 +8,15 @@ from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.options import add_format, whole_number
 from flows.cli.output import json_text, write_stdout
-from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, run_checks
+from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, SlurmOutcome, run_checks
 from tasks.launchers.slurm.commands import MissingCommand
 
 # The worst counts, in this order. What is not installed could not be checked.
-CODES = {Outcome.FAILS: Exit.NO_GO, Outcome.MISSING: Exit.CANNOT_TELL, Outcome.UNSEEN: Exit.CANNOT_TELL}
+CODES = {
+    SlurmOutcome.FAILS: Exit.NO_GO,
+    SlurmOutcome.MISSING: Exit.CANNOT_TELL,
+    SlurmOutcome.UNSEEN: Exit.CANNOT_TELL,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

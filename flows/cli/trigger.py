@@ -19,7 +19,7 @@ from flows.cli.options import add_launch, add_set, add_timeout
 from flows.cli.output import add_logs, add_output_arguments, write_stderr
 from flows.cli.watch import TIMEOUT, limit_s, no_verdict, obstacle, refuse, show
 from tasks.gate.progress import live_progress
-from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.orchestration.foreground import FlowInterrupted, Foreground, ignore_signals
 
 if TYPE_CHECKING:
     from tasks.orchestration.follow import FollowedRun
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
     except FollowError as error:
         return refuse(arguments, str(error))
-    except Interrupted as error:
+    except FlowInterrupted as error:
         ignore_signals()
         code = Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED
         by = signal.Signals(error.number).name

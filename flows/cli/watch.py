@@ -38,7 +38,7 @@ from flows.cli.output import (
 from flows.cli.prefect_server import NO_SERVER, QUIET
 from tasks.gate.progress import live_progress
 from tasks.launchers.base import JobState
-from tasks.orchestration.foreground import Foreground, Interrupted
+from tasks.orchestration.foreground import FlowInterrupted, Foreground
 from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, write_file
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(arguments, str(error))
     except FollowError as error:
         return no_verdict(arguments, str(error))
-    except Interrupted as error:
+    except FlowInterrupted as error:
         write_stderr(f"prelaunch: stopped watching; run {found} continues")
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     return show(arguments, ended)

@@ -14,7 +14,7 @@ from typing import Any
 
 from checks.process import tool
 from tasks.drills.faults import Argv, Drill, DrillRefused, FaultOptions
-from tasks.machines.base import Holder, Machine, MachineError, Machines, Service
+from tasks.machines.base import Holder, Machine, MachineError, Machines, ServiceState
 from tasks.text.inert import one_line
 
 COMMAND_S, CLEAN_PAUSE_S, CLEAN_TRIES = 60.0, 2.0, 100
@@ -166,7 +166,7 @@ def require_free(machines: Machines, node: str) -> None:
         raise DrillRefused(
             f"{node} runs {jobs}. A drill would disturb it. Wait until it has ended, or choose another node."
         )
-    if machine.service is not Service.SERVING or machine.holder is not Holder.NOBODY:
+    if machine.service is not ServiceState.SERVING or machine.holder is not Holder.NOBODY:
         raise DrillRefused(
             f"{node} is {machine.service.value} ({one_line(machine.status, 200)}). A drill runs only on a node that serves."
         )
@@ -175,9 +175,9 @@ def require_free(machines: Machines, node: str) -> None:
 def condition_after(machines: Machines, node: str) -> str:
     """What a person has to know of the node after a drill; "" if it serves as before."""
     try:
-        machine = machines.by_name().get(node, Machine(node, Service.GONE))
+        machine = machines.by_name().get(node, Machine(node, ServiceState.GONE))
     except MachineError as error:
         return f"The engine does not say what state {node} is in now: {one_line(str(error), 200)}"
-    if machine.service is Service.SERVING and machine.holder is Holder.NOBODY:
+    if machine.service is ServiceState.SERVING and machine.holder is Holder.NOBODY:
         return ""
     return f"{node} is {machine.service.value} now ({one_line(machine.status, 200)})."

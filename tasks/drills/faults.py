@@ -36,7 +36,7 @@ class FaultOptions:
 
 
 @dataclass(frozen=True)
-class Fault:
+class DrillFault:
     """The commands that make a fault on a node and undo it. Both may be run again, and `undo` without `inject` before it.
 
     `undo` ends with exit code 0 if nothing of the fault is left. `stays` says what cannot be undone, and what to do.
@@ -53,7 +53,7 @@ class Drill:
 
     summary: str
     probe: Callable[[FaultOptions], Argv]
-    make: Callable[[FaultOptions, str], Fault]
+    make: Callable[[FaultOptions, str], DrillFault]
 
 
 def script(text: str, *arguments: str) -> Argv:
@@ -90,7 +90,7 @@ def _probe_log(options: FaultOptions) -> Argv:
     return script(LOG_PROBE, options.kernel_log or KMSG)
 
 
-def _log_xid(code: int, options: FaultOptions, probed: str) -> Fault:
+def _log_xid(code: int, options: FaultOptions, probed: str) -> DrillFault:
     """One line about this Xid: in /dev/kmsg, or in the file that `kernel_log` names, with the node's own time and name."""
     lines = probed.splitlines()
     path = options.kernel_log or KMSG
@@ -103,10 +103,10 @@ def _log_xid(code: int, options: FaultOptions, probed: str) -> Fault:
     message = f"NVRM: Xid (PCI:0000:b9:00): {code}, pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6"
     message += "(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
     if path == KMSG:
-        return Fault(script(INTO_RING, path, message), ("true",), STAYS)
+        return DrillFault(script(INTO_RING, path, message), ("true",), STAYS)
     line = f"{lines[0]} {lines[1]} kernel: {message}"
     instead = f"{lines[0]} {lines[1]} prelaunch: the line of a drill was here ".ljust(len(line), ".")
-    return Fault(
+    return DrillFault(
         script(INTO_FILE, path, line), script(OUT_OF_FILE, path, line, instead[: len(line)], lines[2])
     )
 
@@ -163,19 +163,19 @@ def _probe_process(options: FaultOptions) -> Argv:
     return script(FIND + PROCESS_PROBE, options.process, options.pid_file)
 
 
-def _freeze(options: FaultOptions, probed: str) -> Fault:
+def _freeze(options: FaultOptions, probed: str) -> DrillFault:
     process = _one_process(options, probed)
-    return Fault(script(FIND + STOP, *process), script(FIND + CONTINUE, *process))
+    return DrillFault(script(FIND + STOP, *process), script(FIND + CONTINUE, *process))
 
 
-def _kill(options: FaultOptions, probed: str) -> Fault:
+def _kill(options: FaultOptions, probed: str) -> DrillFault:
     name, process = options.process, _one_process(options, probed)
     if not options.start and "unit" not in probed.splitlines():
         raise DrillRefused(
             f"{options.node} has no systemd unit {name}, so it is not known how to start it again. Give the command with --start."
         )
     start = options.start or ("systemctl", "start", name)
-    return Fault(script(FIND + KILL, *process), script(FIND + START, name, options.pid_file, *start))
+    return DrillFault(script(FIND + KILL, *process), script(FIND + START, name, options.pid_file, *start))
 
 
 def _one_process(options: FaultOptions, probed: str) -> tuple[str, str]:
@@ -216,7 +216,7 @@ def _probe_link(options: FaultOptions) -> Argv:
     return script(LINK_PROBE, options.interface)
 
 
-def _shape(options: FaultOptions, probed: str) -> Fault:
+def _shape(options: FaultOptions, probed: str) -> DrillFault:
     head, _, rest = probed.partition("\n")
     device = head.removeprefix("device ").strip()
     if not re.fullmatch(r"[A-Za-z0-9._@-]{1,15}", device):
@@ -234,7 +234,7 @@ def _shape(options: FaultOptions, probed: str) -> Fault:
         )
     bucket = ("tbf", "rate", options.rate, *BUCKET)
     shape = ("tc", "qdisc", "replace", "dev", device, "root", "handle", HANDLE, *bucket)
-    return Fault(shape, script(UNSHAPE, device, HANDLE))
+    return DrillFault(shape, script(UNSHAPE, device, HANDLE))
 
 
 DRILLS = {

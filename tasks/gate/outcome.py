@@ -125,7 +125,7 @@ class PlacementProof:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateOutcome:
     """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked. `key` is
     the key of the gate file for which it was rejected, "" where it is not known. `started` says of a cancelled gate that a job of it
     may have been started.
@@ -169,7 +169,7 @@ def end_mark(decision: Decision | None, ending: Ending) -> EndMark | None:
     return EndMark.NOT_LAUNCHED if decision is Decision.NOT_LAUNCHED else ENDING_WORDS.get(ending)
 
 
-def first_line(outcome: Outcome, name: str) -> str:
+def first_line(outcome: GateOutcome, name: str) -> str:
     """The first line about a gate's end, the same on every channel. `name` is the gate's.
 
     Such as "NO-GO p5: node-1 sent no report (its process exited 7)", "NO CAPACITY p5: ...", "OVERRIDDEN by ana, training was started
@@ -195,7 +195,7 @@ def first_line(outcome: Outcome, name: str) -> str:
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
 
 
-def without_training(outcome: Outcome, launches: bool, requested: bool = True) -> Outcome:
+def without_training(outcome: GateOutcome, launches: bool, requested: bool = True) -> GateOutcome:
     """The outcome, whose pages say that the training was not started if the gate was to start it (`launches`) and did not; and that
     nobody is asked where none was `requested`, although the policy leaves the verdict to a person.
     """
@@ -207,7 +207,7 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
     return replace(outcome, judged=replace(outcome.judged, context=context))
 
 
-def cancelled_by(outcome: Outcome, reason: str, unended: str = "") -> Outcome:
+def cancelled_by(outcome: GateOutcome, reason: str, unended: str = "") -> GateOutcome:
     """The outcome of a gate that was ended, with its reason. `reason`: "cancelled by SIGTERM"; `unended`: what could not be ended."""
     if outcome.judged is None:
         left = "the jobs that it had started were ended" if outcome.started else "no job had been started"
@@ -224,7 +224,7 @@ def cancelled_by(outcome: Outcome, reason: str, unended: str = "") -> Outcome:
     return replace(outcome, training=training, reason=message)
 
 
-def with_billed(outcome: Outcome, lines: tuple[str, ...]) -> Outcome:
+def with_billed(outcome: GateOutcome, lines: tuple[str, ...]) -> GateOutcome:
     """The outcome, which says as well which machines may still be billed, what they cost and how they are released. The text of a
     verdict does not show the reason, so its lines below the headline have it.
     """
@@ -235,7 +235,7 @@ def with_billed(outcome: Outcome, lines: tuple[str, ...]) -> Outcome:
     return replace(outcome, judged=judged, reason=reason)
 
 
-def with_ending(outcome: Outcome, name: str) -> Outcome:
+def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     """The outcome, whose pages begin with its first line and say what failed although the verdict let it go on."""
     if outcome.judged is None:
         return outcome
@@ -272,7 +272,7 @@ def refusal_decision(answer: Answer) -> Decision:
     return unreachable(answer)
 
 
-def outcome_summary(outcome: Outcome) -> dict[str, object]:
+def outcome_summary(outcome: GateOutcome) -> dict[str, object]:
     """The part of an outcome that is kept beside report and verdict."""
     training = outcome.training
     return {
@@ -296,7 +296,7 @@ def outcome_summary(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def keep_outcome(store: Store, outcome: Outcome, code: Exit, cluster: str) -> None:
+def keep_outcome(store: Store, outcome: GateOutcome, code: Exit, cluster: str) -> None:
     """Keep how a gate ended of which nobody was notified. Raises StoreError."""
     table = {**outcome_summary(outcome), "exit_code": int(code), "cluster": cluster, "told": []}
     store.put(outcome_key(outcome.gate_id), dump_plain(table))
@@ -334,7 +334,7 @@ def rejection_kind(error: Exception) -> RejectionKind:
 
 
 def outcome_json(
-    outcome: Outcome, name: str, line: str = "", rejected: RejectionKind | None = None
+    outcome: GateOutcome, name: str, line: str = "", rejected: RejectionKind | None = None
 ) -> dict[str, object]:
     """The whole outcome of the gate with this name. Its form: deployments/schemas/result.schema.json.
 
@@ -369,4 +369,4 @@ def unjudged_json(
     reason: str, line: str, gate_id: str = "", rejected: RejectionKind | None = None
 ) -> dict[str, object]:
     """The document is the outcome of a gate that ended before anything was judged. `line` is its first line."""
-    return outcome_json(Outcome(gate_id, Ending.VERDICT, None, None, None, reason), "", line, rejected)
+    return outcome_json(GateOutcome(gate_id, Ending.VERDICT, None, None, None, reason), "", line, rejected)

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.notifiers.base import AnswerLine
 from tasks.reports.node_reports import NodeProgress
 from tasks.text.inert import one_line
@@ -69,7 +69,7 @@ class ProgressListener(Protocol):
         """Take the newest progress."""
         ...
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: GateOutcome) -> None:
         """Take the outcome; called once, before the flow's final state is set."""
         ...
 
@@ -78,12 +78,12 @@ class EndListener:
     """Keeps how a gate ended; its progress is not shown."""
 
     def __init__(self) -> None:
-        self.outcome: Outcome | None = None
+        self.outcome: GateOutcome | None = None
 
     def progress(self, progress: Progress) -> None:
         """Show nothing."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: GateOutcome) -> None:
         """Keep the outcome."""
         self.outcome = outcome
 
@@ -103,7 +103,7 @@ def report_progress(progress: Progress) -> None:
             also(progress)
 
 
-def report_end(outcome: Outcome) -> None:
+def report_end(outcome: GateOutcome) -> None:
     """Hand the gate's end to the listener."""
     listener = LISTENER.get()
     if listener is not None:
@@ -130,7 +130,7 @@ class LiveProgress:
         say: Callable[[str], None] = write_line,
         stage: str = STARTING,
     ) -> None:
-        self.outcome: Outcome | None = None
+        self.outcome: GateOutcome | None = None
         self.measured: Progress | None = None
         self.unended: list[str] = []
         self._status, self._clock, self._lock = status, clock, threading.Lock()
@@ -166,7 +166,7 @@ class LiveProgress:
             if self._status is None and self._clock() - self._line_at >= self._every_s():
                 self._say_now()
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: GateOutcome) -> None:
         """Keep the outcome for the command line."""
         self.outcome = outcome
         with self._lock:

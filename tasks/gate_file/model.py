@@ -68,13 +68,13 @@ LOCKED_OPTION_ENDS = (
 )
 
 
-class Table(BaseModel):
+class GateTable(BaseModel):
     """A table of the file: frozen, nothing coerced, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class DeclaredTable(Table):
+class DeclaredTable(GateTable):
     """What the operator says is there. What must be observed follows from it, never from what is found."""
 
     instance_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
@@ -83,7 +83,7 @@ class DeclaredTable(Table):
     ranks_per_node: Annotated[int, Field(ge=1, le=256)]
 
 
-class MachineTable(Table):
+class MachineTable(GateTable):
     """Machines of your own, whose `instance_type` is a name that you choose: what is not said is not compared.
 
     `gpu` is the model as `prelaunch facts` spells it ("H100 80GB HBM3"); a policy for an instance type with this GPU then holds for
@@ -114,7 +114,7 @@ class MachineTable(Table):
         return self
 
 
-class Cluster(Table):
+class Cluster(GateTable):
     """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
 
     That is for the checks, and after a go for the training, each time from when machines were first lacking. Machines that
@@ -137,7 +137,7 @@ class Cluster(Table):
     topology_names: Annotated[str, Field(max_length=500)] = ""
 
 
-class Checks(Table):
+class Checks(GateTable):
     """How thorough the checks are, and their time limits.
 
     `extra` names a site's own checks ("package.module:attribute"), `skip` checks that are left out: each of them is a
@@ -187,7 +187,7 @@ class Mode(StrEnum):
     OBSERVE = "observe"
 
 
-class PolicyTable(Table):
+class PolicyTable(GateTable):
     """What is accepted. `reuse_pass_minutes`: a PASS that is younger is used again if the machines are proven to be the same.
 
     `baseline` is a file that `prelaunch baseline learn` made ("" for none): a value that is worse is a WARN. Only the gate
@@ -200,7 +200,7 @@ class PolicyTable(Table):
     reuse_pass_minutes: Annotated[float, Field(ge=0, le=60 * 24)] = 0.0
 
 
-class Training(Table):
+class TrainingTable(GateTable):
     """The job that starts after GO.
 
     `command` runs on every node: behind torchrun, by itself, or as the ranks of one mpirun. `{here}` is the gate file's
@@ -228,7 +228,7 @@ class Training(Table):
     max_runtime_minutes: Minutes
 
     @model_validator(mode="after")
-    def one_command(self) -> Training:
+    def one_command(self) -> TrainingTable:
         """Exactly one of `command` and `model_trainer` says what runs."""
         if bool(self.command) == bool(self.model_trainer):
             raise ValueError("give either command or model_trainer")
@@ -244,7 +244,7 @@ class Training(Table):
         return self
 
 
-class CostTable(Table):
+class CostTable(GateTable):
     """What an hour costs, for the cost that is shown with a verdict; without it the list prices are taken.
 
     `replacement_hours` is how long the cluster waits for another node.
@@ -255,7 +255,7 @@ class CostTable(Table):
     replacement_hours: Hours | None = None
 
 
-class RemediationTable(Table):
+class RemediationTable(GateTable):
     """What may be done to machines that a gate condemned (docs/remediation.md).
 
     `mode`: "off"; "plan" prints it; "ask" fences, and asks a person before each repair; "act" does the repairs in `acts`
@@ -287,7 +287,7 @@ class RemediationTable(Table):
         return self
 
 
-class StoreTable(Table):
+class StoreTable(GateTable):
     """Where reports, verdicts and locks are stored: a folder, or s3://bucket/prefix.
 
     `work` is the folder on this machine for what is no evidence: copies, the local launcher's jobs, the embedded Prefect
@@ -299,7 +299,7 @@ class StoreTable(Table):
     work: Annotated[str, Field(max_length=4096)] = ""
 
 
-class MlflowTable(Table):
+class MlflowTable(GateTable):
     """Where each gate is logged as a run of MLflow: `uri` is http(s)://host or the ARN of a tracking server of SageMaker.
 
     Credentials are in the environment (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD).
@@ -311,14 +311,14 @@ class MlflowTable(Table):
     experiment_name: Annotated[str, Field(min_length=1, max_length=250)] = "sagemaker-health-checks"
 
 
-class Gate(Table):
+class Gate(GateTable):
     """One gate file."""
 
     name: Name
     cluster: Cluster
     checks: Checks = Checks()
     policy: PolicyTable
-    training: Training
+    training: TrainingTable
     cost: CostTable = CostTable()
     notify: Notify = Notify()
     approval: Approval = Approval()

@@ -55,7 +55,7 @@ class Rung(StrEnum):
 REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE)
 
 
-class Service(StrEnum):
+class ServiceState(StrEnum):
     """Whether the engine starts jobs on a machine.
 
     TESTING: only our re-test may run on it. CHANGING: a reboot or a replacement is under way. GONE: the engine knows no such machine.
@@ -113,7 +113,7 @@ class Machine:
     """
 
     node: str
-    service: Service
+    service: ServiceState
     holder: Holder = Holder.NOBODY
     status: str = ""
     owner: str = ""
@@ -137,11 +137,11 @@ AnyMachine = TypeVar("AnyMachine", bound=Machine)
 def listed(machines: Mapping[str, AnyMachine], node: str) -> AnyMachine:
     """The machine of that name, if it can be judged. Raises ActRefused."""
     machine = machines.get(node)
-    if machine is None or machine.service is Service.GONE:
+    if machine is None or machine.service is ServiceState.GONE:
         raise ActRefused(
             f"The engine has no node {node!r:.80}. Correct the name (prelaunch machines lists them)."
         )
-    if machine.service is Service.UNKNOWN:
+    if machine.service is ServiceState.UNKNOWN:
         raise ActRefused(f"The state {machine.status!r:.200} of {node} is unknown. It is left alone.")
     return machine
 
@@ -158,7 +158,7 @@ def require_ours(machine: Machine, mark: Mark) -> None:
         raise ActRefused(f"{node} is not held by Prelaunch: the engine shows {status}. It is left alone.")
     if machine.mark is None or machine.mark.gate_id != mark.gate_id:
         raise ActRefused(f"{node} is held by another gate than {mark.gate_id}: {status}.")
-    if machine.service is Service.CHANGING:
+    if machine.service is ServiceState.CHANGING:
         raise ActRefused(f"A repair of {node} is under way: {status}. Wait until it has ended.")
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tasks.launchers.base import EngineUnavailable, LaunchError
-from tasks.launchers.kubernetes.api import NODE, Api, Kind, Refused, clean, grant
+from tasks.launchers.kubernetes.api import NODE, Api, ApiRefused, ObjectKind, clean, grant
 from tasks.machines.base import (
     ActAmbiguous,
     ActRefused,
@@ -25,7 +25,7 @@ from tasks.machines.base import (
     Mark,
     Retest,
     Rung,
-    Service,
+    ServiceState,
     Settled,
     after_change,
     listed,
@@ -48,8 +48,8 @@ from tasks.machines.kubernetes_nodes import (
 )
 
 # The pods of all namespaces, to see what runs on a node.
-PODS = Kind("v1", "Pod", "pods", namespaced=False)
-RIGHTS: tuple[tuple[Kind, tuple[str, ...]], ...] = ((NODE, ("get", "list", "patch")), (PODS, ("list",)))
+PODS = ObjectKind("v1", "Pod", "pods", namespaced=False)
+RIGHTS: tuple[tuple[ObjectKind, tuple[str, ...]], ...] = ((NODE, ("get", "list", "patch")), (PODS, ("list",)))
 RBAC = "deployments/kubernetes/remediation"
 LABELS: Mapping[Rung, str] = {Rung.REBOOT: PENDING_REBOOT, Rung.REPLACE: PENDING_REPLACEMENT}
 ENDED = ("Succeeded", "Failed")
@@ -91,7 +91,7 @@ class KubernetesMachines:
         """Cordon, taint and mark the node in one patch, unless it is fenced under this mark already."""
         machine = self._listed(node)
         require_free_or_ours(machine, mark)
-        if machine.service is not Service.OUT:
+        if machine.service is not ServiceState.OUT:
             self._change(machine, fence_change(machine, mark, self._now().isoformat(timespec="seconds")))
         return self._again(node).status
 
@@ -100,7 +100,7 @@ class KubernetesMachines:
         if rung not in self.rungs:
             raise ActRefused(f"Kubernetes cannot {rung} a node. A person has to do it for {node}.")
         machine = self._ours(node, mark)
-        if machine.service is not Service.OUT:
+        if machine.service is not ServiceState.OUT:
             raise ActRefused(f"{node} is not out of service ({machine.status}). Fence it first.")
         require_quiet(machine)
         if machine.health != SCHEDULABLE:
@@ -113,20 +113,20 @@ class KubernetesMachines:
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """A reboot is done once the kubelet reports another boot id, a replacement once the node is gone, for ever."""
         if rung is Rung.REPLACE:
-            return Settled.DONE if now.service is Service.GONE else Settled.PENDING
+            return Settled.DONE if now.service is ServiceState.GONE else Settled.PENDING
         if rung is not Rung.REBOOT:
             return Settled.FAILED
-        if now.service is Service.GONE:
+        if now.service is ServiceState.GONE:
             return Settled.FAILED  # it was replaced meanwhile, and what was to be rebooted is gone
         if (
             now.holder is Holder.OTHER
-            or now.service is Service.CHANGING
+            or now.service is ServiceState.CHANGING
             or not (before.boot_id and now.boot_id)
         ):
             return Settled.PENDING
         if now.boot_id != before.boot_id:
             return Settled.DONE
-        return Settled.FAILED if before.service is Service.CHANGING else Settled.PENDING
+        return Settled.FAILED if before.service is ServiceState.CHANGING else Settled.PENDING
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Fence the partners under marks of their own, and say on the node that it is tested."""
@@ -134,8 +134,8 @@ class KubernetesMachines:
         for partner in partners:
             require_quiet(self._listed(partner))
             self.fence(partner, _partner(mark, node))
-        if machine.service is not Service.TESTING:
-            if machine.service is not Service.OUT:
+        if machine.service is not ServiceState.TESTING:
+            if machine.service is not ServiceState.OUT:
                 raise ActRefused(f"{node} is not out of service ({machine.status}). Fence it first.")
             self._change(machine, testing_change(machine, True))
         nodes = tuple(sorted({node, *partners}))
@@ -145,7 +145,7 @@ class KubernetesMachines:
         """The node stays fenced; its partners serve again."""
         self._free_partners(node, mark)
         machine = self.by_name().get(node)
-        if machine is not None and machine.mark == mark and machine.service is Service.TESTING:
+        if machine is not None and machine.mark == mark and machine.service is ServiceState.TESTING:
             self._change(machine, testing_change(machine, False))
 
     def free(self, node: str, mark: Mark) -> str:
@@ -154,13 +154,13 @@ class KubernetesMachines:
         machine = self._ours(node, mark)
         self._change(machine, free_change(machine))
         freed = self._again(node)
-        if freed.service is not Service.SERVING:
+        if freed.service is not ServiceState.SERVING:
             raise ActRefused(f"{node} does not serve again: {freed.status}.")
         return freed.status
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """What a person would type with kubectl."""
-        name, empty = shlex.quote(node), KubernetesMachine(node, Service.UNKNOWN)
+        name, empty = shlex.quote(node), KubernetesMachine(node, ServiceState.UNKNOWN)
         if rung is Rung.FENCE:
             change = fence_change(empty, mark, self._now().isoformat(timespec="seconds"))
             return f"kubectl patch node {name} --type=merge --patch {shlex.quote(dumped(change))}"
@@ -199,10 +199,10 @@ class KubernetesMachines:
                 pods.setdefault(str(spec.get("nodeName") or ""), []).append(name)
         return pods
 
-    def _list(self, resource: Kind) -> list[Mapping[str, Any]]:
+    def _list(self, resource: ObjectKind) -> list[Mapping[str, Any]]:
         try:
             return list(self.api.items(resource))
-        except Refused as refusal:
+        except ApiRefused as refusal:
             rule = grant("list", resource.plural, resource.group) if refusal.status == 403 else ""
             raise EngineSilent(f"{refusal}. {rule}".strip()) from refusal
         except LaunchError as error:
@@ -222,7 +222,7 @@ class KubernetesMachines:
             raise ActAmbiguous(
                 f"It is not known whether the change of {machine.node} was taken: {clean(error)}"
             ) from error
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status == 409:
                 message = f"{machine.node} was changed by somebody else meanwhile, and nothing was done to it. Look at it again."
                 raise ActRefused(message) from refusal

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tasks.machines.base import Holder, Machine, Mark, Service
+from tasks.machines.base import Holder, Machine, Mark, ServiceState
 from tasks.text.inert import one_line
 
 # Ours. NoExecute would end the training that runs on the node, so it is never used.
@@ -128,15 +128,15 @@ def _other(
 def _service(
     owner: str, mark: Mark | None, cordoned: bool, taints: Iterable[Mapping[str, Any]],
     annotations: Mapping[str, str], labels: Mapping[str, str],
-) -> Service:  # fmt: skip
+) -> ServiceState:  # fmt: skip
     if labels.get(HEALTH) in (PENDING_REBOOT, PENDING_REPLACEMENT) or labels.get(DEEP) == IN_PROGRESS:
-        return Service.CHANGING
+        return ServiceState.CHANGING
     fenced = cordoned and any(taint.get("key") == TAINT and taint.get("effect") == EFFECT for taint in taints)
     if mark is not None and fenced:
-        return Service.TESTING if annotations.get(TESTING) else Service.OUT
+        return ServiceState.TESTING if annotations.get(TESTING) else ServiceState.OUT
     if cordoned or owner:
-        return Service.OUT
-    return Service.SERVING if mark is None else Service.UNKNOWN
+        return ServiceState.OUT
+    return ServiceState.SERVING if mark is None else ServiceState.UNKNOWN
 
 
 def fence_change(machine: KubernetesMachine, mark: Mark, at: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Annotated
 from checks.value_types import Text
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import MissingCommand, Reply
+from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.machines import parallelcluster
 from tasks.machines import slurm_commands as acts
 from tasks.machines.base import (
@@ -36,7 +36,7 @@ from tasks.machines.base import (
     Mark,
     Retest,
     Rung,
-    Service,
+    ServiceState,
     Settled,
     after_change,
     require_free_or_ours,
@@ -56,7 +56,7 @@ from tasks.machines.slurm_nodes import (
 )
 from tasks.machines.slurm_view import View
 
-Runner = Callable[..., Reply]
+Runner = Callable[..., SlurmReply]
 # Slurm computes a boot time from a node's uptime whenever slurmd registers, so it moves by a second without a reboot (seen).
 BOOT_TIME_TOLERANCE_S = 5.0
 # Errors of slurm_strerror() (src/common/slurm_errno.c of 22.05 and 24.11) after which slurmctld may have the request, or not.
@@ -159,10 +159,10 @@ class SlurmMachines:
         Until HyperPod has given the node back, and if it does nothing at all, nothing is known.
         """
         if rung is Rung.RESET:
-            return Settled.PENDING if now.jobs or now.service is Service.UNKNOWN else Settled.DONE
+            return Settled.PENDING if now.jobs or now.service is ServiceState.UNKNOWN else Settled.DONE
         if rung not in self.rungs:
             return Settled.FAILED
-        if now.service in (Service.CHANGING, Service.UNKNOWN):
+        if now.service in (ServiceState.CHANGING, ServiceState.UNKNOWN):
             return Settled.PENDING
         then, booted = before.booted_at, now.booted_at
         moved = None if then is None or booted is None else booted > then + BOOT_TIME_TOLERANCE_S
@@ -183,10 +183,10 @@ class SlurmMachines:
         if view.machine(node).holder is Holder.OTHER:
             self._delete(node, name)
         require_ours(view.listed(node), mark)
-        if view.machine(node).service is not Service.TESTING:
+        if view.machine(node).service is not ServiceState.TESTING:
             view = self._resumed(node, mark, name)
         view = self._answering(node, view)
-        if view.machine(node).service is not Service.TESTING:
+        if view.machine(node).service is not ServiceState.TESTING:
             raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.status(node)!r:.200}.")
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
 
@@ -212,11 +212,11 @@ class SlurmMachines:
         """Resume the node inside its reservation, and then delete that."""
         view, name = self._view(), ""
         require_ours(view.listed(node), mark)
-        if view.machine(node).service is not Service.TESTING:
+        if view.machine(node).service is not ServiceState.TESTING:
             view.require_drained(node, mark)
         if not parallelcluster.loops(self.parallelcluster):
             name = self._reserve(node, tuple(view.reserved_with(node, mark)), mark)
-        if view.machine(node).service is not Service.TESTING:
+        if view.machine(node).service is not ServiceState.TESTING:
             view = self._resumed(node, mark, name)
         if name:
             if view.leaves_mark(node):
@@ -325,7 +325,7 @@ class SlurmMachines:
             require_ours(view.listed(node), mark)
             if name:
                 view.require_reserved(name, frozenset((node,)))
-            if view.machine(node).service is not Service.TESTING:
+            if view.machine(node).service is not ServiceState.TESTING:
                 self._change(self._as_operator(acts.resume(node)))
 
         try:

@@ -16,7 +16,7 @@ from tasks.machines.base import (
     Holder,
     Machine,
     Mark,
-    Service,
+    ServiceState,
     listed,
     require_ours,
 )
@@ -56,7 +56,7 @@ class View:
         """One node in the terms of all back ends."""
         node = self.nodes.get(name)
         if node is None:
-            return Machine(name, Service.GONE)
+            return Machine(name, ServiceState.GONE)
         service = self._service(node)
         holder, mark, owner = self._holder(node, service)
         jobs = self.jobs.get(name, ())
@@ -127,9 +127,9 @@ class View:
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
         """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
         machine = self.listed(name)
-        if machine.service is Service.TESTING and name in self.reserved_with(node, mark):
+        if machine.service is ServiceState.TESTING and name in self.reserved_with(node, mark):
             return
-        if machine.service is not Service.SERVING:
+        if machine.service is not ServiceState.SERVING:
             raise ActRefused(
                 f"{name} cannot help to test {node}, because it does not serve: {machine.status!r:.200}."
             )
@@ -167,7 +167,7 @@ class View:
         """Raise ActRefused unless the node would serve if its reservation were gone, and nobody else wrote a reason for it."""
         self.require_reserved(reservation, frozenset((name,)))
         node = self.nodes[name]
-        if self.machine(name).service is not Service.TESTING:
+        if self.machine(name).service is not ServiceState.TESTING:
             raise ActRefused(f"{name} cannot be freed while Slurm shows {node.status!r:.200}.")
         if node.reason and node.mark is None:
             raise ActRefused(
@@ -178,28 +178,28 @@ class View:
         """The engine's words for a node that was freed. Raises ActAmbiguous if it does not serve and nobody has taken it."""
         machine, node = self.machine(name), self.nodes[name]
         waited_for = machine.holder is Holder.NOBODY and node.flags & OUT == SILENT
-        if machine.service is Service.SERVING or machine.holder is Holder.OTHER or waited_for:
+        if machine.service is ServiceState.SERVING or machine.holder is Holder.OTHER or waited_for:
             return node.status
         raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.status!r:.200}.")
 
-    def _service(self, node: SlurmNode) -> Service:
+    def _service(self, node: SlurmNode) -> ServiceState:
         if node.flags - FLAGS:
-            return Service.UNKNOWN
+            return ServiceState.UNKNOWN
         if node.flags & REBOOTING:
-            return Service.CHANGING
+            return ServiceState.CHANGING
         if any(self._ours(node.name)):
-            return Service.OUT if node.flags & OUT - SILENT else Service.TESTING
+            return ServiceState.OUT if node.flags & OUT - SILENT else ServiceState.TESTING
         if node.flags & OUT or self._maintainer(node):
-            return Service.OUT
-        return Service.SERVING
+            return ServiceState.OUT
+        return ServiceState.SERVING
 
-    def _holder(self, node: SlurmNode, service: Service) -> tuple[Holder, Mark | None, str]:
+    def _holder(self, node: SlurmNode, service: ServiceState) -> tuple[Holder, Mark | None, str]:
         """Who holds a node, our mark, and the name of another holder."""
         if maintainer := self._maintainer(node):
             return Holder.OTHER, None, maintainer
         gate_id = next(filter(None, (gate_of(each.name, node.name) for each in self._ours(node.name))), "")
         tested = Mark(gate_id, "") if gate_id else None
-        if service is Service.TESTING:
+        if service is ServiceState.TESTING:
             current = node.mark if tested and _same(node.mark, tested) else tested
             return (Holder.PRELAUNCH, current, "") if current else (Holder.NOBODY, None, "")
         if not node.flags & (OUT | REBOOTING):

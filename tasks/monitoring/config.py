@@ -25,7 +25,7 @@ URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2000}")
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
 
 
-class Job(StrEnum):
+class ScrapeJob(StrEnum):
     """The name of a scrape job; rules and dashboards select by it."""
 
     WATCH = "prelaunch-watch"
@@ -34,7 +34,12 @@ class Job(StrEnum):
     EFA = "efa"
 
 
-PORTS: Mapping[Job, int] = {Job.WATCH: 9402, Job.NODE: 9100, Job.DCGM: 9400, Job.EFA: 9109}
+PORTS: Mapping[ScrapeJob, int] = {
+    ScrapeJob.WATCH: 9402,
+    ScrapeJob.NODE: 9100,
+    ScrapeJob.DCGM: 9400,
+    ScrapeJob.EFA: 9109,
+}
 
 
 class ConfigError(Exception):
@@ -42,7 +47,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class MonitoringSettings:
     """A site's addresses. `on_call`, `owner` and `heartbeat` are webhooks; "" for `slurm` and `remote_write` leaves them out."""
 
     on_call: str
@@ -54,10 +59,10 @@ class Settings:
     slurm: str = ""
     remote_write: str = ""
     region: str = ""
-    ports: Mapping[Job, int] = field(default_factory=dict)
+    ports: Mapping[ScrapeJob, int] = field(default_factory=dict)
 
 
-def rendered(settings: Settings) -> dict[str, str]:
+def rendered(settings: MonitoringSettings) -> dict[str, str]:
     """The files by their names below the folder of the configuration. Raises ConfigError."""
     _require_usable(settings)
     parts = ["prometheus.yml"]
@@ -74,7 +79,7 @@ def rendered(settings: Settings) -> dict[str, str]:
     }
 
 
-def _require_usable(settings: Settings) -> None:
+def _require_usable(settings: MonitoringSettings) -> None:
     for name in ("on_call", "owner", "heartbeat", "remote_write"):
         value = getattr(settings, name)
         if not URL.fullmatch(value) and not (name == "remote_write" and value == ""):
@@ -85,7 +90,7 @@ def _require_usable(settings: Settings) -> None:
         )
 
 
-def _values(settings: Settings) -> dict[str, str]:
+def _values(settings: MonitoringSettings) -> dict[str, str]:
     ports = {f"{job.name}_PORT": str(port) for job, port in {**PORTS, **settings.ports}.items()}
     texts = {name.upper(): value for name, value in vars(settings).items() if isinstance(value, str)}
     return {**ports, **texts}

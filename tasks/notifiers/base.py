@@ -21,7 +21,7 @@ class NotifyError(Exception):
     """The notification could not be sent. The message says why, and the remedy; never a secret."""
 
 
-class Kind(StrEnum):
+class PageKind(StrEnum):
     """What a notification is about."""
 
     GO = "go"
@@ -135,7 +135,7 @@ class Notification:
     text: str
     url: str
     gate: str = ""
-    kind: Kind = Kind.REFUSED
+    kind: PageKind = PageKind.REFUSED
     audience: Audience = Audience.ONCALL
     severity: Severity = Severity.ERROR
     culprits: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from typing import Any
 from checks.documents.report import dump_plain
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import PAID, Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
+from tasks.notifiers.base import PAID, Audience, Notification, NotifierAccess, NotifyError, PageKind, Severity
 from tasks.notifiers.log import keep_text
 from tasks.notifiers.registry import LOG as LOG_NAME
 from tasks.notifiers.registry import guarded, named_for, notifier_for, notifiers_for
@@ -75,7 +75,7 @@ def page_owner(gate: Gate, file: str, store: Store, gate_id: str, title: str, li
     text = "\n".join((*lines, f"Gate: {gate_id} ({file})"))
     page = Notification(
         f"{gate_id}-machines", gate.cluster.name, title, text, "",
-        gate=gate.name, kind=Kind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
+        gate=gate.name, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
     return deliver(gate.notify, store, page).where
 

@@ -24,7 +24,7 @@ from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
 from tasks.gate_file.people import PagerDutyTable
-from tasks.notifiers.base import Audience, Item, Kind, Notification, Notifier, NotifierAccess, NotifyError
+from tasks.notifiers.base import Audience, Item, Notification, Notifier, NotifierAccess, NotifyError, PageKind
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import incident_key
 from tasks.text.redact import REMOVED, redact
@@ -38,7 +38,7 @@ FIELD = 4000
 LINKS = 10
 FILE_BYTES = 1 << 20
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
-ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES, Kind.TEST)
+ALONE = (PageKind.QUESTION, PageKind.OVERRIDDEN, PageKind.MACHINES, PageKind.TEST)
 Event = Mapping[str, object]
 
 
@@ -133,7 +133,7 @@ def _item(item: Item) -> dict[str, object]:
     return lines | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
 
 
-def _slug(ending: Kind) -> str:
+def _slug(ending: PageKind) -> str:
     return ending.value.replace(" ", "-")
 
 
@@ -164,7 +164,7 @@ class PagerDutyNotifier(Notifier):
 
     def send(self, page: Notification) -> str:
         """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
-        if page.kind is Kind.DIGEST:
+        if page.kind is PageKind.DIGEST:
             message = "a digest is no incident. Name slack or apprise among the notifiers as well."
             raise NotifyError(message)
         until = time.monotonic() + self.patience.total_s
@@ -172,11 +172,11 @@ class PagerDutyNotifier(Notifier):
         routing_key = self.means.secret(reference)
         made = Incident(SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value)
         untold = ""
-        if page.kind is Kind.TEST:
+        if page.kind is PageKind.TEST:
             self._post(trigger(page, routing_key), routing_key, until)
             self._post(resolve(made.dedup_key, routing_key), routing_key, until)
             return f"incident {made.dedup_key}, which was resolved at once"
-        if page.kind is not Kind.MACHINES:
+        if page.kind is not PageKind.MACHINES:
             try:
                 remember(self.means.store, page.cluster, made)
             except StoreError as error:  # the call matters more than its bookkeeping
@@ -188,12 +188,14 @@ class PagerDutyNotifier(Notifier):
         """Resolve all open incidents of the cluster, one by one, if the gate ended in GO; no other end resolves anything. That a
         training failed is resolved only if another one was seen to run.
         """
-        if page.kind is not Kind.GO:
+        if page.kind is not PageKind.GO:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
         found = opened(self.means.store, page.cluster)
-        stay = [one for one in found.values() if one.kind == Kind.TRAINING_FAILED.value and not page.trained]
+        stay = [
+            one for one in found.values() if one.kind == PageKind.TRAINING_FAILED.value and not page.trained
+        ]
         ended = {key: one for key, one in found.items() if one not in stay}
         for key, incident in ended.items():
             if incident.routing_key not in ours:

@@ -20,7 +20,7 @@ from prefect.logging import get_logger
 
 from checks.exit_codes import Exit
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate.outcome import Decision, JudgedReport, Outcome
+from tasks.gate.outcome import Decision, GateOutcome, JudgedReport
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
@@ -46,7 +46,7 @@ CULPRITS = 20
 Payload = Mapping[str, object]
 
 
-class Event(StrEnum):
+class GateEvent(StrEnum):
     """All events. A run emits STARTED once, and at its end one of those that follow ANSWERED."""
 
     STARTED = "prelaunch.gate.started"
@@ -66,7 +66,7 @@ class Event(StrEnum):
 
 
 def emit_gate_event(
-    event: Event, context: GateContext | None, gate_id: str, flow_run_id: str, payload: Payload
+    event: GateEvent, context: GateContext | None, gate_id: str, flow_run_id: str, payload: Payload
 ) -> None:
     """Emit an event, without secrets and with every text truncated. A failure is a warning. Without a context its cluster is not
     known.
@@ -97,7 +97,7 @@ def emit_started(session: Session) -> None:
         "launches": session.launches,
         "adopted": session.renewal.lease.adopted,
     }
-    _emit_of(session, Event.STARTED, details)
+    _emit_of(session, GateEvent.STARTED, details)
 
 
 def emit_question(session: Session, judged: JudgedReport, pending: PendingQuestion) -> None:
@@ -109,15 +109,15 @@ def emit_question(session: Session, judged: JudgedReport, pending: PendingQuesti
         "url": pending.url,
         **_verdict(judged),
     }
-    _emit_of(session, Event.ASKED, details)
+    _emit_of(session, GateEvent.ASKED, details)
 
 
 def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
     """Emit that a person answered, or that nobody did by the deadline ("via" is "nobody")."""
-    _emit_of(session, Event.ANSWERED, _answer(answer))
+    _emit_of(session, GateEvent.ANSWERED, _answer(answer))
 
 
-def emit_end(session: Session, outcome: Outcome) -> None:
+def emit_end(session: Session, outcome: GateOutcome) -> None:
     """Emit how a gate ended."""
     training = outcome.training
     details = {
@@ -136,7 +136,7 @@ def emit_end(session: Session, outcome: Outcome) -> None:
         else None,
     }
     # A kind of end and its event have one name.
-    _emit_of(session, Event[kind_of(outcome).name], details)
+    _emit_of(session, GateEvent[kind_of(outcome).name], details)
 
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
@@ -145,12 +145,12 @@ def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> N
     with contextlib.suppress(GateFileError):
         context = open_gate_context(request)
     details = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
-    emit_gate_event(Event.REJECTED, context, "", flow_run_id, details)
+    emit_gate_event(GateEvent.REJECTED, context, "", flow_run_id, details)
 
 
 def emit_cancelled(session: Session, reason: str) -> None:
     """Emit that somebody cancelled the run and that its jobs are being ended."""
-    _emit_of(session, Event.CANCELLED, {"headline": reason})
+    _emit_of(session, GateEvent.CANCELLED, {"headline": reason})
 
 
 def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -181,7 +181,7 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
         LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
 
 
-def _emit_of(session: Session, event: Event, payload: Payload) -> None:
+def _emit_of(session: Session, event: GateEvent, payload: Payload) -> None:
     run = session.renewal.lease.owner.flow_run_id
     emit_gate_event(event, session.context, session.gate_id, run, payload)
 

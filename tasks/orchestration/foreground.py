@@ -4,7 +4,7 @@ Prefect handles SIGTERM itself if a flow runs on the main thread, and raises in 
 loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started. Each is acknowledged by a
 message; a later one does nothing else.
 
-Interrupted         a signal ended it; `number` is which
+FlowInterrupted         a signal ended it; `number` is which
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-class Interrupted(Exception):
+class FlowInterrupted(Exception):
     """A signal ended the coroutine; what it had started has been ended."""
 
     def __init__(self, number: int) -> None:
@@ -81,7 +81,7 @@ class Foreground(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self) -> T:
-        """Run the coroutine and return its result; raises what it raises, or Interrupted."""
+        """Run the coroutine and return its result; raises what it raises, or FlowInterrupted."""
         # Under nohup a closed terminal is to be ignored, and stays so.
         heeded = [number for number in {*HEEDED, *_before} if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._heed) for number in heeded}
@@ -96,7 +96,7 @@ class Foreground(Generic[T]):
             for number, handler in before.items():
                 signal.signal(number, handler)
         if self._signal and (self._error is not None or self._result is None):
-            raise Interrupted(self._signal) from self._error
+            raise FlowInterrupted(self._signal) from self._error
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]

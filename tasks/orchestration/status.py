@@ -32,7 +32,7 @@ from tasks.gate.outcome import (
     ENDING_WORDS,
     Decision,
     Ending,
-    Outcome,
+    GateOutcome,
     outcome_json,
     rejection_kind,
     unjudged_json,
@@ -81,7 +81,7 @@ async def publish_state(session: Session, sentence: str = RUNS) -> None:
         await _update(session.announcement, sentence, _running(session))
 
 
-async def publish_end(session: Session, outcome: Outcome) -> None:
+async def publish_end(session: Session, outcome: GateOutcome) -> None:
     """Publish how the gate ended."""
     name = session.context.gate.name
     lines = outcome.judged.context.said if outcome.judged else ()

@@ -11,16 +11,16 @@ from dataclasses import replace
 from checks.judge.clocks import seconds_of
 from checks.model import Answer, Cause, Level, Verdict
 from tasks.gate.context import GateContext
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, first_line
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import (
     PAID,
     Audience,
     Item,
-    Kind,
     Link,
     Notification,
+    PageKind,
     PendingQuestion,
     Severity,
 )
@@ -38,11 +38,11 @@ ITEMS = 20
 EVIDENCE = 2000
 MEANING = "what it means"
 # Pages about somebody's machines; of the others none is to blame.
-BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
+BLAMING = (PageKind.REFUSED, PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION)
 SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
-def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
+def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at."""
     judged, page = outcome.judged, _about_end(session.context, outcome, links)
     page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
@@ -64,14 +64,14 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     return finish_page(page, outcome.reason)
 
 
-def cancelled_page(context: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
+def cancelled_page(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
     """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
     page = _about_end(context, outcome, links)
     facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(context.file)))
     return finish_page(replace(page, facts=facts), outcome.reason)
 
 
-def _about_end(context: GateContext, outcome: Outcome, links: tuple[Link, ...]) -> Notification:
+def _about_end(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...]) -> Notification:
     gate, ending = context.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
@@ -96,7 +96,7 @@ def question_of(
         "",
         _address(session.context.store.location(html_key(session.gate_id)), judged),
         gate=gate.name,
-        kind=Kind.QUESTION,
+        kind=PageKind.QUESTION,
         audience=Audience.OWNER,
         severity=Severity.ERROR if question.override else Severity.WARNING,
         links=links,
@@ -111,7 +111,7 @@ def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notificati
     return replace(
         page,
         title=title,
-        kind=Kind.MACHINES,
+        kind=PageKind.MACHINES,
         audience=Audience.OWNER,
         severity=Severity.ERROR,
         items=(),
@@ -135,7 +135,7 @@ def finish_page(page: Notification, reason: str) -> Notification:
     return replace(page, text="\n".join(lines).strip("\n"))
 
 
-def title_of(outcome: Outcome, name: str) -> str:
+def title_of(outcome: GateOutcome, name: str) -> str:
     """The title: one line, without secrets."""
     return redacted(first_line(outcome, name))
 
@@ -146,55 +146,55 @@ def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     return tuple(_item(one) for one in advised(own[:ITEMS], verdict, context))
 
 
-def kind_of(outcome: Outcome) -> Kind:
+def kind_of(outcome: GateOutcome) -> PageKind:
     """The kind of a notification about an end."""
     if outcome.ending is Ending.REJECTED:
-        return Kind.REJECTED
+        return PageKind.REJECTED
     if outcome.ending is Ending.NO_CAPACITY:
-        return Kind.NO_CAPACITY
+        return PageKind.NO_CAPACITY
     if outcome.ending is Ending.JOB_FAILED:
-        return Kind.TRAINING_FAILED
+        return PageKind.TRAINING_FAILED
     if outcome.ending is Ending.CANCELLED:
-        return Kind.CANCELLED
+        return PageKind.CANCELLED
     if outcome.decision is Decision.OVERRIDDEN:
-        return Kind.OVERRIDDEN
+        return PageKind.OVERRIDDEN
     answer = outcome.judged.verdict.answer if outcome.judged else Answer.CANNOT_TELL
     if outcome.decision is Decision.OBSERVED:
-        return Kind.GO if answer is Answer.GO else Kind.OBSERVED
+        return PageKind.GO if answer is Answer.GO else PageKind.OBSERVED
     if outcome.decision in (Decision.LAUNCHED, Decision.PASSED):
-        return Kind.GO
-    return Kind.CANNOT_TELL if outcome.decision in (Decision.CANNOT_TELL, None) else Kind.REFUSED
+        return PageKind.GO
+    return PageKind.CANNOT_TELL if outcome.decision in (Decision.CANNOT_TELL, None) else PageKind.REFUSED
 
 
-def audience_of(outcome: Outcome, ending: Kind) -> Audience:
+def audience_of(outcome: GateOutcome, ending: PageKind) -> Audience:
     """Who is notified. On-call is notified of hardware only: measured, broken, and not so much of it that it is implausible.
 
     An override goes to both: its first audience is the on-call, who called those machines broken.
     """
-    if ending is Kind.OVERRIDDEN:
+    if ending is PageKind.OVERRIDDEN:
         return Audience.ONCALL
     blames = outcome.judged is not None and blames_hardware(outcome.judged.verdict)
-    return Audience.ONCALL if blames and ending in (Kind.REFUSED, Kind.OBSERVED) else Audience.OWNER
+    return Audience.ONCALL if blames and ending in (PageKind.REFUSED, PageKind.OBSERVED) else Audience.OWNER
 
 
-def about_of(outcome: Outcome, ending: Kind) -> tuple[str, ...]:
+def about_of(outcome: GateOutcome, ending: PageKind) -> tuple[str, ...]:
     """The nodes, or the check, of which evidence is missing; of a training that failed, the node whose log says why."""
-    if ending is Kind.TRAINING_FAILED:
+    if ending is PageKind.TRAINING_FAILED:
         return (outcome.training.node,) if outcome.training is not None and outcome.training.node else ()
     unknown = outcome.judged is not None and outcome.judged.verdict.answer is Answer.CANNOT_TELL
     return lacking(outcome.judged.verdict) if outcome.judged is not None and unknown else ()
 
 
-def severity_of(outcome: Outcome, ending: Kind) -> Severity:
+def severity_of(outcome: GateOutcome, ending: PageKind) -> Severity:
     """The severity, by cause: broken hardware is critical, and so is a FAIL that somebody overrode; warnings are warnings."""
-    if ending is Kind.GO:
+    if ending is PageKind.GO:
         return Severity.INFO
-    if ending is Kind.OVERRIDDEN:
+    if ending is PageKind.OVERRIDDEN:
         return Severity.CRITICAL
-    if ending is Kind.CANCELLED:
+    if ending is PageKind.CANCELLED:
         return Severity.WARNING
     verdict = outcome.judged.verdict if outcome.judged else None
-    if ending not in (Kind.REFUSED, Kind.OBSERVED) or verdict is None:
+    if ending not in (PageKind.REFUSED, PageKind.OBSERVED) or verdict is None:
         return Severity.ERROR
     if verdict.level is not Level.FAIL:
         return Severity.WARNING
@@ -207,7 +207,7 @@ def blames_hardware(verdict: Verdict) -> bool:
     return broken and not verdict.suspect_policy
 
 
-def training_of(outcome: Outcome) -> str:
+def training_of(outcome: GateOutcome) -> str:
     """What became of the training. People who wait for it ask this first."""
     job = outcome.training
     if job is not None:
@@ -237,12 +237,13 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     )
 
 
-def _meaning(ending: Kind) -> tuple[tuple[str, str], ...]:
+def _meaning(ending: PageKind) -> tuple[tuple[str, str], ...]:
     """What the end means if nothing was judged."""
     meanings = {
-        Kind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
-        Kind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. This does not mean that any machine is broken.",
-        Kind.REJECTED: "Nothing was judged: the request cannot run. This does not mean that any machine is broken.",
+        PageKind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
+        PageKind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. "
+        "This does not mean that any machine is broken.",
+        PageKind.REJECTED: "Nothing was judged: the request cannot run. This does not mean that any machine is broken.",
     }
     return ((MEANING, meanings[ending]),) if ending in meanings else ()
 
@@ -263,7 +264,7 @@ def _item(one: Advised) -> Item:
     )
 
 
-def _store_links(store: Store, outcome: Outcome) -> tuple[Link, ...]:
+def _store_links(store: Store, outcome: GateOutcome) -> tuple[Link, ...]:
     """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()

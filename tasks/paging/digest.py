@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from checks.model import Cause
 from tasks.gate_file.model import Gate
-from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Kind, Notification, Severity
+from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Notification, PageKind, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver
 from tasks.paging.content import finish_page
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
@@ -45,7 +45,7 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
     year, week, _ = datetime.fromtimestamp(fleet.now, UTC).isocalendar()
     page = Notification(
         f"fleet-{cluster}-{year}-w{week:02}", cluster, title, "", browsable(store.location(fleet_key(cluster))),
-        gate=gate.name, kind=Kind.DIGEST, audience=Audience.OWNER,
+        gate=gate.name, kind=PageKind.DIGEST, audience=Audience.OWNER,
         severity=Severity.WARNING if bad or fleet.problems or not fleet.nodes else Severity.INFO,
         items=tuple(map(_item, bad[:NODES])), more_items=max(0, len(bad) - NODES), facts=tuple(facts),
     )  # fmt: skip

@@ -29,10 +29,10 @@ from tasks.gate.question import (
     read_question,
 )
 from tasks.machines.base import Rung
-from tasks.notifiers.base import Audience, Item, Kind, Link, Notification, PendingQuestion, Severity
+from tasks.notifiers.base import Audience, Item, Link, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
-from tasks.remediation.model import Act, ActState, Allowed, Case, Permission, Reason
+from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
 from tasks.remediation.records import act_id
 from tasks.remediation.steps import PAGED
 from tasks.store.base import StoreError
@@ -98,7 +98,7 @@ class GatePeople:
         self._announce(case, question, command)
         return question.deadline
 
-    def answer(self, act: Allowed) -> tuple[Permission, str]:
+    def answer(self, act: RepairQuestion) -> tuple[Permission, str]:
         """The answer of a proven person who may give it. One that came after the deadline is none."""
         if act.rung in self.in_advance.rungs:
             return Permission.ALLOWED, self.in_advance.who
@@ -162,7 +162,7 @@ class GatePeople:
             ("gate file", os.path.abspath(self.context.file)),
         )
         page = self._page(question.gate_id, (case.node,), question.said, (), facts)
-        page = replace(page, kind=Kind.QUESTION, question=asked, severity=Severity.WARNING)
+        page = replace(page, kind=PageKind.QUESTION, question=asked, severity=Severity.WARNING)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, question.said))
 
     def _page(
@@ -176,7 +176,7 @@ class GatePeople:
         url = run_url(self.flow_run_id)
         return Notification(
             gate_id, self.context.gate.cluster.name, title, "", "",
-            gate=self.context.gate.name, kind=Kind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
+            gate=self.context.gate.name, kind=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
             culprits=nodes, items=items, facts=facts, links=(Link("run in Prefect", url),) if url else (),
         )  # fmt: skip
 

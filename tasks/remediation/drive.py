@@ -24,20 +24,20 @@ from tasks.machines.base import (
     Mark,
     Retest,
     Rung,
-    Service,
+    ServiceState,
     Settled,
 )
 from tasks.remediation.model import (
     Act,
     ActState,
-    Allowed,
     Case,
     Identity,
     Journal,
     Permission,
     Proof,
     Reason,
-    Settings,
+    RepairQuestion,
+    RepairSettings,
 )
 from tasks.remediation.proof import needs_partner
 from tasks.remediation.records import (
@@ -49,7 +49,7 @@ from tasks.remediation.records import (
     with_act,
     without_case,
 )
-from tasks.remediation.steps import Engine, Kind, Step, act_number, next_step
+from tasks.remediation.steps import Engine, Step, StepKind, act_number, next_step
 
 LOG = logging.getLogger("prelaunch")
 
@@ -72,7 +72,7 @@ class People(Protocol):
         """Ask whether this may be done; returns the deadline in Unix seconds."""
         ...
 
-    def answer(self, question: Allowed) -> tuple[Permission, str]:
+    def answer(self, question: RepairQuestion) -> tuple[Permission, str]:
         """What was answered, and by whom; ASKED while nobody has."""
         ...
 
@@ -95,7 +95,7 @@ class Remediation:
 
     records: Records
     machines: Machines
-    settings: Settings
+    settings: RepairSettings
     recheck: Callable[[Case, Retest], Rechecked]
     people: People
     writer: str
@@ -114,12 +114,12 @@ class Remediation:
                 machines = self.machines.by_name()
             except EngineSilent as error:
                 LOG.warning("the engine does not answer, so nothing is done for %s: %s", case.node, error)
-                steps.append((case, Step(Kind.WAIT, reason=Reason.NOT_SEEN)))
+                steps.append((case, Step(StepKind.WAIT, reason=Reason.NOT_SEEN)))
                 continue
             try:
                 step = self._step(case, machines)
             except _Changed:
-                step = Step(Kind.WAIT, reason=Reason.IN_FLIGHT)
+                step = Step(StepKind.WAIT, reason=Reason.IN_FLIGHT)
             steps.append((case, step))
             if step.rung is Rung.PAGE and step.reason is not None:
                 pages.setdefault((case.gate_id, step.reason), []).append(case)
@@ -149,9 +149,9 @@ class Remediation:
         return Engine(machines, self.machines.rungs, self.machines.fence_is, settled)
 
     def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
-        now = machines.get(act.node, Machine(act.node, Service.GONE))
+        now = machines.get(act.node, Machine(act.node, ServiceState.GONE))
         if act.rung in REPAIRS:
-            service = Service.CHANGING if act.begun else Service.OUT
+            service = ServiceState.CHANGING if act.begun else ServiceState.OUT
             before = Machine(
                 act.node,
                 service,
@@ -165,7 +165,7 @@ class Remediation:
         if act.rung is Rung.FENCE:
             return Settled.DONE if ours else Settled.PENDING
         if act.rung is Rung.RETURN:
-            free = now.service is Service.SERVING and now.holder is Holder.NOBODY
+            free = now.service is ServiceState.SERVING and now.holder is Holder.NOBODY
             return Settled.DONE if free else Settled.PENDING
         return Settled.FAILED  # a re-test whose process is gone: the lock keeps others from being at it
 
@@ -173,26 +173,28 @@ class Remediation:
         now = self.clock()
         journal = self.records.journal()
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
-        if step.kind is Kind.CLOSE:
+        if step.kind is StepKind.CLOSE:
             self._change_journal(lambda latest: without_case(latest, case))
-        elif step.kind is Kind.WAIT and step.act is not None and _begins(step.act, machines):
+        elif step.kind is StepKind.WAIT and step.act is not None and _begins(step.act, machines):
             self._keep(replace(step.act, begun=True))
-        elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
+        elif step.kind is StepKind.SETTLE and step.act is not None and step.state is not None:
             self._keep(
                 in_state(replace(step.act, why=step.reason, after=_status(case, machines)), step.state, now)
             )
-        elif step.kind is Kind.ASK and step.rung is not None:
+        elif step.kind is StepKind.ASK and step.rung is not None:
             self._ask(case, step.rung, act_number(case, step.rung, journal))
-        elif step.kind is Kind.OPEN_BREAKER:
+        elif step.kind is StepKind.OPEN_BREAKER:
             self._open_breaker(now)
-        elif step.kind is Kind.DO and step.rung is not None and step.rung is not Rung.PAGE:
+        elif step.kind is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
             return self._do(case, step, step.rung, machines)
         return step
 
     def _ask(self, case: Case, rung: Rung, number: int) -> None:
         command = self.machines.command(rung, case.node, _mark(case), _gpus(case))
         deadline = self.people.ask(case, rung, number, command)
-        question = Allowed(case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline)
+        question = RepairQuestion(
+            case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline
+        )
         self._change_journal(lambda journal: replace(journal, questions=(*journal.questions, question)))
 
     def _open_breaker(self, now: float) -> None:
@@ -207,10 +209,10 @@ class Remediation:
         if rung is Rung.RECHECK and needs_partner(case):
             partners = _partner(case, machines)
             if not partners:
-                return Step(Kind.WAIT, rung, Reason.JOBS_RUN)
+                return Step(StepKind.WAIT, rung, Reason.JOBS_RUN)
         act = self._intend(case, step, rung, machines)
         if act is None:
-            return Step(Kind.WAIT, rung, Reason.IN_FLIGHT)
+            return Step(StepKind.WAIT, rung, Reason.IN_FLIGHT)
         try:
             ended = self._requested(case, act, partners)
         except ActRefused as error:
@@ -292,7 +294,7 @@ class Remediation:
             machines: Mapping[str, Machine] = self.machines.by_name()
         except EngineSilent:
             machines = {}
-        step = Step(Kind.DO, Rung.PAGE, reason)
+        step = Step(StepKind.DO, Rung.PAGE, reason)
         acts = []
         for case in cases:
             journal = self.records.journal()
@@ -345,7 +347,7 @@ def close_breaker(records: Records, person: str, now: float) -> Journal:
 def _begins(act: Act, machines: Mapping[str, Machine]) -> bool:
     """Whether the engine is seen at this repair for the first time."""
     machine = machines.get(act.node)
-    changing = machine is not None and machine.service is Service.CHANGING
+    changing = machine is not None and machine.service is ServiceState.CHANGING
     return changing and act.rung in REPAIRS and not act.begun
 
 
@@ -361,7 +363,7 @@ def _partner(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     """A node that the gate found healthy and that is free now."""
     for name in case.partners:
         one = machines.get(name)
-        if one and one.service is Service.SERVING and one.holder is Holder.NOBODY and not one.jobs:
+        if one and one.service is ServiceState.SERVING and one.holder is Holder.NOBODY and not one.jobs:
             return (name,)
     return ()
 

@@ -10,8 +10,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from checks.model import Action
-from tasks.machines.base import REPAIRS, Machine, Rung, Service
-from tasks.remediation.model import DAY_S, Act, ActState, Case, Identity, Journal, Limits, Reason, Settings
+from tasks.machines.base import REPAIRS, Machine, Rung, ServiceState
+from tasks.remediation.model import (
+    DAY_S,
+    Act,
+    ActState,
+    Case,
+    Identity,
+    Journal,
+    Limits,
+    Reason,
+    RepairSettings,
+)
 
 # What the verdict's actions ask for. The others are for a person, once the node is fenced and the finding has repeated.
 WANTED: Mapping[Action, Rung] = {
@@ -76,7 +86,7 @@ def next_repair(
     acts: Sequence[Act],
     journal: Journal,
     rungs: frozenset[Rung],
-    settings: Settings,
+    settings: RepairSettings,
     now: float,
 ) -> Rung:
     """Which repair is the next: what the findings ask for, or the one after the last that was tried; PAGE if none is left."""
@@ -109,7 +119,9 @@ def _came_back(case: Case, journal: Journal) -> bool:
 
 def out_of_service(machines: Mapping[str, Machine]) -> frozenset[str]:
     """The nodes that serve nobody, for whatever reason; one whose state is unknown is among them."""
-    return frozenset(name for name, machine in machines.items() if machine.service is not Service.SERVING)
+    return frozenset(
+        name for name, machine in machines.items() if machine.service is not ServiceState.SERVING
+    )
 
 
 def counted(acts: Iterable[Act], now: float, window_s: float) -> tuple[Act, ...]:

@@ -24,7 +24,7 @@ GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
 ActId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 600)]
 
 
-class Mode(StrEnum):
+class RepairMode(StrEnum):
     """How far remediation goes: not at all, print what it would do, ask before each repair, or repair."""
 
     OFF = "off"
@@ -201,7 +201,7 @@ class Permission(StrEnum):
 
 
 @dataclass(frozen=True)
-class Allowed:
+class RepairQuestion:
     """The state of one question: about the next repair of a case. `by` is who answered, and how that is known."""
 
     gate_id: GateId
@@ -225,7 +225,7 @@ class Journal:
     cluster: str
     cases: tuple[Case, ...] = ()
     acts: tuple[Act, ...] = ()
-    questions: tuple[Allowed, ...] = ()
+    questions: tuple[RepairQuestion, ...] = ()
     breaker: Breaker = Breaker()
     written_at: Time = 0.0
 
@@ -255,9 +255,9 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RepairSettings:
     """What a gate file allows. `freely` are the repairs that mode "act" does without a question."""
 
-    mode: Mode = Mode.PLAN
+    mode: RepairMode = RepairMode.PLAN
     freely: tuple[Rung, ...] = (Rung.RESET, Rung.REBOOT)
     limits: Limits = Limits()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tasks.gate_file.model import Gate
 from tasks.machines.base import Machines, Rung
 from tasks.machines.registry import machines_for
-from tasks.remediation.model import Limits, Mode, Settings
+from tasks.remediation.model import Limits, RepairMode, RepairSettings
 
 MINUTE_S = 60.0
 
 
-def settings_of(gate: Gate) -> Settings:
+def settings_of(gate: Gate) -> RepairSettings:
     """The mode, the repairs that need no question, and the limits."""
     table = gate.remediation
     limits = Limits(
@@ -19,7 +19,7 @@ def settings_of(gate: Gate) -> Settings:
         breaker_acts=table.breaker_acts,
         breaker_s=table.breaker_minutes * MINUTE_S,
     )
-    return Settings(Mode(table.mode), tuple(Rung(act) for act in table.acts), limits)
+    return RepairSettings(RepairMode(table.mode), tuple(Rung(act) for act in table.acts), limits)
 
 
 def machines_of(gate: Gate) -> Machines:

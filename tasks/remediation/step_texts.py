@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tasks.machines.base import Machines, Mark, Rung
 from tasks.remediation.ladder import AFTER, required
 from tasks.remediation.model import Case
-from tasks.remediation.steps import PAGED, Kind, Step
+from tasks.remediation.steps import PAGED, Step, StepKind
 
 # What a step of a plan does for which there is no command.
 STEPS: Mapping[Rung, str] = {
@@ -20,14 +20,14 @@ STEPS: Mapping[Rung, str] = {
 def step_text(case: Case, step: Step) -> str:
     """One line for people about a step of a case."""
     reason = f": {PAGED.get(step.reason, step.reason.value)}" if step.reason is not None else ""
-    if step.kind is Kind.DO and step.rung is not None and step.rung is not Rung.PAGE:
+    if step.kind is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
         said = f" (allowed by {step.allowed_by})" if step.allowed_by else ""
         return f"{case.node}: {step.rung.value}{said}"
-    if step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
+    if step.kind is StepKind.SETTLE and step.act is not None and step.state is not None:
         return f"{case.node}: {step.act.rung.value} {step.state.value}{reason}"
-    if step.kind is Kind.ASK and step.rung is not None:
+    if step.kind is StepKind.ASK and step.rung is not None:
         return f"{case.node}: waiting for somebody to allow {step.rung.value}"
-    words = {Kind.CLOSE: "ends", Kind.WAIT: "waits", Kind.OPEN_BREAKER: "opens the breaker"}
+    words = {StepKind.CLOSE: "ends", StepKind.WAIT: "waits", StepKind.OPEN_BREAKER: "opens the breaker"}
     return f"{case.node}: {words.get(step.kind, 'calls a person')}{reason}"
 
 

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tasks.machines.base import REPAIRS, Holder, Machine, Rung, Service, Settled
+from tasks.machines.base import REPAIRS, Holder, Machine, Rung, ServiceState, Settled
 from tasks.remediation.ladder import next_repair, obstacle, required, shows_repair, tried, trips
 from tasks.remediation.model import (
     Act,
     ActState,
-    Allowed,
     Case,
     Journal,
-    Mode,
     Permission,
     Proof,
     Reason,
-    Settings,
+    RepairMode,
+    RepairQuestion,
+    RepairSettings,
 )
 
 # A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
@@ -34,7 +34,7 @@ RECHECK_AFTER_S = 60.0
 SKEW_S = 120.0
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     """What a step is. SETTLE gives an act its final state; OPEN_BREAKER stops all acts; CLOSE ends the case."""
 
     WAIT = "wait"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 class Step:
     """The next step. `rung` is set for DO and ASK, `act` and `state` for SETTLE, `reason` for what is not done and for pages."""
 
-    kind: Kind
+    kind: StepKind
     rung: Rung | None = None
     reason: Reason | None = None
     act: Act | None = None
@@ -77,7 +77,7 @@ class Situation:
     journal: Journal
     machine: Machine
     engine: Engine
-    settings: Settings
+    settings: RepairSettings
     at: float
 
     @property
@@ -86,17 +86,21 @@ class Situation:
         return self.acts[-1]
 
 
-def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, now: float) -> Step:
+def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:
     """What happens next for the case. Pure."""
     all_acts = journal.acts_of(case)
     if all_acts and _never_sent(all_acts[-1]) and 0 <= now - all_acts[-1].changed_at < RECHECK_AFTER_S:
-        return Step(Kind.WAIT, reason=Reason.NOT_SEEN)
+        return Step(StepKind.WAIT, reason=Reason.NOT_SEEN)
     acts = tuple(act for act in all_acts if not _never_sent(act))
     last = acts[-1] if acts else None
     if last is not None and last.rung is Rung.PAGE:
-        return Step(Kind.CLOSE, reason=last.why) if last.state.final else Step(Kind.DO, Rung.PAGE, last.why)
+        return (
+            Step(StepKind.CLOSE, reason=last.why)
+            if last.state.final
+            else Step(StepKind.DO, Rung.PAGE, last.why)
+        )
     if last is not None and last.rung is Rung.RETURN and last.state is ActState.DONE:
-        return Step(Kind.CLOSE, reason=Reason.PROVEN)
+        return Step(StepKind.CLOSE, reason=Reason.PROVEN)
     if last is not None and not last.state.final:
         return _unsettled(last, engine, settings, now)
     if last is not None and last.rung is not Rung.RECHECK and last.state is not ActState.DONE:
@@ -104,16 +108,16 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, 
     if reason := _forbidden(case, settings):
         return _leave(reason)
     machine = engine.machines.get(case.node)
-    if machine is None or machine.service in (Service.UNKNOWN, Service.GONE):
+    if machine is None or machine.service in (ServiceState.UNKNOWN, ServiceState.GONE):
         forgotten = last is None or now - last.changed_at > settings.limits.unseen_s
-        return _leave(Reason.NOT_SEEN) if forgotten else Step(Kind.WAIT, reason=Reason.NOT_SEEN)
+        return _leave(Reason.NOT_SEEN) if forgotten else Step(StepKind.WAIT, reason=Reason.NOT_SEEN)
     situation = Situation(case, acts, journal, machine, engine, settings, now)
     return _further(situation) if _fenced_before(acts) else _first(situation)
 
 
-def _forbidden(case: Case, settings: Settings) -> Reason | None:
+def _forbidden(case: Case, settings: RepairSettings) -> Reason | None:
     """Why no machine may be touched for this case at all."""
-    if settings.mode in (Mode.OFF, Mode.PLAN):
+    if settings.mode in (RepairMode.OFF, RepairMode.PLAN):
         return Reason.MODE
     if case.observed:
         return Reason.OBSERVED
@@ -124,7 +128,7 @@ def _forbidden(case: Case, settings: Settings) -> Reason | None:
 
 def _leave(reason: Reason) -> Step:
     """A case for which nothing is done: people who have to know are paged, for the others it ends."""
-    return Step(Kind.DO, Rung.PAGE, reason) if reason in PAGED else Step(Kind.CLOSE, reason=reason)
+    return Step(StepKind.DO, Rung.PAGE, reason) if reason in PAGED else Step(StepKind.CLOSE, reason=reason)
 
 
 # What a person has to know of, in words. The rest is as its owner wants it, or is over.
@@ -145,17 +149,17 @@ PAGED: Mapping[Reason, str] = {
 }
 
 
-def _unsettled(act: Act, engine: Engine, settings: Settings, now: float) -> Step:
+def _unsettled(act: Act, engine: Engine, settings: RepairSettings, now: float) -> Step:
     """An act whose end is not known is never done again: the engine is asked, until its time is up."""
     settled = engine.settled.get(act.id, Settled.PENDING)
     if settled is Settled.DONE:
-        return Step(Kind.SETTLE, act=act, state=ActState.DONE)
+        return Step(StepKind.SETTLE, act=act, state=ActState.DONE)
     late = (
         now - act.intended_at > settings.limits.act_s.get(act.rung, 300.0) or now < act.intended_at - SKEW_S
     )
     if settled is Settled.FAILED or late:
-        return Step(Kind.SETTLE, act=act, state=ActState.FAILED, reason=Reason.ACT_FAILED)
-    return Step(Kind.WAIT, reason=Reason.IN_FLIGHT, act=act)
+        return Step(StepKind.SETTLE, act=act, state=ActState.FAILED, reason=Reason.ACT_FAILED)
+    return Step(StepKind.WAIT, reason=Reason.IN_FLIGHT, act=act)
 
 
 def _fenced_before(acts: Sequence[Act]) -> bool:
@@ -166,11 +170,11 @@ def _first(now: Situation) -> Step:
     """The step of a case whose node is not fenced yet."""
     machine, gate_id = now.machine, now.case.gate_id
     if machine.holder is Holder.OTHER:
-        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
+        return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != gate_id):
-        return Step(Kind.CLOSE, reason=Reason.OTHER_CASE)
-    if machine.service is Service.CHANGING:
-        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
+        return Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
+    if machine.service is ServiceState.CHANGING:
+        return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if reason := _void(now, now.case.judged_at, now.case.identity.boot_id):
         return _leave(reason)
     return _capacity(now, Rung.FENCE)
@@ -203,28 +207,28 @@ def _capacity(now: Situation, rung: Rung) -> Step:
         return _leave(Reason.BREAKER_OPEN)
     reason = obstacle(now.case, rung, now.journal, now.engine.machines, now.settings.limits)
     if reason is Reason.DOMAIN_BUSY:
-        return Step(Kind.WAIT, reason=reason)
+        return Step(StepKind.WAIT, reason=reason)
     if reason is not None:
         return _leave(reason)
     if trips(now.journal, now.at, now.settings.limits):
-        return Step(Kind.OPEN_BREAKER, reason=Reason.BREAKER_OPEN)
+        return Step(StepKind.OPEN_BREAKER, reason=Reason.BREAKER_OPEN)
     means = now.engine.fence_is if rung is Rung.FENCE else rung
     if means is Rung.FENCE:
-        return Step(Kind.DO, rung)
-    if now.settings.mode is Mode.ACT and means in now.settings.freely:
-        return Step(Kind.DO, rung, allowed_by="the gate file")
+        return Step(StepKind.DO, rung)
+    if now.settings.mode is RepairMode.ACT and means in now.settings.freely:
+        return Step(StepKind.DO, rung, allowed_by="the gate file")
     return _asked(now, rung)
 
 
 def _asked(now: Situation, rung: Rung) -> Step:
     question = _question(now, rung)
     if question is None:
-        return Step(Kind.ASK, rung)
+        return Step(StepKind.ASK, rung)
     if question.permission is Permission.ALLOWED:
-        return Step(Kind.DO, rung, allowed_by=question.by)
+        return Step(StepKind.DO, rung, allowed_by=question.by)
     if question.permission is Permission.DENIED or now.at > question.deadline:
         return _leave(Reason.NOT_ALLOWED)
-    return Step(Kind.WAIT, rung, Reason.NOT_ALLOWED)
+    return Step(StepKind.WAIT, rung, Reason.NOT_ALLOWED)
 
 
 def act_number(case: Case, rung: Rung, journal: Journal) -> int:
@@ -232,12 +236,12 @@ def act_number(case: Case, rung: Rung, journal: Journal) -> int:
     return 1 + sum(act.rung is rung for act in journal.acts_of(case))
 
 
-def _question(now: Situation, rung: Rung) -> Allowed | None:
+def _question(now: Situation, rung: Rung) -> RepairQuestion | None:
     key = (now.case.gate_id, now.case.node, rung, act_number(now.case, rung, now.journal))
     return next((question for question in now.journal.questions if question_key(question) == key), None)
 
 
-def question_key(question: Allowed) -> tuple[str, str, Rung, int]:
+def question_key(question: RepairQuestion) -> tuple[str, str, Rung, int]:
     """What a question is about: the numbered repair of one case."""
     return question.gate_id, question.node, question.rung, question.number
 
@@ -246,28 +250,28 @@ def _further(now: Situation) -> Step:
     """The step of a case whose node was fenced: check, repair, return, or page."""
     if (step := _taken(now)) is not None:
         return step
-    if now.machine.service is Service.CHANGING:
-        return Step(Kind.WAIT, reason=Reason.IN_FLIGHT)
+    if now.machine.service is ServiceState.CHANGING:
+        return Step(StepKind.WAIT, reason=Reason.IN_FLIGHT)
     if now.machine.jobs:
-        return Step(Kind.WAIT, reason=Reason.JOBS_RUN)
+        return Step(StepKind.WAIT, reason=Reason.JOBS_RUN)
     if now.last.rung is Rung.RECHECK:
         return _after_recheck(now)
     if now.last.rung is Rung.FENCE and not tried(now.acts) and any(blame.hard for blame in now.case.blames):
         return _repair(now)
-    return Step(Kind.DO, Rung.RECHECK)
+    return Step(StepKind.DO, Rung.RECHECK)
 
 
 def _taken(now: Situation) -> Step | None:
     """What to do if the node is not ours any more; None while it is."""
     machine = now.machine
     if machine.holder is Holder.OTHER:
-        return Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)
+        return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     ours = machine.mark is not None and machine.mark.gate_id == now.case.gate_id
     if machine.holder is Holder.PRELAUNCH:
-        return None if ours else Step(Kind.CLOSE, reason=Reason.OTHER_CASE)
+        return None if ours else Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
     if now.last.rung in REPAIRS and now.last.state is ActState.DONE:
         # The engine gave the repaired node back by itself, and nobody has proven it yet.
-        return Step(Kind.DO, Rung.FENCE)
+        return Step(StepKind.DO, Rung.FENCE)
     return _leave(Reason.RETURNED_BY_OTHER)
 
 
@@ -275,9 +279,9 @@ def _after_recheck(now: Situation) -> Step:
     acts, last = now.acts, now.last
     if last.proof is Proof.PASSED and shows_repair(now.case, acts, last.found):
         if not _outdated(now, last.measured_at, last.found.boot_id):
-            return Step(Kind.DO, Rung.RETURN)
+            return Step(StepKind.DO, Rung.RETURN)
         again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
-        return _leave(Reason.STALE) if again else Step(Kind.DO, Rung.RECHECK)
+        return _leave(Reason.STALE) if again else Step(StepKind.DO, Rung.RECHECK)
     if last.proof is Proof.PASSED and tried(acts):
         return _leave(Reason.NOT_PROVEN)
     if last.proof in (Proof.PASSED, Proof.FAILED):
@@ -287,7 +291,7 @@ def _after_recheck(now: Situation) -> Step:
         return _leave(Reason.NOT_PROVEN)
     interrupted = _lost(last)
     soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
-    return Step(Kind.WAIT, reason=Reason.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
+    return Step(StepKind.WAIT, reason=Reason.NOT_PROVEN) if soon else Step(StepKind.DO, Rung.RECHECK)
 
 
 def _unproven(acts: Sequence[Act]) -> tuple[int, int]:
@@ -319,12 +323,12 @@ def _repair(now: Situation) -> Step:
         return _leave(Reason.TRIED_ALL if tried(now.acts) else Reason.REPAIR_NEEDED)
     question = _question(now, rung)
     if question is not None and question.permission is Permission.ASKED and now.at <= question.deadline:
-        return Step(Kind.WAIT, rung, Reason.NOT_ALLOWED)
+        return Step(StepKind.WAIT, rung, Reason.NOT_ALLOWED)
     measured = [(act.measured_at, act.found.boot_id) for act in now.acts if act.proof is Proof.FAILED]
     reason = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))
     if reason is Reason.BEFORE_BREAKER:
         return _leave(reason)
     if reason is not None:
         # The evidence is too old, or of another boot: it is measured again, unless it just was.
-        return Step(Kind.DO, Rung.RECHECK) if now.last.rung is not Rung.RECHECK else _leave(Reason.STALE)
+        return Step(StepKind.DO, Rung.RECHECK) if now.last.rung is not Rung.RECHECK else _leave(Reason.STALE)
     return _capacity(now, rung)

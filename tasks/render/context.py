@@ -13,12 +13,12 @@ from checks.facts.instances import Facts
 from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
-from checks.judge.ledger import Entry, ledger
+from checks.judge.ledger import LedgerEntry, ledger
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
-from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
+from tasks.render.remedy_commands import NOWHERE, PURPOSES, RemedyContext, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.tables import counted
@@ -55,7 +55,7 @@ class PastGate:
 
 
 @dataclass(frozen=True)
-class Past:
+class GateHistory:
     """`problems` say what could not be read: a short strip must not look like a short history.
 
     `worse` are lines about the numbers that get worse.
@@ -72,7 +72,7 @@ class Past:
     changed: tuple[str, ...] = ()
     fleet: str = ""
 
-    def ended(self, end: EndMark | None) -> Past:
+    def ended(self, end: EndMark | None) -> GateHistory:
         """The returned history says of the page's own gate how it ended."""
         return replace(self, gates=tuple(replace(one, end=end) if one.is_this else one for one in self.gates))
 
@@ -112,12 +112,12 @@ class VerdictContext:
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
-    place: Place = NOWHERE
-    ledger: tuple[Entry, ...] = ()
+    place: RemedyContext = NOWHERE
+    ledger: tuple[LedgerEntry, ...] = ()
     said: tuple[str, ...] = ()
     cost: Cost | None = None
     facts: Facts | None = None
-    past: Past | None = None
+    past: GateHistory | None = None
     shown: tuple[DecodedMatrix, ...] = ()
     first_line: str = ""
     failed: str = ""
@@ -146,13 +146,13 @@ def verdict_context(
     engine_names = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
-    place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
+    place = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
     lines = (*notes, cost_line(cost)) if is_worth_showing(cost) else notes
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(place, ledger(report, policy, verdict), lines, cost, facts, shown=shown)
 
 
-def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str, ...]]:
+def advice(item: Group, verdict: Verdict, place: RemedyContext) -> tuple[str, tuple[str, ...]]:
     """The remedy, with what its commands do where that is not plain, and the commands."""
     subjects = item.subjects[:TYPED_SUBJECTS]
     matches = [command for subject in subjects for command in commands(item, subject, verdict, place)]

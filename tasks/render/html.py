@@ -29,7 +29,7 @@ from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_
 from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
-from tasks.render.views.nodes import Line, State, check_lines, finding_state, left_out, places
+from tasks.render.views.nodes import NodeLine, State, check_lines, finding_state, left_out, places
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted
@@ -76,7 +76,7 @@ class GridRow:
 
     name: str
     names: tuple[str, ...]
-    line: Line
+    line: NodeLine
     link: str
     cells: tuple[tuple[State, str], ...]
 
@@ -218,7 +218,7 @@ def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) ->
         of_node = found.get((node, ""), "") if state > State.PASS else ""
         return of_check or of_node or where_of.get((node, check)) or where.get(node, "")
 
-    alike: dict[object, list[Line]] = defaultdict(list)
+    alike: dict[object, list[NodeLine]] = defaultdict(list)
     for place, line in enumerate(shown.lines):
         few = line.is_cluster or (line.state <= State.PASS and place < FEW)
         alike[line.name if few else (line.state, line.cells)].append(line)

@@ -62,8 +62,7 @@ def escape(text: str, most: int = 600) -> str:
 
 
 def inert(text: str, most: int = 1200) -> str:
-    """The result is a text as from `escape` that is one line of Markdown by itself. Signs that begin nothing there stay as they are.
-    """
+    """The result is a text as from `escape` that is one line of Markdown by itself. Signs that begin nothing there stay."""
     return _BEGINS.sub(_entity, one_line(text, most))
 
 

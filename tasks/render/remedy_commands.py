@@ -85,7 +85,7 @@ _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 
 
 @dataclass(frozen=True)
-class Place:
+class RemedyContext:
     """Where the finding's machines are. `launcher` is a row of COMMANDS or "".
 
     `instance_type` is the declared type, and `machine` the text of the file that describes it to a node, "" for a known type. `job` is
@@ -99,7 +99,7 @@ class Place:
     machine: str = ""
 
 
-NOWHERE = Place()
+NOWHERE = RemedyContext()
 
 
 def engine_of(launcher: str, options: Mapping[str, object]) -> str:
@@ -108,7 +108,9 @@ def engine_of(launcher: str, options: Mapping[str, object]) -> str:
     return hyperpod.get(launcher, launcher) if options.get("auto_resume") is True else launcher
 
 
-def commands(finding: Finding | Group, subject: str, verdict: Verdict, place: Place) -> tuple[str, ...]:
+def commands(
+    finding: Finding | Group, subject: str, verdict: Verdict, place: RemedyContext
+) -> tuple[str, ...]:
     """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect."""
     node = node_of(subject)
     blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS

@@ -8,7 +8,7 @@ from typing import cast
 from checks.documents.report import plain
 from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
-from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
+from checks.judge.trend.model import CounterGrowth, Course, Point, Trend, TrendMachine
 from checks.judge.trend.numbers import LEAST_PEERS
 from tasks.text.inert import one_line
 from tasks.text.tables import counted, few
@@ -70,7 +70,7 @@ def budget_text(trend: Trend) -> str:
     )
 
 
-def worse_words(machine: Machine) -> list[str]:
+def worse_words(machine: TrendMachine) -> list[str]:
     """What gets worse of one machine, with its sparkline."""
     return [*map(course_line, machine.degrading), *map(growth_line, machine.growing)]
 
@@ -80,7 +80,7 @@ def course_line(course: Course) -> str:
     return f"{course.check} {course.what} {spark(course.points)} {course_text(course)}"
 
 
-def growth_line(growth: Growth) -> str:
+def growth_line(growth: CounterGrowth) -> str:
     """Such as "gpu.ecc total ▁█ grew by 12, from 0 to 12"."""
     first, last = growth.points[0].value, growth.points[-1].value
     return f"{growth.check} {growth.metric} {spark(growth.points)} grew by {growth.grown:g}, from {first:g} to {last:g}"

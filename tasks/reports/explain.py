@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.command_line import InputError
-from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Part, ReadOptions
+from checks.explain.reading import CheckData, ExplainError, Garbled, NotRecognised, OutputKind, ReadOptions
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
 from checks.judge.culprits.matrix_file import DecodedTable
@@ -27,7 +27,7 @@ from tasks.text.inert import clean, one_line
 
 INPUT_BYTES = 64 << 20
 # The shipped policy that holds output of this kind where no type is declared.
-OF_KIND = {Kind.NEURON_LS: "neuron.toml"}
+OF_KIND = {OutputKind.NEURON_LS: "neuron.toml"}
 OTHERWISE = "nvidia.toml"
 # How files begin that hold a log, and are none (file(1) knows them by the same bytes).
 PACKED = {
@@ -45,7 +45,7 @@ _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", An
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ExplainedInput:
     """One input and its verdict. `kind` is None if nobody knows what it is;
 
     `policy` names the policy that was chosen for it, "" if one was given.
@@ -53,32 +53,34 @@ class Explanation:
 
     file: str
     name: str
-    kind: Kind | None
+    kind: OutputKind | None
     title: str
     verdict: Verdict
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     policy: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CheckData, ...] = ()
     told: tuple[DecodedTable, ...] = ()
 
 
-def explain_input(file: str, tool: Kind | None, policy: Policy | None, options: ReadOptions) -> Explanation:
+def explain_input(
+    file: str, tool: OutputKind | None, policy: Policy | None, options: ReadOptions
+) -> ExplainedInput:
     """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
     name, data = read_input(file)
     text = _text(data if data.lstrip()[:1] == b"{" else data[: INPUT_BYTES + 1])
-    if (tool is Kind.REPORT and not seed_report.detect(text)) or (tool is None and is_report(text)):
+    if (tool is OutputKind.REPORT and not seed_report.detect(text)) or (tool is None and is_report(text)):
         raise InputError(file, f"a report of Prelaunch is judged by another command: prelaunch judge {file}")
     return explain_text(file, name, data, tool, policy, options)
 
 
 def explain_text(
-    file: str, name: str, data: bytes, tool: Kind | None, policy: Policy | None, options: ReadOptions
-) -> Explanation:
+    file: str, name: str, data: bytes, tool: OutputKind | None, policy: Policy | None, options: ReadOptions
+) -> ExplainedInput:
     """A tool's output that was read already is judged as in `explain_input`. Raises InputError if no policy can be had."""
-    text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[Part, ...](), tuple[DecodedTable, ...]()
-    is_seed = tool in (None, Kind.REPORT) and seed_report.detect(text)
-    found = tool = Kind.REPORT if is_seed else tool
+    text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[CheckData, ...](), tuple[DecodedTable, ...]()
+    is_seed = tool in (None, OutputKind.REPORT) and seed_report.detect(text)
+    found = tool = OutputKind.REPORT if is_seed else tool
     try:
         _require_text(data, text, tool)
         if is_seed:
@@ -93,11 +95,11 @@ def explain_text(
         title = f"{found.value} that cannot be read" if found else "unreadable input"
     else:
         neuron = any(part.check.startswith("neuron.") for part in reading.parts)
-        rules, chosen = _policy(policy, Kind.NEURON_LS if neuron else reading.kind, options)
+        rules, chosen = _policy(policy, OutputKind.NEURON_LS if neuron else reading.kind, options)
         parts = reading.parts
         judged = judge(reading, rules, builtin(), options, data)
         found, title, told = reading.kind, one_line(reading.title), judged.told
-    return Explanation(
+    return ExplainedInput(
         file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts, told=told
     )
 
@@ -112,31 +114,33 @@ def _text(data: bytes) -> str:
     return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
 
 
-def _require_text(data: bytes, text: str, tool: Kind | None) -> None:
+def _require_text(data: bytes, text: str, tool: OutputKind | None) -> None:
     for begins, reason in PACKED.items():
         if data.startswith(begins):
-            raise Broken(f"it is {reason}, and explain what comes out", "")
+            raise Garbled(f"it is {reason}, and explain what comes out", "")
     if len(data) > INPUT_BYTES:
-        raise Broken(
+        raise Garbled(
             f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Give the part in question, or the last day of a log.",
             "",
         )
     # A crash leaves zeros in a log; its reader says what they cost.
-    if "\0" in text and (tool is not Kind.KERNEL_LOG if tool else not claims(Kind.KERNEL_LOG, text)):
-        raise Broken(
+    if "\0" in text and (
+        tool is not OutputKind.KERNEL_LOG if tool else not claims(OutputKind.KERNEL_LOG, text)
+    ):
+        raise Garbled(
             f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a zero byte, so the input is not text",
             "Give the text that the tool printed, and no binary file.",
         )
 
 
-def _reason(error: ExplainError, tool: Kind | None) -> str:
+def _reason(error: ExplainError, tool: OutputKind | None) -> str:
     reason = one_line(str(error), 500)
     if isinstance(error, NotRecognised) and tool:
         return f"it is not output of {tool.value}: {reason}"
     return reason
 
 
-def _policy(policy: Policy | None, tool: Kind | None, options: ReadOptions) -> tuple[Policy, str]:
+def _policy(policy: Policy | None, tool: OutputKind | None, options: ReadOptions) -> tuple[Policy, str]:
     if policy is not None:
         return policy, ""
     if options.declared is not None:

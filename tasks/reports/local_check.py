@@ -42,7 +42,7 @@ COLOURS = {State.PASS: "32", State.WARN: "33", State.UNKNOWN: "35", State.FAIL: 
 PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 
 
-class CheckProgress:
+class ProgressPrinter:
     """Called with each observation; of a check on ranks it says one line when the last rank has reported."""
 
     def __init__(
@@ -133,7 +133,7 @@ def check_node(
     name = f"node-{uuid.uuid4().hex[:8]}"
     made = bundles.make(name, declared, profile, policy, builtin(), raised=raised)
     facts = builtin().of(declared)
-    ticks = CheckProgress(
+    ticks = ProgressPrinter(
         bundles.plan_of(made)[1], declared, policy.for_machines(declared), facts, say, colour
     )
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:

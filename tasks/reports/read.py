@@ -104,8 +104,7 @@ def judge_data(
     baseline: Baseline | None = None,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
-    """A report that was read already, from `path`, is judged as in `judge_file`. Raises InputError if there is nothing to judge it by.
-    """
+    """A report that was read already, from `path`, is judged as in `judge_file`. Raises InputError if nothing can judge it."""
     facts = builtin()
     try:
         report = load(data)

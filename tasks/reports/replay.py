@@ -147,7 +147,7 @@ def replay(
 
 
 @dataclass(frozen=True)
-class _Files:
+class _StoredGate:
     """What a store keeps of one gate; `error` is why it could not be read."""
 
     record: Record | None = None
@@ -156,19 +156,19 @@ class _Files:
     error: str = ""
 
 
-def _files_of(store: Store, gate_id: str) -> _Files:
+def _files_of(store: Store, gate_id: str) -> _StoredGate:
     try:
-        return _Files(
+        return _StoredGate(
             records.read(store, gate_id), store.get(report_key(gate_id)), store.get(verdict_key(gate_id))
         )
     except StoreUnreachable:
         raise
     except (DecodeError, StoreError) as error:
-        return _Files(error=str(error))
+        return _StoredGate(error=str(error))
 
 
 def _replayed(
-    gate_id: str, files: _Files, policy: Policy | None, facts: Facts, baseline: Baseline | None
+    gate_id: str, files: _StoredGate, policy: Policy | None, facts: Facts, baseline: Baseline | None
 ) -> ReplayedGate:
     record = files.record
     cluster, when = (record.cluster, record.judged_at) if record else ("", "")

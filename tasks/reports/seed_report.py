@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError
 from checks.documents.decode import parse_json
-from checks.explain.reading import Broken, ExplainError, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, ExplainError, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.registry import claimed_by
 from checks.explain.registry import read as read_output
 from checks.model import Value
@@ -50,14 +50,14 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """All raw outputs together. Raises Broken."""
+    """All raw outputs together. Raises Garbled."""
     try:
         report = parse_json(text.encode(), SIZE_BYTES)
     except DecodeError as error:
-        raise Broken(str(error)) from error
+        raise Garbled(str(error)) from error
     nodes = report.get("nodes") if isinstance(report, Mapping) else None
     if not isinstance(report, Mapping) or not isinstance(nodes, Mapping) or not nodes:
-        raise Broken("it has no table of nodes")
+        raise Garbled("it has no table of nodes")
     outputs = _Outputs()
     _walk(report, "", outputs)
     readings = [_reading(path, output, options, outputs) for path, output in outputs.outputs.items()]
@@ -67,7 +67,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     left_out = [line for reading in readings for line in reading.left_out]
     title = f"a report of {TOOL}, {len(outputs.outputs)} raw outputs of {len(nodes)} nodes"
     return Reading(
-        Kind.REPORT,
+        OutputKind.REPORT,
         title,
         parts,
         (*unread[:MOST_UNREAD], *more),
@@ -113,31 +113,31 @@ def _reading(path: str, output: str, options: ReadOptions, outputs: _Outputs) ->
     """The raw output at the path, each line of it with the path. One that cannot be read is added to `unread`."""
     try:
         if len(output) > OUTPUT_CHARACTERS:
-            raise Broken(f"it has {len(output)} characters, more than the {OUTPUT_CHARACTERS} that are read")
+            raise Garbled(f"it has {len(output)} characters, more than the {OUTPUT_CHARACTERS} that are read")
         is_pingpong = any(map(HEADER.match, output.splitlines()))
         reading = _pingpong(output) if is_pingpong else read_output(claimed_by(output), output, options)
     except ExplainError as error:
         outputs.unread.append(f"{path}: {error}")
-        return Reading(Kind.REPORT, path, ())
+        return Reading(OutputKind.REPORT, path, ())
     outputs.unread += [f"{path}: {reason}" for reason in reading.unread]
     return replace(reading, parts=tuple(_placed(part, path) for part in reading.parts))
 
 
 def _pingpong(output: str) -> Reading:
-    """The output of fi_pingpong -p efa, which the tool runs over its default endpoint. Raises Broken."""
+    """The output of fi_pingpong -p efa, which the tool runs over its default endpoint. Raises Garbled."""
     try:
         tables = parse(output, DATAGRAM)
     except CheckError as error:
-        raise Broken(str(error)) from error
+        raise Garbled(str(error)) from error
     metrics: dict[str, Value] = {
         "pairs": tuple(f"table {number}" for number in range(1, len(tables) + 1)),
         "failures": ("ok",) * len(tables),
         "acks_missing": tuple(table.acks_missing for table in tables),
     }
-    return Reading(Kind.FI_PINGPONG, "fi_pingpong", (Part("efa.pingpong", metrics, {}, output),))
+    return Reading(OutputKind.FI_PINGPONG, "fi_pingpong", (CheckData("efa.pingpong", metrics, {}, output),))
 
 
-def _placed(reading: Part, path: str) -> Part:
+def _placed(reading: CheckData, path: str) -> CheckData:
     """The part with the path before each of its lines."""
     lines = {metric: _with_path(text, path) for metric, text in reading.lines.items()}
     return replace(reading, lines=lines, evidence=_with_path(reading.evidence, path))

@@ -15,7 +15,7 @@ from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy
 from checks.runner.deadline import limited
-from tasks.render.context import EndMark, Past, PastGate
+from tasks.render.context import EndMark, GateHistory, PastGate
 from tasks.render.trend_text import too_few, worse_lines
 from tasks.reports.fleet.reading import page_link
 from tasks.store.base import Store, StoreError
@@ -51,7 +51,7 @@ def past_of(
     this: TrendContext,
     seconds: float = SECONDS,
     ends: Ends = lambda store, gate_ids: {},
-) -> Past:
+) -> GateHistory:
     """The cluster's gates up to this one; `ends` reads how they ended, for those whose answer alone would mislead. Never raises for
     what a store holds or refuses.
     """
@@ -61,10 +61,10 @@ def past_of(
         text = f"Earlier gates could not be read within {seconds:g} s"
     except StoreError as error:
         text = f"Earlier gates could not be read: {error}"
-    return Past(problems=(one_line(text, 400),))
+    return GateHistory(problems=(one_line(text, 400),))
 
 
-def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:
+def _past_of(store: Store, this: TrendContext, ends: Ends) -> GateHistory:
     known = known_nodes(store, this.cluster, whole=False)
     judged = {gate_id: at for history in known.clusters for gate_id, at in history.gates.items()}
     # The page's gate is the last of those that were judged within one second, which its id does not say.
@@ -84,7 +84,7 @@ def _past_of(store: Store, this: TrendContext, ends: Ends) -> Past:
     earlier = [gate.numbers for gate in known.gates if gate.gate_id in mine]
     trend = follow([*(one for one in earlier if one.report != this.digest), own])
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
-    return Past(
+    return GateHistory(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
         _changed(newest, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
     )  # fmt: skip

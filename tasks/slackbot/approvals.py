@@ -35,10 +35,10 @@ from tasks.notifiers.slack.blocks import escape, when
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.notifiers.slack.notifier import SlackNotifier
-from tasks.slackbot.config import Allowed
+from tasks.slackbot.config import ListedGate
 from tasks.slackbot.dialogs import answered, modal, reason_of, respond, user, without_markup
 from tasks.slackbot.handover import AnswerDelivery
-from tasks.slackbot.prefect_client import FLOW, REMEDY, Runs, Unreachable
+from tasks.slackbot.prefect_client import FLOW, REMEDY, PrefectRuns, PrefectUnreachable
 from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch.slack")
@@ -52,7 +52,7 @@ class NotAnswerable(Exception):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedQuestion:
     """What a button or a modal names. It is not trusted until it was compared with the store."""
 
     flow_run_id: str
@@ -65,7 +65,7 @@ class OpenAnswer:
     """A question that waits, where its answer goes, and the gate file as it is now."""
 
     question: Question
-    allowed: Allowed
+    allowed: ListedGate
     gate: Gate
     store: Store
 
@@ -74,7 +74,12 @@ class ApprovalHandler:
     """Takes clicks and submissions of one workspace, from any thread. `web` has the app's bot token."""
 
     def __init__(
-        self, gates: Sequence[Allowed], runs: Runs, web: SlackWeb, token: str, handing: AnswerDelivery
+        self,
+        gates: Sequence[ListedGate],
+        runs: PrefectRuns,
+        web: SlackWeb,
+        token: str,
+        handing: AnswerDelivery,
     ) -> None:
         self._gates, self._runs, self._web, self._token = gates, runs, web, token
         self._handing = handing
@@ -158,10 +163,10 @@ class ApprovalHandler:
             LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
 
 
-def find_question(gates: Sequence[Allowed], value: str) -> OpenAnswer:
+def find_question(gates: Sequence[ListedGate], value: str) -> OpenAnswer:
     """The question that a button's value, or a modal's metadata, names, from the store of an allowed gate. Raises NotAnswerable."""
     try:
-        named = decode(Named, parse_json(value, VALUE_CHARACTERS))
+        named = decode(NamedQuestion, parse_json(value, VALUE_CHARACTERS))
     except DecodeError as error:
         raise NotAnswerable("This button does not belong to Prelaunch. Answer in Prefect.") from error
     failed = False
@@ -219,12 +224,12 @@ def _require_allowed(pending: OpenAnswer, person: str, action: ApprovalAction) -
     )
 
 
-def _require_waiting(pending: OpenAnswer, runs: Runs) -> None:
+def _require_waiting(pending: OpenAnswer, runs: PrefectRuns) -> None:
     """Require that the run waits, and is one of the allowed gate's. A server that does not answer is believed to have it."""
     question = pending.question
     try:
         run = runs.run(question.flow_run_id)
-    except Unreachable as error:
+    except PrefectUnreachable as error:
         LOG.warning("gate %s: %s The answer is stored and will be delivered later.", question.gate_id, error)
         return
     if run is None:

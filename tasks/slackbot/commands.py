@@ -11,10 +11,10 @@ from tasks.gate_file.read import GateFileError
 from tasks.notifiers.slack.blocks import escape, link
 from tasks.reports.fleet.model import Fleet
 from tasks.slackbot import replies
-from tasks.slackbot.config import Allowed, Config
+from tasks.slackbot.config import Config, ListedGate
 from tasks.slackbot.dialogs import inline, respond, user
-from tasks.slackbot.history import HistoryError, Past, fleet_of, last, last_refusal, of_id
-from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
+from tasks.slackbot.history import HistoryError, PastVerdict, fleet_of, last, last_refusal, of_id
+from tasks.slackbot.prefect_client import FLOW, PrefectError, PrefectRun, PrefectRuns
 from tasks.slackbot.replies import Reply, told
 
 LOG = logging.getLogger("prelaunch.slack")
@@ -24,7 +24,7 @@ REASON_CHARACTERS = 300
 class Commands:
     """Answers slash commands of one workspace, from any thread."""
 
-    def __init__(self, config: Config, runs: Runs) -> None:
+    def __init__(self, config: Config, runs: PrefectRuns) -> None:
         self._config, self._runs = config, runs
 
     def typed(self, payload: Mapping[str, Any], envelope: str) -> None:
@@ -109,8 +109,8 @@ class Commands:
         except HistoryError as error:
             return told(escape(str(error), 600))
 
-    def _newest_refusal(self, name: str) -> Past:
-        found: list[Past] = []
+    def _newest_refusal(self, name: str) -> PastVerdict:
+        found: list[PastVerdict] = []
         failed: list[HistoryError] = []
         for allowed in self._config.gates:
             if name in ("", allowed.name):
@@ -122,7 +122,7 @@ class Commands:
             raise failed[0]
         return max(found, key=lambda past: past.record.judged_at)
 
-    def _chosen(self, name: str) -> tuple[Allowed, ...] | str:
+    def _chosen(self, name: str) -> tuple[ListedGate, ...] | str:
         if not name:
             return self._config.gates
         allowed = self._config.named(name)
@@ -136,13 +136,13 @@ class Commands:
         return f"{what}{hint} There {'is' if len(names) == 1 else 'are'} {', '.join(map(inline, names))}."
 
 
-def _state(allowed: Allowed, going: tuple[Run, ...]) -> replies.State:
+def _state(allowed: ListedGate, going: tuple[PrefectRun, ...]) -> replies.GateStatus:
     runs = tuple(run for run in going if run.flow == FLOW and run.gate_file == allowed.file)
     try:
         cluster = allowed.gate().cluster.name
     except GateFileError as error:
-        return replies.State(allowed.name, "?", runs, None, str(error))
+        return replies.GateStatus(allowed.name, "?", runs, None, str(error))
     try:
-        return replies.State(allowed.name, cluster, runs, last(allowed), "")
+        return replies.GateStatus(allowed.name, cluster, runs, last(allowed), "")
     except HistoryError as error:
-        return replies.State(allowed.name, cluster, runs, None, str(error))
+        return replies.GateStatus(allowed.name, cluster, runs, None, str(error))

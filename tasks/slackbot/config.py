@@ -45,7 +45,7 @@ class SlackApp(NotifyTable):
 
 
 @dataclass(frozen=True)
-class Allowed:
+class ListedGate:
     """A gate of the list under its name, and where its gate file is on this machine."""
 
     name: str
@@ -66,9 +66,9 @@ class Config:
     """The file, read and checked: every gate file it names can be read."""
 
     app: SlackApp
-    gates: tuple[Allowed, ...]
+    gates: tuple[ListedGate, ...]
 
-    def named(self, name: str) -> Allowed | None:
+    def named(self, name: str) -> ListedGate | None:
         """The gate of that name."""
         return next((gate for gate in self.gates if gate.name == name), None)
 
@@ -82,9 +82,9 @@ def read_config(path: Path) -> Config:
     return Config(app, tuple(_allowed(path, name, table) for name, table in app.gates.items()))
 
 
-def _allowed(path: Path, name: str, table: AllowedGate) -> Allowed:
+def _allowed(path: Path, name: str, table: AllowedGate) -> ListedGate:
     file = (path.resolve().parent / Path(table.gate_file).expanduser()).resolve()
-    allowed = Allowed(name, table, file)
+    allowed = ListedGate(name, table, file)
     try:
         allowed.store()
     except (GateFileError, StoreError) as error:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from checks.value_types import DecodeError
 from tasks.gate.question import read_answer
 from tasks.gate_file.read import GateFileError
-from tasks.slackbot.config import Allowed
-from tasks.slackbot.prefect_client import NotStarted, PrefectError, Run, Runs
+from tasks.slackbot.config import ListedGate
+from tasks.slackbot.prefect_client import NotStarted, PrefectError, PrefectRun, PrefectRuns
 from tasks.store.base import StoreError
 
 LOG = logging.getLogger("prelaunch.slack")
@@ -25,7 +25,7 @@ EVERY_S = 5.0
 class AnswerDelivery:
     """One thread, which looks regularly, and at once after `wake`. Use `start` and `stop`."""
 
-    def __init__(self, runs: Runs, gates: Sequence[Allowed]) -> None:
+    def __init__(self, runs: PrefectRuns, gates: Sequence[ListedGate]) -> None:
         self._runs, self._gates = runs, gates
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="slack-handing-over", daemon=True)
@@ -61,8 +61,8 @@ class AnswerDelivery:
             self._wake.wait(EVERY_S)
 
 
-def deliver_answers(runs: Runs, gates: Sequence[Allowed]) -> set[str]:
-    """Resume every paused run of these gates whose question was answered; returns what failed. Raises Unreachable."""
+def deliver_answers(runs: PrefectRuns, gates: Sequence[ListedGate]) -> set[str]:
+    """Resume every paused run of these gates whose question was answered; returns what failed. Raises PrefectUnreachable."""
     problems = set[str]()
     for run in runs.going(("PAUSED",)):
         for allowed in gates:
@@ -72,7 +72,7 @@ def deliver_answers(runs: Runs, gates: Sequence[Allowed]) -> set[str]:
     return problems
 
 
-def _deliver(runs: Runs, run: Run, allowed: Allowed, gate_id: str, key: str) -> set[str]:
+def _deliver(runs: PrefectRuns, run: PrefectRun, allowed: ListedGate, gate_id: str, key: str) -> set[str]:
     from tasks.gate.approval.answers import form_of
 
     try:

@@ -17,7 +17,7 @@ from tasks.gate_file.read import GateFileError
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import read_fleet
 from tasks.reports.store_argument import open_named_store
-from tasks.slackbot.config import Allowed
+from tasks.slackbot.config import ListedGate
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import verdict_key
@@ -32,7 +32,7 @@ class HistoryError(Exception):
 
 
 @dataclass(frozen=True)
-class Past:
+class PastVerdict:
     """An earlier verdict."""
 
     gate: Gate
@@ -41,12 +41,12 @@ class Past:
     verdict: Verdict
 
 
-def last(allowed: Allowed) -> Record | None:
+def last(allowed: ListedGate) -> Record | None:
     """The newest verdict of a gate; None if there is none. Raises HistoryError."""
     return next(_records(*_opened(allowed)), None)
 
 
-def last_refusal(allowed: Allowed) -> Past:
+def last_refusal(allowed: ListedGate) -> PastVerdict:
     """The newest verdict that was no go. Raises HistoryError."""
     gate, store = _opened(allowed)
     for record in _records(gate, store):
@@ -55,7 +55,7 @@ def last_refusal(allowed: Allowed) -> Past:
     raise HistoryError(f"The store has no refusal of {allowed.name}: every verdict in it is a go.")
 
 
-def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
+def of_id(gates: Sequence[ListedGate], gate_id: str) -> PastVerdict:
     """The verdict of one gate run, whatever it was. Raises HistoryError."""
     for allowed in gates:
         gate, store = _opened(allowed)
@@ -70,7 +70,7 @@ def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
     raise HistoryError(f"No gate of this app has a verdict of {gate_id}.")
 
 
-def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
+def fleet_of(allowed: ListedGate) -> tuple[str, Fleet | str]:
     """The cluster of a gate, and its fleet as its store has it, or why there is none. The scheduler is not asked."""
     try:
         cluster = allowed.gate().cluster.name
@@ -80,17 +80,17 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
         return allowed.name, f"The nodes cannot be read: {error}"
 
 
-def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
+def _past(allowed: ListedGate, gate: Gate, store: Store, record: Record) -> PastVerdict:
     try:
         data = store.get(verdict_key(record.gate_id))
         if data is not None:
-            return Past(gate, store, record, load(data))
+            return PastVerdict(gate, store, record, load(data))
     except (StoreError, DecodeError) as error:
         raise HistoryError(f"The verdict of {record.gate_id} cannot be read: {error}") from error
     raise HistoryError(f"The store of {allowed.name} has no verdict of {record.gate_id}.")
 
 
-def _opened(allowed: Allowed) -> tuple[Gate, Store]:
+def _opened(allowed: ListedGate) -> tuple[Gate, Store]:
     try:
         return allowed.gate(), allowed.store()
     except (GateFileError, StoreError) as error:

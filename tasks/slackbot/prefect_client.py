@@ -1,6 +1,6 @@
 """The calls of `prelaunch slack` to Prefect's server: runs, deployments, resume, start.
 
-Unreachable         the server does not answer, or only with an error of its own: try again
+PrefectUnreachable         the server does not answer, or only with an error of its own: try again
 NotStarted          there is no such deployment, or the server refused to start it
 """
 
@@ -30,7 +30,7 @@ class PrefectError(Exception):
     """Prefect's server did not do what was asked. The message says why, and the remedy."""
 
 
-class Unreachable(PrefectError):
+class PrefectUnreachable(PrefectError):
     """The server does not answer, or only with an error of its own."""
 
 
@@ -39,7 +39,7 @@ class NotStarted(PrefectError):
 
 
 @dataclass(frozen=True)
-class Run:
+class PrefectRun:
     """A flow run as far as it matters here. `gate_file` is resolved on this machine, None if it names none.
 
     `question` is the gate's id and the key of the question that it waits for, None if it waits for none.
@@ -60,8 +60,8 @@ class Run:
         return run_url(self.id)
 
 
-class Runs:
-    """One client for all threads. Every method raises Unreachable, and ends within seconds."""
+class PrefectRuns:
+    """One client for all threads. Every method raises PrefectUnreachable, and ends within seconds."""
 
     def __init__(self) -> None:
         from prefect.client.orchestration import get_client
@@ -80,7 +80,7 @@ class Runs:
         """Close the connections."""
         self._stack.close()
 
-    def run(self, flow_run_id: str) -> Run | None:
+    def run(self, flow_run_id: str) -> PrefectRun | None:
         """The run; None if the server knows none of this id."""
         from prefect.exceptions import ObjectNotFound
 
@@ -102,7 +102,7 @@ class Runs:
             return ""
         return str(getattr(done.details, "reason", None) or done.status.value)
 
-    def start(self, deployment: str, gate_file: Path, key: str, tags: Sequence[str]) -> Run:
+    def start(self, deployment: str, gate_file: Path, key: str, tags: Sequence[str]) -> PrefectRun:
         """A run of the deployment, with its own parameters; the same key starts nothing twice. Raises NotStarted."""
         from prefect.exceptions import ObjectNotFound
 
@@ -120,7 +120,7 @@ class Runs:
             )
             return self._seen(made)
 
-    def going(self, states: Sequence[str] = GOING) -> tuple[Run, ...]:
+    def going(self, states: Sequence[str] = GOING) -> tuple[PrefectRun, ...]:
         """The gates' runs in these states, which by default run, wait or are due now, newest first."""
         from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
         from prefect.client.schemas.sorting import FlowRunSort
@@ -139,13 +139,13 @@ class Runs:
             )
             return tuple(self._seen(run) for run in found)
 
-    def _seen(self, run: FlowRun) -> Run:
+    def _seen(self, run: FlowRun) -> PrefectRun:
         if run.flow_id not in self._flows:
             self._flows[run.flow_id] = self._client.read_flow(run.flow_id).name
         from tasks.gate.approval.answers import paused_for
 
         state = run.state
-        return Run(
+        return PrefectRun(
             str(run.id),
             run.name,
             self._flows[run.flow_id],
@@ -180,7 +180,7 @@ def _parameters(deployment: str, parameters: Mapping[str, Any] | None, gate_file
 
 @contextlib.contextmanager
 def _asking() -> Iterator[None]:
-    """Turn what httpx and Prefect raise into NotStarted or Unreachable."""
+    """Turn what httpx and Prefect raise into NotStarted or PrefectUnreachable."""
     import httpx
     from prefect.exceptions import PrefectException, PrefectHTTPStatusError
 
@@ -191,8 +191,8 @@ def _asking() -> Iterator[None]:
         if code in (409, 422):
             detail = " ".join(error.response.text.split())[:300]
             raise NotStarted(f"Prefect's server refused it ({code}): {detail}.") from error
-        raise Unreachable(f"Prefect's server answers {code}.") from error
+        raise PrefectUnreachable(f"Prefect's server answers {code}.") from error
     except httpx.HTTPStatusError as error:
-        raise Unreachable(f"Prefect's server answers {error.response.status_code}.") from error
+        raise PrefectUnreachable(f"Prefect's server answers {error.response.status_code}.") from error
     except (httpx.HTTPError, PrefectException, OSError, RuntimeError) as error:
-        raise Unreachable(f"Prefect's server does not answer ({type(error).__name__}).") from error
+        raise PrefectUnreachable(f"Prefect's server does not answer ({type(error).__name__}).") from error

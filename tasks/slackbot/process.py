@@ -26,7 +26,7 @@ from tasks.slackbot.approvals import ApprovalHandler
 from tasks.slackbot.commands import Commands
 from tasks.slackbot.config import Config
 from tasks.slackbot.handover import AnswerDelivery
-from tasks.slackbot.prefect_client import PrefectError, Runs
+from tasks.slackbot.prefect_client import PrefectError, PrefectRuns
 from tasks.slackbot.socket_events import Envelopes
 from tasks.text.inert import one_line
 from tasks.text.redact import REMOVED, redact
@@ -50,7 +50,7 @@ class SlackAppError(Exception):
         self.rejected = rejected
 
 
-class Process:
+class SlackProcess:
     """Use it in a `with`: entering connects (SlackAppError), leaving ends every thread and connection within seconds."""
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +58,7 @@ class Process:
         self._stack = contextlib.ExitStack()
         self.client: SocketModeClient | None = None
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> SlackProcess:
         try:
             self._start()
         except BaseException:
@@ -75,7 +75,7 @@ class Process:
             bot, token = secret(app.bot_token), secret(app.app_token)
         except NotifyError as error:
             raise SlackAppError(str(error), rejected=True) from error
-        runs = Runs()
+        runs = PrefectRuns()
         self._stack.callback(runs.close)
         try:
             runs.open()

@@ -13,12 +13,12 @@ from tasks.notifiers.slack.messages import finding_blocks
 from tasks.paging.content import items_of
 from tasks.render.context import VerdictContext
 from tasks.render.headline import coverage_text, explanation, headline, measured_before
-from tasks.render.remedy_commands import Place, engine_of
+from tasks.render.remedy_commands import RemedyContext, engine_of
 from tasks.reports.fleet.model import Fleet, NodeState
 from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, state_line
 from tasks.slackbot.dialogs import inline
-from tasks.slackbot.history import Past
-from tasks.slackbot.prefect_client import Run
+from tasks.slackbot.history import PastVerdict
+from tasks.slackbot.prefect_client import PrefectRun
 from tasks.store.layout import html_key
 from tasks.store.records import Record
 from tasks.text.inert import browsable
@@ -47,12 +47,12 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class State:
+class GateStatus:
     """One gate of the list: its runs, and its last verdict or why there is none to show."""
 
     name: str
     cluster: str
-    runs: tuple[Run, ...]
+    runs: tuple[PrefectRun, ...]
     last: Record | None
     problem: str
 
@@ -62,7 +62,7 @@ def told(text: str) -> Reply:
     return Reply(text, (marked(text),))
 
 
-def status(states: Sequence[State], prefect: str) -> Reply:
+def status(states: Sequence[GateStatus], prefect: str) -> Reply:
     """A block a gate; `prefect` says why no runs are shown, "" if they are."""
     blocks = [marked(f"Runs are not shown: {escape(prefect)}")] if prefect else []
     blocks += [_state(state, not prefect) for state in states]
@@ -92,7 +92,7 @@ def fleet(clusters: Sequence[tuple[str, Fleet | str]]) -> Reply:
     )
 
 
-def why(past: Past) -> Reply:
+def why(past: PastVerdict) -> Reply:
     """The headline, what it means, findings with remedy and commands, and where the report is."""
     record, verdict, store = past.record, past.verdict, past.store
     report = browsable(store.location(html_key(record.gate_id)))
@@ -106,7 +106,7 @@ def why(past: Past) -> Reply:
     cluster = past.gate.cluster
     # The names that Kubernetes has for the machines are in the report alone.
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
-    place = Place(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
+    place = RemedyContext(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
     items = items_of(verdict, VerdictContext(place=place))
     means = plain(" ".join(filter(None, (explanation(verdict), age))))
     blocks = [marked(f"*{escape(line, 600)}*"), means]
@@ -118,7 +118,7 @@ def why(past: Past) -> Reply:
     return Reply(line, tuple(fit(blocks, "More is in the report.", keep=1)))
 
 
-def _state(state: State, runs_known: bool) -> Block:
+def _state(state: GateStatus, runs_known: bool) -> Block:
     lines = [f"*{escape(state.name)}* on cluster {escape(state.cluster)}"]
     lines += [_run(run) for run in state.runs[:RUNS]]
     more = len(state.runs) - RUNS
@@ -127,12 +127,12 @@ def _state(state: State, runs_known: bool) -> Block:
     return marked("\n".join([*lines, f"last verdict: {_last(state)}"]))
 
 
-def _run(run: Run) -> str:
+def _run(run: PrefectRun) -> str:
     name = link(run.name, run.url) if run.url else escape(run.name)
     return f"{name}: {'waits for an answer' if run.paused else escape(run.state.lower(), 60)}"
 
 
-def _last(state: State) -> str:
+def _last(state: GateStatus) -> str:
     if state.problem:
         return escape(state.problem)
     if state.last is None:

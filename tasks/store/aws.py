@@ -3,7 +3,7 @@
 The clients are boto3's and are made on first use; endpoint and credentials are boto3's own settings. Who calls says as which
 errors a silence and a refusal are raised: the store, and the launcher of SageMaker's jobs.
 
-Refused             an answer that trying again does not mend, before its remedy is known
+AwsRefused             an answer that trying again does not mend, before its remedy is known
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MESSAGE_CHARACTERS = 600
 _LOADERS: dict[tuple[str, ...], Any] = {}
 
 
-class Refused(Exception):
+class AwsRefused(Exception):
     """AWS refused `action` ("sagemaker:CreateTrainingJob"). `status` is HTTP's, `attempts` counts those that were made."""
 
     def __init__(self, action: str, code: str, status: int, message: str, attempts: int = 1) -> None:
@@ -96,7 +96,7 @@ class Passing:
 
 
 @dataclass(frozen=True)
-class Limits:
+class AwsTimeouts:
     """Seconds: to connect, to hear something, after which nothing is tried again, between two attempts, and until a job that was
     created is described.
 
@@ -122,14 +122,14 @@ class AwsCalls(ABC):
     unavailable: ClassVar[type[Exception]]
     unusable: ClassVar[type[Exception]]
 
-    def __init__(self, where: str, region: str, limits: Limits) -> None:
+    def __init__(self, where: str, region: str, limits: AwsTimeouts) -> None:
         self.where, self.region, self.limits = where, region, limits
         self._clients: dict[str, Any] = {}
         self._session: Any = None
         self._lock = threading.Lock()
 
     @abstractmethod
-    def explained(self, refusal: Refused) -> Exception:
+    def explained(self, refusal: AwsRefused) -> Exception:
         """The error to raise to the caller, with its remedy."""
 
     def wait(self, seconds: float, action: str, tried_s: float, most_s: float) -> bool:
@@ -149,14 +149,14 @@ class AwsCalls(ABC):
         return getattr(self.client(service), operation)(**arguments)
 
     def request(self, service: str, operation: str, **arguments: Any) -> Any:
-        """AWS's answer to the operation is asked for as often as `tried` does it. Raises Refused, `unusable` or `unavailable`."""
+        """AWS's answer to the operation is asked for as often as `tried` does it. Raises AwsRefused, `unusable` or `unavailable`."""
         return self.tried(action_of(service, operation), lambda: self.once(service, operation, **arguments))
 
     def call(
         self,
         service: str,
         operation: str,
-        absent: Callable[[Refused], bool] | None = None,
+        absent: Callable[[AwsRefused], bool] | None = None,
         within_s: float | None = None,
         **arguments: Any,
     ) -> Any:
@@ -170,13 +170,13 @@ class AwsCalls(ABC):
         self,
         action: str,
         call: Callable[[], T],
-        absent: Callable[[Refused], bool] | None = None,
+        absent: Callable[[AwsRefused], bool] | None = None,
         within_s: float | None = None,
     ) -> T | None:
         """The result is as in `call`, for any function that calls AWS for this action."""
         try:
             return self.tried(action, call, within_s=within_s)
-        except Refused as refusal:
+        except AwsRefused as refusal:
             if absent is not None and absent(refusal):
                 return None
             raise self.explained(refusal) from refusal
@@ -196,7 +196,7 @@ class AwsCalls(ABC):
         """`call`'s answer, asked for until the deadline (`within_s`, else the limits') while the fault is one that passes.
 
         `done` is asked before another attempt where the answer was lost: whether the call took effect, and its answer.
-        Raises Refused, `unusable` or `unavailable`.
+        Raises AwsRefused, `unusable` or `unavailable`.
         """
         within_s = self.limits.deadline_s if within_s is None else within_s
         begun, attempts = time.monotonic(), 0
@@ -223,7 +223,7 @@ class AwsCalls(ABC):
                 )
 
     def fault(self, action: str, error: Exception, attempts: int = 1) -> Passing:
-        """What may pass. Raises Refused or `unusable` for what does not, and `error` itself if it is not AWS's."""
+        """What may pass. Raises AwsRefused or `unusable` for what does not, and `error` itself if it is not AWS's."""
         from botocore import exceptions as known
         from botocore.parsers import ResponseParserError
         from urllib3.exceptions import HTTPError
@@ -240,7 +240,7 @@ class AwsCalls(ABC):
             known.ConfigParseError,
         )  # fmt: skip
         if isinstance(error, credentials):
-            raise Refused(action, NO_CREDENTIALS, 0, clean(error), attempts) from None
+            raise AwsRefused(action, NO_CREDENTIALS, 0, clean(error), attempts) from None
         if isinstance(error, passing):
             return Passing(clean(error), lost=True)
         if isinstance(error, (known.BotoCoreError, ValueError)):
@@ -279,7 +279,7 @@ def clean(text: object) -> str:
     return " ".join(redact(str(text), os.environ).split())[:MESSAGE_CHARACTERS].rstrip(".")
 
 
-def login_remedy(refusal: Refused) -> str:
+def login_remedy(refusal: AwsRefused) -> str:
     """What is wrong with the credentials and what to do, for a refusal that `is_login`."""
     if refusal.code == NO_CREDENTIALS:
         return (
@@ -297,7 +297,7 @@ def login_remedy(refusal: Refused) -> str:
 def _refusal(action: str, response: Any, attempts: int) -> Passing:
     error, http = response.get("Error", {}), response.get("ResponseMetadata", {})
     status = int(http.get("HTTPStatusCode", 0))
-    refusal = Refused(
+    refusal = AwsRefused(
         action, str(error.get("Code", "") or status), status, clean(error.get("Message", "")), attempts
     )
     if not refusal.passes:

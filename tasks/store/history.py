@@ -40,7 +40,7 @@ BATCH = 50
 
 
 @dataclass(frozen=True)
-class Listed:
+class VerdictListing:
     """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete. `unjudged` are the
     ids of the gates that ended without a verdict, by time.
     """
@@ -82,7 +82,7 @@ def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
     return {gate_id: gates[gate_id] for gate_id in _by_time(gates)}
 
 
-def listed(store: Store, cache: dict[str, Record] | None = None) -> Listed:
+def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListing:
     """All verdicts. Those in the `cache`, by the ids of their gates, are not read again, and those that are read are added to it.
 
     Raises StoreError.
@@ -97,7 +97,7 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> Listed:
         gate for gate, keys in gates.items() if outcome_key(gate) in keys and verdict_key(gate) not in keys
     )
     records_found = [read[gate_id] for gate_id in ids if gate_id in read]
-    return Listed(tuple(sorted(records_found, key=_turn)), tuple(problems), unjudged)
+    return VerdictListing(tuple(sorted(records_found, key=_turn)), tuple(problems), unjudged)
 
 
 def newest_records(store: Store, problems: list[str]) -> Iterator[Record]:

@@ -10,7 +10,7 @@ import re
 import secrets
 from typing import Any
 
-from tasks.store.aws import AwsCalls, Limits, Refused, login_remedy
+from tasks.store.aws import AwsCalls, AwsRefused, AwsTimeouts, login_remedy
 from tasks.store.base import (
     KEY,
     BadAddress,
@@ -30,7 +30,7 @@ NO_OBJECT, CONFLICT = 404, 412
 PAGE_KEYS = 1000
 FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"}
 # A call ends within about the deadline and one attempt, less than half of the time for which a lock is held.
-LIMITS = Limits(connect_s=5.0, read_s=15.0, deadline_s=30.0, pause_s=0.4, longest_pause_s=5.0)
+LIMITS = AwsTimeouts(connect_s=5.0, read_s=15.0, deadline_s=30.0, pause_s=0.4, longest_pause_s=5.0)
 
 
 class S3Calls(AwsCalls):
@@ -38,7 +38,7 @@ class S3Calls(AwsCalls):
 
     unavailable, unusable = StoreUnreachable, StoreError
 
-    def explained(self, refusal: Refused) -> StoreError:
+    def explained(self, refusal: AwsRefused) -> StoreError:
         """The error with its remedy."""
         message = f"{self.where}: {refusal}"
         if refusal.code == "NoSuchBucket":
@@ -58,7 +58,7 @@ class S3Calls(AwsCalls):
 class S3Store:
     """Keeps values as objects `prefix`/key of `bucket`; endpoint, region and credentials are boto3's own settings."""
 
-    def __init__(self, bucket: str, prefix: str = "", limits: Limits | None = None) -> None:
+    def __init__(self, bucket: str, prefix: str = "", limits: AwsTimeouts | None = None) -> None:
         self.bucket, self.prefix = bucket, prefix
         self.calls = S3Calls(f"s3://{bucket}", "", limits or LIMITS)
 
@@ -147,14 +147,14 @@ class S3Store:
         writer = secrets.token_hex(16)
         try:
             self._call("put_object", key, Body=data, Metadata={WRITER: writer}, **condition)
-        except Refused as error:
+        except AwsRefused as error:
             return error.attempts > 1 and self._writer(key) == writer
         return True
 
     def _delete_if(self, key: str, etag: str) -> bool:
         try:
             self._call("delete_object", key, IfMatch=etag)
-        except Refused as error:
+        except AwsRefused as error:
             # Gone after an attempt whose answer was lost: what the caller saw is there no more.
             return error.attempts > 1 and error.status == NO_OBJECT
         return True
@@ -163,19 +163,19 @@ class S3Store:
         """Which attempt wrote the existing object; "" if nobody knows."""
         try:
             writer: str = self._call("head_object", key).get("Metadata", {}).get(WRITER, "")
-        except Refused:
+        except AwsRefused:
             return ""
         return writer
 
     def _call(self, call: str, key: str, **arguments: Any) -> dict[str, Any]:
-        """Raises Refused if the condition did not hold or there is no such object; StoreError for the rest."""
+        """Raises AwsRefused if the condition did not hold or there is no such object; StoreError for the rest."""
 
         try:
             response: dict[str, Any] = self.calls.request(
                 "s3", call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments
             )
             return response
-        except Refused as error:
+        except AwsRefused as error:
             if error.status == CONFLICT or (error.status == NO_OBJECT and error.code != "NoSuchBucket"):
                 raise
             raise self.calls.explained(error) from error

@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from checks.culprit.matrix import Answer, Decoded, Entity, Tolerance  # noqa: E402 - as a script, this file's own folder is known
+from checks.culprit.matrix import Decoded, Entity, MatrixAnswer, Tolerance  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.cpu_contention import RecordedLoads  # noqa: E402
 from checks.judge.culprits.findings import CheckFindings  # noqa: E402
-from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table  # noqa: E402
-from checks.judge.culprits.pattern_findings import Reading  # noqa: E402
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, PairTable  # noqa: E402
+from checks.judge.culprits.pattern_findings import MatrixReading  # noqa: E402
 from checks.judge.culprits.readings import SURE  # noqa: E402
 from checks.model import Level  # noqa: E402
 from tests.benchmarks.localising.calibration import Calibration  # noqa: E402
@@ -172,7 +172,7 @@ def _result(way: str, world: World, counts: Counts) -> tuple[Blame, frozenset[st
         wide = frozenset(one.subject for one in sure if one.kind in (Entity.RAIL, Entity.SWITCH))
         return (
             blame_of(decoded),
-            wide if decoded.answer is Answer.NAMED else frozenset(),
+            wide if decoded.answer is MatrixAnswer.NAMED else frozenset(),
             refused(tests, decoded),
         )
     blame = median_rule(world) if way == MEDIAN else RULES[way](world)
@@ -182,8 +182,8 @@ def _result(way: str, world: World, counts: Counts) -> tuple[Blame, frozenset[st
 def refused(tests: Tests, decoded: Decoded) -> bool:
     """Whether the judge makes a FAIL of it."""
     matrix = tests.matrix
-    reading = Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
-    table = Table(matrix.parts, tuple(range(len(matrix.parts))))
+    reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
+    table = PairTable(matrix.parts, tuple(range(len(matrix.parts))))
     found = CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {})).findings()
     return any(finding.level is Level.FAIL for finding in found)
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import Past, PastGate
+from tasks.render.context import GateHistory, PastGate
 from tasks.render.html import HERE, html
 from tests.browser.reader import ATTACK, Reader, browser, reader
 from tests.sample_reports import (
@@ -55,7 +55,7 @@ def _fleet() -> str:
         PastGate(f"p5-prod-{i}", f"2026-11-{18 + i}T03:12:00Z", answer, "FAIL x: y", i == 3)
         for i, answer in enumerate(answers)
     )
-    past = Past(gates, problems=("The report of p5-prod-2 is gone.",))
+    past = GateHistory(gates, problems=("The report of p5-prod-2 is gone.",))
     shown = (between(12, 4, bad_rails=[(2, 1)]), inside(12, 4, bad=[(9, 3)]))
     return html(report, verdict, "p5-prod", replace(beside, past=past, shown=shown))
 

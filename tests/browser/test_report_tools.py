@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from checks.model import Report, Verdict, node_of
-from tasks.render.context import NO_CONTEXT, Past, PastGate
+from tasks.render.context import NO_CONTEXT, GateHistory, PastGate
 from tasks.render.html import html
 from tasks.render.views.finding_table import first_anchor
 from tests.browser.reader import ATTACK, Reader, browser, reader
@@ -74,7 +74,7 @@ def _hostile(text: str) -> str:
     verdict = verdict_of(report)
     found = tuple(replace(f, message=text, remedy=text, check=text) for f in verdict.findings[:1])
     gates = tuple(PastGate(text, text, verdict.answer, text, place == 1, text) for place in (0, 1))
-    context = replace(NO_CONTEXT, past=Past(gates, problems=(text,)), said=(text,))
+    context = replace(NO_CONTEXT, past=GateHistory(gates, problems=(text,)), said=(text,))
     return html(report, replace(verdict, findings=(*found, *verdict.findings)), text, context)
 
 

@@ -10,7 +10,7 @@ import pytest
 from checks.exchange import secret_key
 from container.agent import check_command
 from container.agent.files import exit_record, inputs
-from container.agent.files.exit_record import Record
+from container.agent.files.exit_record import ExitRecord
 from container.agent.hosts import address, roster_source
 from container.agent.hosts.roster_source import PlaceUnknown
 from container.agent.settings import Settings, make
@@ -86,7 +86,7 @@ def test_the_end_is_left_in_the_termination_message(tmp_path: Path) -> None:
     """One line of it, below the 4096 bytes that a kubelet keeps, whatever the reason contains."""
     path = tmp_path / "termination-log"
     path.write_bytes(b"")
-    record = Record(
+    record = ExitRecord(
         "gate-1", "abc", "node-1", "2026-11-26T10:00:00Z", exit_code=1, reason="\U0001f525" * 5000 + "\nmore"
     )
     exit_record.write_termination(str(path), record)
@@ -99,7 +99,7 @@ def test_the_end_is_left_in_the_termination_message(tmp_path: Path) -> None:
 
 def test_without_a_place_there_is_no_termination_message(tmp_path: Path) -> None:
     """Outside of Kubernetes there is none, and one that cannot be written ends nothing."""
-    record = Record("gate-1", "abc", "node-1", "2026-11-26T10:00:00Z")
+    record = ExitRecord("gate-1", "abc", "node-1", "2026-11-26T10:00:00Z")
     exit_record.write_termination("", record)
     exit_record.write_termination(str(tmp_path / "none" / "log"), record)
 

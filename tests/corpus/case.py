@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from checks.check import Check, Context, RankPlace
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Observation, Profile
 from checks.model_details import DeclaredMachine
@@ -70,7 +70,7 @@ class Recording:
     """
 
     path: str
-    kind: Kind
+    kind: OutputKind
     level: Level
     instance_type: str = ""
     nodes: int = 1

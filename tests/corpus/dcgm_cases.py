@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from checks.check import Check
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.dcgm import diag, health, policy
 from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
@@ -181,7 +181,7 @@ TABLE = {
 def _recorded(
     path: str, level: Level, instance_type: str = "", irrelevant: dict[str, str] | None = None
 ) -> Recording:
-    return Recording(f"dcgm/{path}", Kind.DCGMI, level, instance_type, irrelevant=irrelevant or {})
+    return Recording(f"dcgm/{path}", OutputKind.DCGMI, level, instance_type, irrelevant=irrelevant or {})
 
 
 RECORDINGS: list[Recording] = [

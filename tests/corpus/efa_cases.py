@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation
 from checks.probes.efa import devices as sysfs
 from checks.probes.efa import plugin as plugin_module
@@ -170,15 +170,17 @@ CASES = [*DEVICES, *PLUGIN]
 
 NOTE = {r"^#": "a comment of the recording"}
 RECORDINGS = [
-    Recording("efa/fi_info_legacy_p4d.txt", Kind.FI_INFO, Level.PASS, "p4d.24xlarge", irrelevant=NOTE),
-    Recording("efa/fi_info_1_22_p5en.txt", Kind.FI_INFO, Level.PASS, "p5en.48xlarge", irrelevant=NOTE),
-    Recording("efa/fi_info_2_1_b200.txt", Kind.FI_INFO, Level.PASS, "p6-b200.48xlarge", irrelevant=NOTE),
-    Recording("efa/fi_info_none_1_x.txt", Kind.FI_INFO, Level.FAIL, "p5.48xlarge"),
-    Recording("efa/fi_info_none_2_x.txt", Kind.FI_INFO, Level.FAIL),
-    Recording("efa/fi_info_tcp.txt", Kind.FI_INFO, Level.FAIL, "p5.48xlarge"),
-    Recording("efa/fi_pingpong_efa_rdm.txt", Kind.FI_PINGPONG, Level.PASS, "p4d.24xlarge", 2, NOTE),
-    Recording("efa/fi_pingpong_acks_missing.txt", Kind.FI_PINGPONG, Level.FAIL, "p4d.24xlarge", 2),
-    Recording("efa/fi_pingpong_localhost.txt", Kind.FI_PINGPONG, Level.FAIL),
-    Recording("efa/fi_pingpong_datagram.txt", Kind.FI_PINGPONG, Level.FAIL),
-    Recording("efa/fi_pingpong_tcp.txt", Kind.FI_PINGPONG, Level.FAIL),
+    Recording("efa/fi_info_legacy_p4d.txt", OutputKind.FI_INFO, Level.PASS, "p4d.24xlarge", irrelevant=NOTE),
+    Recording("efa/fi_info_1_22_p5en.txt", OutputKind.FI_INFO, Level.PASS, "p5en.48xlarge", irrelevant=NOTE),
+    Recording(
+        "efa/fi_info_2_1_b200.txt", OutputKind.FI_INFO, Level.PASS, "p6-b200.48xlarge", irrelevant=NOTE
+    ),
+    Recording("efa/fi_info_none_1_x.txt", OutputKind.FI_INFO, Level.FAIL, "p5.48xlarge"),
+    Recording("efa/fi_info_none_2_x.txt", OutputKind.FI_INFO, Level.FAIL),
+    Recording("efa/fi_info_tcp.txt", OutputKind.FI_INFO, Level.FAIL, "p5.48xlarge"),
+    Recording("efa/fi_pingpong_efa_rdm.txt", OutputKind.FI_PINGPONG, Level.PASS, "p4d.24xlarge", 2, NOTE),
+    Recording("efa/fi_pingpong_acks_missing.txt", OutputKind.FI_PINGPONG, Level.FAIL, "p4d.24xlarge", 2),
+    Recording("efa/fi_pingpong_localhost.txt", OutputKind.FI_PINGPONG, Level.FAIL),
+    Recording("efa/fi_pingpong_datagram.txt", OutputKind.FI_PINGPONG, Level.FAIL),
+    Recording("efa/fi_pingpong_tcp.txt", OutputKind.FI_PINGPONG, Level.FAIL),
 ]

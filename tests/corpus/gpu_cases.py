@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Level
 from checks.probes.gpu.state import (
     ecc,
@@ -105,11 +105,11 @@ CAPTURED_IRRELEVANT = {
 }  # fmt: skip
 T4_IRRELEVANT = {r"<gpu_temp_(max|slow)_threshold>": "the greatest operating temperature is less"}
 RECORDINGS = [
-    Recording("gpu/h100_healthy.xml", Kind.NVIDIA_SMI, Level.PASS, "p5.4xlarge", irrelevant={**IRRELEVANT, **H100_IRRELEVANT}),
-    Recording("gpu/h100_580_captured.xml", Kind.NVIDIA_SMI, Level.PASS, "p5.4xlarge",
+    Recording("gpu/h100_healthy.xml", OutputKind.NVIDIA_SMI, Level.PASS, "p5.4xlarge", irrelevant={**IRRELEVANT, **H100_IRRELEVANT}),
+    Recording("gpu/h100_580_captured.xml", OutputKind.NVIDIA_SMI, Level.PASS, "p5.4xlarge",
         irrelevant={**IRRELEVANT, **H100_IRRELEVANT, **CAPTURED_IRRELEVANT}),
-    Recording("gpu/t4_healthy.xml", Kind.NVIDIA_SMI, Level.PASS, "g4dn.xlarge", irrelevant={**IRRELEVANT, **T4_IRRELEVANT}),
-    Recording("gpu/a10g_xorg.xml", Kind.NVIDIA_SMI, Level.WARN, "g5.xlarge"),
-    Recording("gpu/h100_faults.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.48xlarge"),
-    Recording("gpu/h100_reset_required.xml", Kind.NVIDIA_SMI, Level.FAIL, "p5.4xlarge"),
+    Recording("gpu/t4_healthy.xml", OutputKind.NVIDIA_SMI, Level.PASS, "g4dn.xlarge", irrelevant={**IRRELEVANT, **T4_IRRELEVANT}),
+    Recording("gpu/a10g_xorg.xml", OutputKind.NVIDIA_SMI, Level.WARN, "g5.xlarge"),
+    Recording("gpu/h100_faults.xml", OutputKind.NVIDIA_SMI, Level.FAIL, "p5.48xlarge"),
+    Recording("gpu/h100_reset_required.xml", OutputKind.NVIDIA_SMI, Level.FAIL, "p5.4xlarge"),
 ]  # fmt: skip

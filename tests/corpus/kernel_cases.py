@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checks.check import Check
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from checks.model import Cause, Level, Observation
 from checks.probes.kernel import log_source
@@ -221,7 +221,7 @@ def _beside_a_quiet_ring(tmp_path: Path) -> Sequence[Observation]:
 RECORDINGS = [
     Recording(
         "kernel/kmsg_healthy.txt",
-        Kind.KERNEL_LOG,
+        OutputKind.KERNEL_LOG,
         Level.PASS,
         "p5.48xlarge",
         irrelevant={
@@ -229,15 +229,15 @@ RECORDINGS = [
             "SYN flooding": "the last record: nothing after it shows that it is missing",
         },
     ),
-    Recording("kernel/kmsg_nvlink5.txt", Kind.KERNEL_LOG, Level.FAIL, "p6-b200.48xlarge"),
-    Recording("kernel/dmesg_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
-    Recording("kernel/dmesg_off_bus.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
-    Recording("kernel/dmesg_xid_31_captured.txt", Kind.KERNEL_LOG, Level.WARN, "p5.4xlarge",
+    Recording("kernel/kmsg_nvlink5.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p6-b200.48xlarge"),
+    Recording("kernel/dmesg_healthy.txt", OutputKind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
+    Recording("kernel/dmesg_off_bus.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/dmesg_xid_31_captured.txt", OutputKind.KERNEL_LOG, Level.WARN, "p5.4xlarge",
         irrelevant={r": 31, pid=": "the last line: nothing after it shows that it is missing"}),
-    Recording("kernel/dmesg_ctime_gsp.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
-    Recording("kernel/dmesg_iso_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
-    Recording("kernel/journal_no_hostname.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
-    Recording("kernel/dmesg_iso_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p4d.24xlarge", irrelevant=PLAIN),
-    Recording("kernel/journal_memory.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
-    Recording("kernel/messages_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
+    Recording("kernel/dmesg_ctime_gsp.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/dmesg_iso_sxid.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
+    Recording("kernel/journal_no_hostname.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/dmesg_iso_healthy.txt", OutputKind.KERNEL_LOG, Level.PASS, "p4d.24xlarge", irrelevant=PLAIN),
+    Recording("kernel/journal_memory.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/messages_sxid.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ The files are made by tests/checks/culprit/matrix_texts.py, in the tools' form a
 
 from __future__ import annotations
 
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Level
 from tests.corpus.case import Case, Recording
 
@@ -22,7 +22,7 @@ P2P = {
 
 
 def _matrix(name: str, level: Level, irrelevant: dict[str, str] | None = None) -> Recording:
-    return Recording(f"matrix/{name}", Kind.MATRIX, level, irrelevant=irrelevant or {})
+    return Recording(f"matrix/{name}", OutputKind.MATRIX, level, irrelevant=irrelevant or {})
 
 
 RECORDINGS = [

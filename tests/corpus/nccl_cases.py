@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_tests import tests as perf
@@ -300,7 +300,7 @@ VERSION = {r"nccl-tests version": "the output begins and concludes by name, what
 
 def printed_by(name: str, level: Level, **of: object) -> Recording:
     """An output of nccl-tests."""
-    return Recording(f"nccl/{name}", Kind.NCCL_TESTS, level, **of)  # type: ignore[arg-type]
+    return Recording(f"nccl/{name}", OutputKind.NCCL_TESTS, level, **of)  # type: ignore[arg-type]
 
 
 RECORDINGS = [
@@ -317,10 +317,10 @@ RECORDINGS = [
     printed_by("wrong_2.16.txt", Level.FAIL),
     printed_by("unverified_2.16.txt", Level.FAIL),
     printed_by("one_rank_2.16.txt", Level.FAIL),
-    Recording("nccl/log_efa.txt", Kind.NCCL_LOG, Level.PASS, "p5.4xlarge", 2, LOGGED),
-    Recording("nccl/log_nvlink.txt", Kind.NCCL_LOG, Level.PASS, "p5.48xlarge", 1, NVLINK),
-    Recording("nccl/log_socket.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
-    Recording("nccl/log_tcp_provider.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
-    Recording("nccl/log_no_gpudirect.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
-    Recording("nccl/log_shm.txt", Kind.NCCL_LOG, Level.FAIL, "p5.48xlarge", 1),
+    Recording("nccl/log_efa.txt", OutputKind.NCCL_LOG, Level.PASS, "p5.4xlarge", 2, LOGGED),
+    Recording("nccl/log_nvlink.txt", OutputKind.NCCL_LOG, Level.PASS, "p5.48xlarge", 1, NVLINK),
+    Recording("nccl/log_socket.txt", OutputKind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
+    Recording("nccl/log_tcp_provider.txt", OutputKind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
+    Recording("nccl/log_no_gpudirect.txt", OutputKind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),
+    Recording("nccl/log_shm.txt", OutputKind.NCCL_LOG, Level.FAIL, "p5.48xlarge", 1),
 ]  # fmt: skip

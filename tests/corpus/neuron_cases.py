@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from checks.check import Check
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation
 from checks.probes.kernel import log_source
 from checks.probes.neuron import collectives, devices, ecc
@@ -199,7 +199,9 @@ SAYS_NOTHING = {
 def _recorded(
     path: str, level: Level, instance_type: str = TRN1, irrelevant: dict[str, str] | None = None
 ) -> Recording:
-    return Recording(f"neuron/{path}", Kind.NEURON_LS, level, instance_type, irrelevant=irrelevant or {})
+    return Recording(
+        f"neuron/{path}", OutputKind.NEURON_LS, level, instance_type, irrelevant=irrelevant or {}
+    )
 
 
 RECORDINGS: list[Recording] = [

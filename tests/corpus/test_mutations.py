@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Kind, ReadOptions
+from checks.explain.reading import OutputKind, ReadOptions
 from checks.explain.registry import STUMBLED, claimed_by, module_of
 from checks.model import Level
 from checks.policy import Policy
@@ -26,7 +26,7 @@ RECORDINGS: list[Recording] = [
 POLICIES: dict[str, Policy] = {}
 # Lines that are taken from a recording whose whole is refused: what could make it pass is its fault alone.
 FEW = 20
-TYPICAL = {Kind.NEURON_LS: "trn2.48xlarge"}
+TYPICAL = {OutputKind.NEURON_LS: "trn2.48xlarge"}
 
 
 def _level(recording: Recording, data: bytes) -> Level:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from checks.model import Level
 from tests.corpus.case import Case, Recording
 from tests.corpus.dcgm_cases import JSON_4
@@ -35,17 +35,17 @@ REFUSED = (
     "dcgm/health_driver.json",
 )
 RECORDINGS = [
-    *(Recording(path, Kind.DCGMI, Level.FAIL, P5) for path in REFUSED),
-    Recording("dcgm/diag_4_r1.json", Kind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
-    Recording("dcgm/diag_4_r3.json", Kind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
-    Recording("dcgm/health_power.json", Kind.DCGMI, Level.PASS, P5, irrelevant=LIMITED),
-    Recording("dcgm/policy_set.json", Kind.DCGMI, Level.PASS, P5, irrelevant=WORDS),
-    Recording("kernel/kmsg.txt", Kind.KERNEL_LOG, Level.FAIL),
-    Recording("nccl/crawls_2.16.txt", Kind.NCCL_TESTS, Level.FAIL, P5),
-    Recording("nccl/half_2.16.txt", Kind.NCCL_TESTS, Level.FAIL, P5),
+    *(Recording(path, OutputKind.DCGMI, Level.FAIL, P5) for path in REFUSED),
+    Recording("dcgm/diag_4_r1.json", OutputKind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
+    Recording("dcgm/diag_4_r3.json", OutputKind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
+    Recording("dcgm/health_power.json", OutputKind.DCGMI, Level.PASS, P5, irrelevant=LIMITED),
+    Recording("dcgm/policy_set.json", OutputKind.DCGMI, Level.PASS, P5, irrelevant=WORDS),
+    Recording("kernel/kmsg.txt", OutputKind.KERNEL_LOG, Level.FAIL),
+    Recording("nccl/crawls_2.16.txt", OutputKind.NCCL_TESTS, Level.FAIL, P5),
+    Recording("nccl/half_2.16.txt", OutputKind.NCCL_TESTS, Level.FAIL, P5),
     *(
-        Recording(f"neuron/ls_trn1_{name}.json", Kind.NEURON_LS, Level.FAIL, TRN1)
+        Recording(f"neuron/ls_trn1_{name}.json", OutputKind.NEURON_LS, Level.FAIL, TRN1)
         for name in ("fifteen", "half_link", "last_gone", "one_core")
     ),
-    Recording("neuron/ls_trn2.json", Kind.NEURON_LS, Level.PASS, "trn2.48xlarge", irrelevant=LISTED),
+    Recording("neuron/ls_trn2.json", OutputKind.NEURON_LS, Level.PASS, "trn2.48xlarge", irrelevant=LISTED),
 ]

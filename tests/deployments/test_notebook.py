@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows.cli.output import json_text
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, outcome_json
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, outcome_json
 from tests.flows.cloud import Account, account, cloud_gate
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.survival.faulty_network import needs_root
@@ -89,7 +89,7 @@ def test_its_cells_read_a_refusal(tmp_path: Path) -> None:
     """On a no-go the node is named, and what to do. The command is made up; what it prints is written as the real one does."""
     report = wrong_sums(healthy())
     judged = JudgedReport(report, verdict_of(report))
-    refused = Outcome(
+    refused = GateOutcome(
         "g-1", Ending.VERDICT, Decision.REFUSED, judged, None, "no-go", "report.json", "report.html"
     )
     (tmp_path / "said.json").write_text(json_text(outcome_json(refused, "local")))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tests.flows.driving import request_of, run
 from tests.survival import few_checks
 
@@ -36,14 +36,14 @@ def slurm_gate(
     return few_checks.gate_file(SHIPPED, folder, changes)
 
 
-def gate_on_slurm(path: Path, **more: Any) -> Outcome:
+def gate_on_slurm(path: Path, **more: Any) -> GateOutcome:
     """Run the flow to its end, with the few checks in this process as well."""
     with few_checks.chosen():
         _, outcome = asyncio.run(run(request_of(path, **more)))
     return outcome
 
 
-def kept_by(path: Path, outcome: Outcome, name: str) -> Any:
+def kept_by(path: Path, outcome: GateOutcome, name: str) -> Any:
     """A JSON document that the gate kept."""
     return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
 

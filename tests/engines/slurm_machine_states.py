@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import Reply
-from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
+from tasks.launchers.slurm.commands import SlurmReply
+from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState, Settled
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_reboots import RebootingCluster
 
@@ -19,7 +19,7 @@ class Crash(Exception):
     """The process ended here."""
 
 
-def crashing(*argv: str, timeout_s: float = 60.0) -> Reply:
+def crashing(*argv: str, timeout_s: float = 60.0) -> SlurmReply:
     """Run a command of Slurm, and end after a change."""
     said = commands.run(*argv, timeout_s=timeout_s)
     if argv[0] == "scontrol" and argv[1] in CHANGES:
@@ -40,15 +40,15 @@ def seen(node: str = "n1") -> Machine:
     return SlurmMachines().by_name()[node]
 
 
-def state_of(node: str = "n1") -> tuple[Service, Holder, str]:
+def state_of(node: str = "n1") -> tuple[ServiceState, Holder, str]:
     """Whether a node serves, who holds it, and for which gate."""
     one = seen(node)
     return one.service, one.holder, one.mark.gate_id if one.mark else ""
 
 
-FENCED = (Service.OUT, Holder.PRELAUNCH, MARK.gate_id)
-TESTED = (Service.TESTING, Holder.PRELAUNCH, MARK.gate_id)
-SERVES = (Service.SERVING, Holder.NOBODY, "")
+FENCED = (ServiceState.OUT, Holder.PRELAUNCH, MARK.gate_id)
+TESTED = (ServiceState.TESTING, Holder.PRELAUNCH, MARK.gate_id)
+SERVES = (ServiceState.SERVING, Holder.NOBODY, "")
 
 
 def job(reboots: RebootingCluster, node: str = "n1", *words: str) -> str:

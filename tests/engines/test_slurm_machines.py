@@ -10,7 +10,7 @@ from tasks.machines.base import (
     ActRefused,
     Holder,
     Rung,
-    Service,
+    ServiceState,
 )
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_machine_states import (
@@ -45,7 +45,7 @@ def test_only_our_job_runs_during_a_re_test(reboots: RebootingCluster) -> None:
     scheduled(reboots)
 
     assert retest.nodes == ("n1", "n2") and retest == machines.open_retest("n1", ("n2",), MARK)
-    assert (state_of(), state_of("n2")) == (TESTED, (Service.TESTING, Holder.NOBODY, ""))
+    assert (state_of(), state_of("n2")) == (TESTED, (ServiceState.TESTING, Holder.NOBODY, ""))
     assert seen().jobs == (own,)
     assert [job_state(reboots, one) for one in foreign] == ["PENDING", "PENDING"]
     with pytest.raises(ActRefused, match="in use"):
@@ -97,7 +97,7 @@ def test_a_node_is_handed_to_hyperpod_with_its_exact_words(reboots: RebootingClu
     foreign = job(reboots)
 
     assert machines.act(Rung.REPLACE, "n1", MARK).startswith("IDLE+FAIL")
-    assert (seen().service, seen().holder, seen().owner) == (Service.OUT, Holder.OTHER, "HyperPod")
+    assert (seen().service, seen().holder, seen().owner) == (ServiceState.OUT, Holder.OTHER, "HyperPod")
     reboots.run("scontrol", "update", "nodename=n1", "state=resume")
     until(lambda: state_of()[:2] == TESTED[:2])
     scheduled(reboots)

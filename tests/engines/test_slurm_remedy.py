@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from checks.model import SCHEMA_VERSION
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
 from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
@@ -165,7 +165,7 @@ def answering(path: Path, who: str, action: ApprovalAction = ApprovalAction.LAUN
         thread.join()
 
 
-def refused(path: Path) -> Outcome:
+def refused(path: Path) -> GateOutcome:
     """The gate, which refuses."""
     outcome = gate_on_slurm(path)
     assert outcome.decision is Decision.REFUSED, outcome.reason

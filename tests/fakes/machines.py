@@ -12,7 +12,7 @@ from tasks.machines.base import (
     Mark,
     Retest,
     Rung,
-    Service,
+    ServiceState,
     Settled,
 )
 
@@ -38,7 +38,11 @@ class PlayedMachines:
     def fence(self, node: str, mark: Mark) -> str:
         """Take the machine out of service."""
         self.shown[node] = replace(
-            self.shown[node], service=Service.OUT, holder=Holder.PRELAUNCH, mark=mark, status=f"out: {mark}"
+            self.shown[node],
+            service=ServiceState.OUT,
+            holder=Holder.PRELAUNCH,
+            mark=mark,
+            status=f"out: {mark}",
         )
         return "fenced"
 
@@ -59,7 +63,7 @@ class PlayedMachines:
 
     def free(self, node: str, mark: Mark) -> str:
         """Return the machine to service."""
-        self.shown[node] = Machine(node, Service.SERVING, status="idle")
+        self.shown[node] = Machine(node, ServiceState.SERVING, status="idle")
         return "freed"
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
@@ -73,4 +77,4 @@ class PlayedMachines:
 
 def serving(*nodes: str) -> PlayedMachines:
     """Machines of these names that serve and run nothing."""
-    return PlayedMachines({node: Machine(node, Service.SERVING, status="idle") for node in nodes})
+    return PlayedMachines({node: Machine(node, ServiceState.SERVING, status="idle") for node in nodes})

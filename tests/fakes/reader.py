@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Garbled, NotRecognised, OutputKind, Reading, ReadOptions
 
 
 def detect(text: str) -> bool:
@@ -16,12 +16,15 @@ def read(text: str, asked: ReadOptions) -> Reading:
     if not detect(text):
         raise NotRecognised("its first line is another")
     if lines[-1:] != ["end"]:
-        raise Broken(f"it ends at line {len(lines)}, before its end")
+        raise Garbled(f"it ends at line {len(lines)}, before its end")
     pairs = [line.split() for line in lines[1:-1]]
     numbers = {name: int(value) for name, value in pairs}
     shown = {name: f"{at}: {name} {value}" for at, (name, value) in enumerate(pairs, 2)}
     gpus = asked.declared.gpus_per_node if asked.declared else "any"
     every = frozenset(range(1, len(lines) + 1))
     return Reading(
-        Kind.DCGMI, f"fake tool of {gpus} GPUs", (Part("dcgm.diag", numbers, shown),), understood=every
+        OutputKind.DCGMI,
+        f"fake tool of {gpus} GPUs",
+        (CheckData("dcgm.diag", numbers, shown),),
+        understood=every,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from checks.documents.decode import decode, parse_json
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, keep_answer
 from tasks.gate_file.request import GateRequest
 from tasks.store.folder import FolderStore
@@ -36,7 +36,7 @@ async def paused(running: asyncio.Future[Any], gate_file: Path) -> Any:
     return None
 
 
-async def answer_all(request: GateRequest, *forms: dict[str, str]) -> tuple[Any, Outcome]:
+async def answer_all(request: GateRequest, *forms: dict[str, str]) -> tuple[Any, GateOutcome]:
     """Run the gate; each of its questions gets the next of these answers."""
     from prefect.flow_runs import aresume_flow_run
 
@@ -48,7 +48,7 @@ async def answer_all(request: GateRequest, *forms: dict[str, str]) -> tuple[Any,
     return await running
 
 
-def answered(request: GateRequest, *actions: str) -> Outcome:
+def answered(request: GateRequest, *actions: str) -> GateOutcome:
     """The outcome after these actions, each with a reason, by Ada."""
     return asyncio.run(answer_all(request, *map(form, actions)))[1]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tasks import provision
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tests.fakes.sagemaker.bench import IMAGE, REGION, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.images import OURS
 from tests.flows import answering
@@ -118,17 +118,17 @@ infra_check = false
     return path
 
 
-def gate_there(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
+def gate_there(path: Path, *overrides: str, **more: Any) -> tuple[Any, GateOutcome]:
     """Run the flow to its end."""
     return asyncio.run(run(request_of(path, *overrides, **more)))
 
 
-def names(outcome: Outcome) -> tuple[str, str]:
+def names(outcome: GateOutcome) -> tuple[str, str]:
     """The check job and the training job of a gate's first attempt."""
     return f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
 
 
-def answered(path: Path, action: str) -> Outcome:
+def answered(path: Path, action: str) -> GateOutcome:
     """Run the gate, and answer its question as a person would in Prefect's UI."""
     return answering.answered(request_of(path, ask_minutes=1), action)
 

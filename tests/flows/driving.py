@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.gate import session
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.gate_file.request import Advanced, GateRequest
@@ -37,7 +37,7 @@ def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) 
     )
 
 
-async def run(request: GateRequest) -> tuple[Any, Outcome]:
+async def run(request: GateRequest) -> tuple[Any, GateOutcome]:
     """Run the flow: its final state and its outcome."""
     from flows.gate import gate
 
@@ -50,7 +50,7 @@ async def run(request: GateRequest) -> tuple[Any, Outcome]:
     return state, shown.outcome
 
 
-def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
+def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, GateOutcome]:
     """Run the flow to its end, and see that nothing of it is left."""
     state, outcome = asyncio.run(run(request_of(path, *overrides, **more)))
     store = path.parent / "store"
@@ -88,11 +88,11 @@ def logs(folder: Path, stage: str) -> str:
     )
 
 
-def kept(folder: Path, outcome: Outcome, name: str = "outcome.json") -> Any:
+def kept(folder: Path, outcome: GateOutcome, name: str = "outcome.json") -> Any:
     """A document that the gate kept."""
     return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
 
 
-def page(folder: Path, outcome: Outcome) -> str:
+def page(folder: Path, outcome: GateOutcome) -> str:
     """What somebody was told last."""
     return (folder / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()

@@ -16,7 +16,7 @@ from checks.documents.answer import AnswerWord
 from tasks import approve as asking
 from tasks.gate.approval import wait
 from tasks.gate.context import open_gate_context
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, standing_answer
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import Placement
@@ -43,7 +43,7 @@ def gate_file(folder: Path, approval: str = "", on_warn: str = "ask", **more: An
     return path
 
 
-async def with_slack(path: Path, user: str, action: ApprovalAction, given: dict[str, str]) -> Outcome:
+async def with_slack(path: Path, user: str, action: ApprovalAction, given: dict[str, str]) -> GateOutcome:
     """Run the gate; `user` presses a button, and then the form brings `given`."""
     from prefect.flow_runs import aresume_flow_run
 
@@ -91,7 +91,7 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
     """The server refuses it without one, and the run waits on."""
     engine.parts = ["warn"]
 
-    async def try_it() -> tuple[str, Outcome]:
+    async def try_it() -> tuple[str, GateOutcome]:
         from prefect.flow_runs import aresume_flow_run
 
         path = gate_file(tmp_path)
@@ -160,7 +160,7 @@ def test_an_answer_in_the_store_is_found_without_a_resume(
     engine.parts = ["warn"]
     path = gate_file(tmp_path)
 
-    async def press() -> Outcome:
+    async def press() -> GateOutcome:
         running = asyncio.create_task(run(request_of(path, ask_minutes=1)))
         await paused(running, path)
         (question,) = asked(tmp_path / "store")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tests.flows.answering import asked, form, paused
 from tests.flows.driving import request_of, run
 from tests.flows.gates import runs, write_gate
@@ -75,7 +75,7 @@ def test_a_run_in_its_own_process_outlives_its_server(
     monkeypatch.setenv("FAKE_NODE", "warn")
     world, path = new_world(), write_gate(tmp_path, on_warn="ask")
 
-    async def through_a_restart() -> Outcome:
+    async def through_a_restart() -> GateOutcome:
         running = asyncio.create_task(run(request_of(path, ask_minutes=5)))
         flow_run = await paused(running, path)
         await asyncio.to_thread(world.server.stop)

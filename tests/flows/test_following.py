@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus, Work
 from prefect.states import Late
 
 from checks.documents.report import dump
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.gate.progress import Progress
 from tasks.orchestration import follow
 from tasks.orchestration.follow import FollowedRun, NoSuchRun, kept_report, kept_text
@@ -32,7 +32,7 @@ from tests.flows.pools import fake_gate
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
-async def _followed(path: Path) -> tuple[Outcome, FollowedRun, UUID]:
+async def _followed(path: Path) -> tuple[GateOutcome, FollowedRun, UUID]:
     state, outcome = await run(request_of(path))
     run_id = state.state_details.flow_run_id
     said: list[Progress] = []
@@ -46,7 +46,7 @@ def test_a_go_arrives_with_its_report_and_is_none_once_the_run_ends_otherwise(tm
     from prefect.client.orchestration import get_client
     from prefect.states import Failed
 
-    async def followed() -> tuple[Outcome, FollowedRun, object, FollowedRun]:
+    async def followed() -> tuple[GateOutcome, FollowedRun, object, FollowedRun]:
         outcome, before, run_id = await _followed(fake_gate(tmp_path))
         async with get_client() as client:
             found = await status_artifact(client, run_id)

@@ -14,7 +14,7 @@ import pytest
 from prefect.utilities import collections
 
 from flows.cli.main import main
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.launchers.base import JobState, JobStatus
 from tasks.reports.gate_folder.decision import kept_beside
 from tasks.reports.read import read_input
@@ -71,7 +71,7 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) ->
     assert verdict.description.startswith("GO test: 2 of 2 nodes")
 
 
-async def _read(path: Path) -> tuple[Any, Any, Outcome, dict[str | None, Any]]:
+async def _read(path: Path) -> tuple[Any, Any, GateOutcome, dict[str | None, Any]]:
     """The flow run, its final state, the outcome, and the artifacts by key."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId

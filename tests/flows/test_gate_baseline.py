@@ -15,7 +15,7 @@ from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
 from tasks.gate.context import open_gate_context
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tests.flows.driving import gate_it, run
@@ -24,7 +24,7 @@ from tests.flows.gates import write_gate
 from tests.flows.pools import fake_gate
 
 
-def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
+def doctored(gate_file: Path, outcome: GateOutcome, factor: float) -> Baseline:
     """What the gate measured, three times over, as if the cluster had been so many times as fast."""
     context = open_gate_context(GateRequest(gate_file=str(gate_file)))
     report = load(

@@ -13,7 +13,7 @@ from tasks import collect
 from tasks.cancel import end_run_from_outside
 from tasks.gate.jobs import check_job
 from tasks.gate.lease import lease as leases
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.submission import submit_job
 from tasks.launchers.base import Hold, JobState, Keeping, LaunchError
 from tasks.store.base import StoreFull
@@ -76,7 +76,7 @@ def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(
     monkeypatch.setattr(leases, "RENEW_S", 0.2)
     path = fake_gate(tmp_path)
 
-    async def lose() -> Outcome:
+    async def lose() -> GateOutcome:
         running = asyncio.create_task(run(request_of(path)))
         while not engine.jobs:
             await asyncio.sleep(0.05)

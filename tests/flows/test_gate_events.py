@@ -15,7 +15,7 @@ from prefect.events import Event as PrefectEvent
 from flows.cli.main import main
 from tasks import finish
 from tasks.orchestration import events
-from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, emit_gate_event
+from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, GateEvent, emit_gate_event
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows import reapers
 from tests.flows.answering import REASON, answered, asked
@@ -48,7 +48,7 @@ def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
 
     _, outcome = gate_it(fake_gate(tmp_path / "gate"))
 
-    refused = _of_gate(at_world, Event.REFUSED, outcome.gate_id)
+    refused = _of_gate(at_world, GateEvent.REFUSED, outcome.gate_id)
     payload = refused["payload"]
     assert {"prefect.resource.id": "prelaunch.cluster.test", "prefect.resource.name": "test"} == refused[
         "resource"
@@ -91,7 +91,7 @@ def test_a_question_and_its_answer_are_events(
     answered(request, "launch-anyway")
 
     (question,) = asked(tmp_path / "store")
-    names = [Event.STARTED, Event.ASKED, Event.ANSWERED, Event.GO]
+    names = [GateEvent.STARTED, GateEvent.ASKED, GateEvent.ANSWERED, GateEvent.GO]
     assert [*names, events.HEARTBEAT, events.RUN_ENDED] == [one.event for one in sent]
     started, first, second, gone = (one.payload for one in sent[:4])
     assert (question.key, False, "ask") == tuple(first[key] for key in ("key", "override", "answer"))
@@ -123,7 +123,7 @@ def test_a_rejected_request_is_an_event_and_is_not_taken_for_silent(
     run_id = str(asyncio.run(gate())[0].state_details.flow_run_id)
     rejected, last, ended = sent
 
-    assert (Event.REJECTED, "prelaunch.cluster.unknown") == (rejected.event, rejected.resource.id)
+    assert (GateEvent.REJECTED, "prelaunch.cluster.unknown") == (rejected.event, rejected.resource.id)
     assert "cluster.declared.nodez" in rejected.payload["headline"]
     assert (events.HEARTBEAT, events.RUN_ENDED) == (last.event, ended.event) and ended.follows == last.id
     assert f"prefect.flow-run.{run_id}" == last.resource.id == ended.resource.id
@@ -161,7 +161,7 @@ def test_an_event_that_cannot_be_emitted_is_a_warning(
 
     monkeypatch.setattr(events, "emit_event", broken)
     monkeypatch.setattr(events.LOG, "handlers", [caplog.handler])
-    emit_gate_event(Event.GO, *ABOUT, {})
+    emit_gate_event(GateEvent.GO, *ABOUT, {})
 
     assert "event prelaunch.gate.go was not emitted: no server" in caplog.text
 
@@ -177,7 +177,9 @@ def test_a_payload_is_short_and_holds_no_secret(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(events, "emit_event", keep)
     monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
     emit_gate_event(
-        Event.REFUSED, *ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]}
+        GateEvent.REFUSED,
+        *ABOUT,
+        {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]},
     )
 
     payload = sent[0]["payload"]
@@ -189,7 +191,7 @@ def test_the_page_lists_every_event() -> None:
     """And no other."""
     told = re.findall(r"^\| `(prelaunch\.gate\.\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
 
-    assert [event.value for event in Event] == told
+    assert [event.value for event in GateEvent] == told
 
 
 def test_the_automations_know_the_names_that_gates_end_with() -> None:
@@ -220,7 +222,7 @@ def _shown() -> list[Any]:
     return _initialize_deployment_triggers("drain", yaml.safe_load(block)["triggers"])
 
 
-def _of_gate(world: World, event: Event, gate_id: str) -> dict[str, Any]:
+def _of_gate(world: World, event: GateEvent, gate_id: str) -> dict[str, Any]:
     """The event of that gate, once it is there."""
     found: list[dict[str, Any]] = []
 

@@ -12,7 +12,7 @@ import pytest
 
 from checks.documents.answer import AnswerWord
 from checks.model import Answer
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tests.flows.driving import cancelled, gate_it
@@ -29,7 +29,7 @@ def in_job(engine: Engine) -> None:
     engine.placement, engine.keeps_s = Placement.IN_JOB, None
 
 
-def attempts(folder: Path, outcome: Outcome) -> list[str]:
+def attempts(folder: Path, outcome: GateOutcome) -> list[str]:
     """Which starts the gate kept."""
     return sorted(path.name for path in (folder / "store" / "gates" / outcome.gate_id / "attempts").iterdir())
 

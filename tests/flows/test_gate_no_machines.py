@@ -10,7 +10,7 @@ import pytest
 
 from checks.model import Answer
 from flows.cli.gate_output import show
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.launchers.base import (
     Hold,
     JobState,
@@ -31,7 +31,7 @@ WAITS = "capacity_wait_minutes = 5"
 PRICE = "cost.usd_per_node_hour=3600"  # one dollar a second and node, so that seconds show
 
 
-def not_launched(outcome: Outcome) -> tuple[Any, ...]:
+def not_launched(outcome: GateOutcome) -> tuple[Any, ...]:
     """What every such end has in common."""
     answer = outcome.judged.verdict.answer if outcome.judged else None
     return outcome.decision, outcome.code, answer

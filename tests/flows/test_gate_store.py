@@ -14,7 +14,7 @@ from checks.documents.report import load
 from checks.model import Level
 from tasks.gate.outcome import Decision
 from tasks.store import s3
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 from tasks.store.history import listed
 from tasks.store.layout import fleet_key
 from tasks.store.open import open_store
@@ -93,7 +93,7 @@ def test_an_outage_in_the_middle_of_publishing_launches_nothing(
     tmp_path: Path, engine: Engine, server: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that nobody can read again is none: cannot tell, with the store's words; what was kept stays whole."""
-    monkeypatch.setattr(s3, "LIMITS", Limits(10, 10, 1.5))
+    monkeypatch.setattr(s3, "LIMITS", AwsTimeouts(10, 10, 1.5))
     path = fake_gate(tmp_path)
     store = open_store(in_s3(path))
     server.dies_at = "verdict.json"

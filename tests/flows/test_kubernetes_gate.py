@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
 from tests.flows.driving import kept, request_of, run
 from tests.survival import few_checks
@@ -73,7 +73,7 @@ def gate_file(
     return few_checks.gate_file(SHIPPED, folder, changes)
 
 
-def gate(path: Path) -> Outcome:
+def gate(path: Path) -> GateOutcome:
     """Run the flow to its end."""
     with few_checks.chosen():
         _, outcome = asyncio.run(run(request_of(path)))

@@ -14,7 +14,7 @@ from tasks import publish
 from tasks.gate.outcome import Decision, JudgedReport
 from tasks.orchestration import artifacts
 from tasks.render.context import VerdictContext
-from tasks.render.remedy_commands import Place
+from tasks.render.remedy_commands import RemedyContext
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed
@@ -52,7 +52,7 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
     """The answer, the commands of the first finding that has any, the report and the gate file; hostile names are text."""
     report = wrong_sums(healthy())
     verdict = verdict_of(report)
-    place = Place("slurm", "p5.48xlarge", "job-1")
+    place = RemedyContext("slurm", "p5.48xlarge", "job-1")
     bad = "/srv/<b>[x](http://evil)`\n>/gate.toml"
     judged = JudgedReport(report, verdict, context=VerdictContext(place))
     files = ("/srv/store/a b>/report.html", "/srv/fleet.html")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tasks import launch
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tests.fakes.sagemaker.bench import Cloud
 from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, names, pools
 from tests.flows.driving import kept, request_of, run
@@ -91,7 +91,7 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
         second = cloud_gate(tmp_path / "b", cloud)
         second.write_text(second.read_text().replace('name = "test"', 'name = "other"'))
 
-        async def both() -> list[tuple[Any, Outcome]]:
+        async def both() -> list[tuple[Any, GateOutcome]]:
             return await asyncio.gather(*(run(request_of(path)) for path in (first, second)))
 
         outcomes = [outcome for _, outcome in asyncio.run(both())]
@@ -139,7 +139,7 @@ def reach(cloud: Cloud, phase: str, timeout_s: float = 90.0) -> None:
 
 def between(
     path: Path, monkeypatch: pytest.MonkeyPatch, cloud: Cloud, act: Callable[[str], object]
-) -> Outcome:
+) -> GateOutcome:
     """Run the gate, and act once its check job's pool is there, before the training is submitted."""
     done: list[object] = []
 

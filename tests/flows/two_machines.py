@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service
+from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, ServiceState
 
 
 class TwoMachines:
@@ -19,10 +19,12 @@ class TwoMachines:
 
     def by_name(self) -> dict[str, Machine]:
         """Both."""
-        service = Service.TESTING if self.testing else Service.OUT if self.mark else Service.SERVING
+        service = (
+            ServiceState.TESTING if self.testing else ServiceState.OUT if self.mark else ServiceState.SERVING
+        )
         holder = Holder.PRELAUNCH if self.mark else Holder.NOBODY
         return {
-            "node-0": Machine("node-0", Service.SERVING),
+            "node-0": Machine("node-0", ServiceState.SERVING),
             "node-1": Machine("node-1", service, holder, mark=self.mark),
         }
 

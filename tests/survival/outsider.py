@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, Op, Session, nonce_of
+from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, ExchangeSession, Op, nonce_of
 from checks.process.whole_file import write_whole
 
 IDLE = 500
@@ -97,7 +97,7 @@ class Outsider:
         with self._connected() as link:
             nonce = nonce_of(link.recv(GREETING_BYTES, socket.MSG_WAITALL))
             if op is not None:
-                session = Session(self.key, nonce, secrets.token_bytes(NONCE_BYTES), op, len(data))
+                session = ExchangeSession(self.key, nonce, secrets.token_bytes(NONCE_BYTES), op, len(data))
                 data = session.opening() + session.request(data)
             link.sendall(data)
             link.settimeout(max(stays_s, 1.0))

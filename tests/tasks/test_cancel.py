@@ -16,7 +16,7 @@ from tasks import cancel
 from tasks.cancel import end_cancelled_gate, note_interruption
 from tasks.gate import session as sessions
 from tasks.gate.cancellation import RunCancelled
-from tasks.gate.outcome import Decision, Ending, Outcome, cancelled_by
+from tasks.gate.outcome import Decision, Ending, GateOutcome, cancelled_by
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement
@@ -240,7 +240,7 @@ def test_a_training_that_is_to_outlive_its_gate_is_not_ended(
 def test_a_gate_that_had_ended_is_kept_as_it_ended(tmp_path: Path) -> None:
     """Only its last messages were interrupted; what was kept before them stays."""
     one = session(tmp_path)
-    refused = Outcome(one.gate_id, Ending.VERDICT, Decision.REFUSED, NO_GO, None, "why")
+    refused = GateOutcome(one.gate_id, Ending.VERDICT, Decision.REFUSED, NO_GO, None, "why")
     note_interruption(one, refused)
     first = json.loads(one.context.store.get(outcome_key(one.gate_id)) or b"")
     note_interruption(one, replace(refused, reason="another"))

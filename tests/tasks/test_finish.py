@@ -27,7 +27,7 @@ from tasks.finish import (
     reject_request,
 )
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
-from tasks.gate.outcome import Decision, Ending, Outcome, Training, outcome_summary
+from tasks.gate.outcome import Decision, Ending, GateOutcome, Training, outcome_summary
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.question import AnswerChannel, ApprovalAction
 from tasks.gate.session import Session
@@ -44,7 +44,7 @@ from tasks.launchers.base import (
     UnseenJob,
 )
 from tasks.publish import PublishedReport
-from tasks.render.context import Past
+from tasks.render.context import GateHistory
 from tasks.store.base import StoreError, StoreFull
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
@@ -260,7 +260,7 @@ def test_prefect_shows_the_outcome_by_name(
     """Green exactly where the exit code is 0; the last line of the log is the state's sentence, as loud as the end."""
     said: list[tuple[int, str]] = []
     monkeypatch.setattr(finish.LOG, "log", lambda loud, text: said.append((loud, text)))
-    outcome = Outcome("g-1", ending, decision, found, None, "why")
+    outcome = GateOutcome("g-1", ending, decision, found, None, "why")
     state = failed_state(outcome, "local")
 
     assert (name, outcome.code is Exit.GO) == (state.name, state.is_completed())
@@ -284,9 +284,9 @@ def test_what_is_kept_of_an_outcome() -> None:
     """What a later reader needs to know who decided what; nothing is invented where nothing was judged."""
     training = Training(TRAIN_JOB, JobState.FAILED, "exit 7", node="node-1")
     full = outcome_summary(
-        Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
+        GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
     )
-    empty = outcome_summary(Outcome("g-1", Ending.REJECTED, None, None, None, "why"))
+    empty = outcome_summary(GateOutcome("g-1", Ending.REJECTED, None, None, None, "why"))
 
     assert (4, Answer.GO, YES) == (full["exit_code"], full["answer"], full["approval"])
     kept = {"job_id": TRAIN_JOB, "state": JobState.FAILED, "detail": "exit 7", "node": "node-1"}
@@ -343,7 +343,7 @@ def test_the_pages_say_how_the_gate_ended_where_that_is_more_than_the_verdict(
     nobody_is_told(monkeypatch)
     monkeypatch.setattr(finish, "publish_ending", written)
     training = Training(TRAIN_JOB, JobState.FAILED) if decision is Decision.LAUNCHED else None
-    made = Outcome("g-1", ending, decision, GO, training, reason, html="html")
+    made = GateOutcome("g-1", ending, decision, GO, training, reason, html="html")
     asyncio.run(finish.finish_gate(session(tmp_path), made))
 
     assert pages == ([f"{shown}|{reason}"] if shown else [])
@@ -360,7 +360,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
     monkeypatch.setattr(judge, "void_pass", voids.append)
     one = session(tmp_path, FakeEngine(released="released after 3 min"))
     one.ended(CHECK_JOB)
-    made = Outcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)
+    made = GateOutcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)
     state = asyncio.run(finish.finish_gate(one, made))
     kept = json.loads(one.context.store.get(outcome_key("g-1")) or b"")
 
@@ -370,7 +370,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
 
 def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) -> None:
     """A gate that published nothing of the past keeps what it had."""
-    past = Past(reports=3)
+    past = GateHistory(reports=3)
     found = checked_outcome(session(tmp_path), GO, replace(PUBLISHED, past=past))
     assert found.judged is not None and found.judged.context.past is past
 

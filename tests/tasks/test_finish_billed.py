@@ -14,7 +14,7 @@ import pytest
 from flows.cli.gate_output import show
 from flows.cli.output import add_output_arguments
 from tasks import finish, judge
-from tasks.gate.outcome import Decision, Ending, Outcome, Training
+from tasks.gate.outcome import Decision, Ending, GateOutcome, Training
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
@@ -22,7 +22,7 @@ from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
 from tests.tasks.test_finish import GO, NO_GO, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
-FAILED = Outcome(
+FAILED = GateOutcome(
     "g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, Training(TRAIN_JOB, JobState.FAILED), "node-1 exited 1"
 )
 
@@ -41,16 +41,18 @@ class KeepingEngine(FakeEngine):
     [
         FAILED,
         replace(FAILED, decision=Decision.NOT_LAUNCHED, training=None),
-        Outcome("g-1", Ending.VERDICT, Decision.REFUSED, NO_GO, None, "no-go"),
-        Outcome("g-1", Ending.VERDICT, Decision.LAUNCHED, GO, Training(TRAIN_JOB, JobState.RUNNING), "go"),
-        Outcome("g-1", Ending.NO_CAPACITY, None, None, None, "no machines"),
+        GateOutcome("g-1", Ending.VERDICT, Decision.REFUSED, NO_GO, None, "no-go"),
+        GateOutcome(
+            "g-1", Ending.VERDICT, Decision.LAUNCHED, GO, Training(TRAIN_JOB, JobState.RUNNING), "go"
+        ),
+        GateOutcome("g-1", Ending.NO_CAPACITY, None, None, None, "no machines"),
     ],
     ids=["the training failed", "it was refused", "no-go", "go", "no capacity"],
 )
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    form: str, ended: Outcome, kept: bool,
+    form: str, ended: GateOutcome, kept: bool,
 ) -> None:  # fmt: skip
     """However the gate ended. A pool that was released is not in it."""
     nobody_is_told(monkeypatch)

@@ -14,7 +14,7 @@ from checks.model import Answer
 from tasks import in_job
 from tasks.finish import with_possible_training
 from tasks.gate.jobs import JobEnd
-from tasks.gate.outcome import NOT_STARTED, Decision, Ending, Outcome, Training, without_training
+from tasks.gate.outcome import NOT_STARTED, Decision, Ending, GateOutcome, Training, without_training
 from tasks.gate.session import Session
 from tasks.in_job import JobStarts, follow_start, wait_for_restart
 from tasks.launch import LaunchResult
@@ -131,7 +131,7 @@ def test_that_nothing_was_started_is_said_only_where_it_is_known(
     one, found = session(tmp_path, engine), judged(healthy(2, 1), answer=Answer.CANNOT_TELL)
     if begun:
         one.remember(TRAIN_JOB)
-    before = Outcome("g-1", Ending.VERDICT, decision, found, None, "why it ended")
+    before = GateOutcome("g-1", Ending.VERDICT, decision, found, None, "why it ended")
 
     ended = with_possible_training(one, before)
     shown = without_training(ended, True).judged

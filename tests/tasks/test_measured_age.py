@@ -16,7 +16,7 @@ from checks.judge.clocks import seconds_of
 from checks.model import Report
 from flows.cli.output import text_of
 from tasks.gate.approval.answers import question_text
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport
 from tasks.gate.question import Question
 from tasks.judge import report_verdict
 from tasks.notifiers.pagerduty import trigger
@@ -60,7 +60,7 @@ def pages(judged: JudgedReport) -> dict[str, str]:
     """All pages and messages with the verdict, without line breaks and escapes."""
     report, verdict, context = judged.report, judged.verdict, judged.context
     page = page_of(
-        page_session(), Outcome("bravo-1", Ending.VERDICT, Decision.LAUNCHED, judged, None, "", "r")
+        page_session(), GateOutcome("bravo-1", Ending.VERDICT, Decision.LAUNCHED, judged, None, "", "r")
     )
     made = {
         "html": html(report, verdict, "c", context),

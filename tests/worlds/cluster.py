@@ -28,7 +28,7 @@ from checks.merge import merge
 from checks.model import KernelLog, Observation, Report, Scope, Verdict
 from checks.process.free_ports import free_port, free_ports
 from checks.roster import Member, Roster
-from checks.runner.journal import Journal, now
+from checks.runner.journal import ReportJournal, now
 from tasks.gate.context import GateContext, open_gate_context
 from tests.fakes.sagemaker.host import INSIDE
 from tests.fakes.sagemaker.images import SYSTEM
@@ -127,7 +127,7 @@ class Cluster:
         every = {**self.rows, **rows}
         files = {}
         for node in self.nodes:
-            journal = Journal(node.folder / "reports" / f"{node.name}.json", node.first)
+            journal = ReportJournal(node.folder / "reports" / f"{node.name}.json", node.first)
             journal.add(row for (_, subject), row in every.items() if subject.split("/")[0] == node.name)
             journal.finish(complete=True)
             files[node.name] = journal.path.read_bytes()

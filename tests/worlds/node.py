@@ -2,7 +2,7 @@
 
 `python -m tests.worlds.node BUNDLE ROSTER NODE SCRATCH` answers each line of its standard input with one line: the observations of
 the node's own checks (checks.runner.isolated_child.main, as the runner starts it), or of its ranks'
-(checks.runner.rank_process.Session).
+(checks.runner.rank_process.RankSession).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _rank(node_context: NodeContext, told: dict[str, Any]) -> int:
     rank = rank_process.rank_place(node_context.bundle.declared.gpus_per_node)
     assert isinstance(rank, RankPlace)
     file = rank_process.RankFile(node_context.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
-    rank_process.Session(node_context, rank, file).run()
+    rank_process.RankSession(node_context, rank, file).run()
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from checks.culprit.matrix import Answer, Matrix, Span, Suspect
+from checks.culprit.matrix import Matrix, MatrixAnswer, Span, Suspect
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.paths import worst_parts
 from checks.culprit.patterns.sweeps import swept_tests
@@ -33,11 +33,13 @@ def is_crowded(matrix: Matrix, screened: Screened) -> bool:
     return free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
 
-def is_open(matrix: Matrix, screened: Screened, answer: Answer, suspects: Sequence[Suspect]) -> bool:
+def is_open(matrix: Matrix, screened: Screened, answer: MatrixAnswer, suspects: Sequence[Suspect]) -> bool:
     """Whether many tests are bad that belong to no suspect."""
-    if answer is Answer.NOBODY:
+    if answer is MatrixAnswer.NOBODY:
         return False
-    known = {node for suspect in suspects for node in suspect.nodes} if answer is Answer.NAMED else set()
+    known = (
+        {node for suspect in suspects for node in suspect.nodes} if answer is MatrixAnswer.NAMED else set()
+    )
     left = [
         test for test in screened.bad if known.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
     ]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from checks.documents.columns import CheckTable
 from checks.documents.report import clip
 from checks.judge.baseline.model import Band, Baseline
-from checks.judge.baseline.samples import Group, Key, Series, Side, gather, group_of, label_text
+from checks.judge.baseline.samples import ComparisonGroup, Key, Samples, Side, gather, group_of, label_text
 from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
@@ -56,7 +56,7 @@ def judge(
     """WARNs for each sound value outside its band, for each band without a value, and for each value without a band."""
     bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
     yield from _versions(report, records, policy, baseline)
-    unknown: dict[Group, list[str]] = {}
+    unknown: dict[ComparisonGroup, list[str]] = {}
     new: list[str] = []
     for check in dict.fromkeys([*(planned.check for planned in report.plan), *bands]):
         found = gather(_records_of(records, check), policy.checks.get(check))
@@ -140,7 +140,7 @@ def _tells(band: Band, side: Side) -> bool:
 
 
 def _compared(
-    check: str, found: dict[Key, Series], bands: dict[Key, Band], records: CheckTable
+    check: str, found: dict[Key, Samples], bands: dict[Key, Band], records: CheckTable
 ) -> Iterator[Finding]:
     missing = sorted(key for key in bands if key not in found or not found[key].values)
     if missing:
@@ -159,7 +159,7 @@ def _compared(
             yield from _moved(check, outside)
 
 
-def _gaps(check: str, found: dict[Key, Series], records: CheckTable) -> Iterator[Finding]:
+def _gaps(check: str, found: dict[Key, Samples], records: CheckTable) -> Iterator[Finding]:
     """The subjects that lack a number that has a band."""
     lacking: dict[str, list[Key]] = {}
     everybody = set(records.columns.subjects)
@@ -177,7 +177,7 @@ def _gaps(check: str, found: dict[Key, Series], records: CheckTable) -> Iterator
 class _Outside:
     """A band and the values of each subject that lie outside of it on its bad side."""
 
-    def __init__(self, band: Band, series: Series) -> None:
+    def __init__(self, band: Band, series: Samples) -> None:
         self.band = band
         self.nodes = {node_of(subject) for subject in series.subjects}
         self.values: dict[str, list[float]] = {}

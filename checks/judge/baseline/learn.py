@@ -12,8 +12,8 @@ from checks.documents.columns import CheckTable, by_check
 from checks.judge.baseline.compare import versions_of
 from checks.judge.baseline.model import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.samples import (
-    Group,
-    Series,
+    ComparisonGroup,
+    Samples,
     Side,
     gather,
     group_of,
@@ -58,15 +58,15 @@ class _Pool:
     """One number of a group, from all reports that have it: (the report's digest, its gate, its values)."""
 
     side: Side
-    parts: list[tuple[str, str, Series]]
+    parts: list[tuple[str, str, Samples]]
 
 
 def learn(cases: Sequence[ReportCase]) -> Baseline:
     """The baseline. It does not depend on the order of the cases, and a report that is given twice counts once."""
     ordered = sorted(cases, key=lambda case: case.verdict.digests.report)
     left_out: list[ExcludedInput] = []
-    pools: dict[Group, dict[Name, _Pool]] = {}
-    versions: dict[Group, dict[str, set[str]]] = {}
+    pools: dict[ComparisonGroup, dict[Name, _Pool]] = {}
+    versions: dict[ComparisonGroup, dict[str, set[str]]] = {}
     known: dict[str, ReportCase] = {}
     for case in ordered:
         if known.setdefault(case.verdict.digests.report, case) is not case:
@@ -124,8 +124,8 @@ def _take(
     case: ReportCase,
     measurements: Mapping[str, CheckTable],
     refused: Sequence[ExcludedInput],
-    pools: dict[Group, dict[Name, _Pool]],
-    versions: dict[Group, dict[str, set[str]]],
+    pools: dict[ComparisonGroup, dict[Name, _Pool]],
+    versions: dict[ComparisonGroup, dict[str, set[str]]],
 ) -> None:
     """Adds what may be learned from one report to its groups."""
     report = case.report
@@ -154,7 +154,7 @@ def _take(
                 found.setdefault(name, set()).update(items)
 
 
-def _group(group: Group, pools: Mapping[Name, _Pool], versions: Mapping[str, set[str]]) -> Learned:
+def _group(group: ComparisonGroup, pools: Mapping[Name, _Pool], versions: Mapping[str, set[str]]) -> Learned:
     bands: list[Band] = []
     outliers: list[Outlier] = []
     not_learned: list[NotLearned] = []

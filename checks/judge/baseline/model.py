@@ -8,7 +8,7 @@ from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain
-from checks.judge.baseline.samples import Group, Side
+from checks.judge.baseline.samples import ComparisonGroup, Side
 from checks.value_types import DecodeError, Range
 
 BASELINE_BYTES = 64 * 1024 * 1024
@@ -80,7 +80,7 @@ class ExcludedInput:
 class Learned:
     """One group: its bands, and the versions with which they were measured ("driver" -> all that were seen)."""
 
-    group: Group
+    group: ComparisonGroup
     versions: Mapping[str, tuple[str, ...]]
     bands: tuple[Band, ...]
     outliers: tuple[Outlier, ...]

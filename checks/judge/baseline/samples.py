@@ -47,7 +47,7 @@ class Side(str, Enum):
 
 
 @dataclass(frozen=True)
-class Group:
+class ComparisonGroup:
     """What has to be equal for numbers to be comparable. `nodes` is 0 for checks that a node or a rank does by itself."""
 
     instance_type: str
@@ -64,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Series:
+class Samples:
     """All values of one metric at one label, each with its subject. `holes` are subjects with an element that has no value."""
 
     side: Side
@@ -73,11 +73,11 @@ class Series:
     holes: Sequence[str] = ()
 
 
-def group_of(report: Report, line: CheckPolicy | None) -> Group:
+def group_of(report: Report, line: CheckPolicy | None) -> ComparisonGroup:
     """The group of a check's numbers. It holds for any number of nodes only if the policy says that the check needs no peers."""
     alone = line is not None and line.min_nodes == 1 and line.min_ranks == 1
     declared = report.declared
-    return Group(
+    return ComparisonGroup(
         declared.instance_type,
         declared.gpus_per_node,
         declared.ranks_per_node,
@@ -102,13 +102,13 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
     return Side.HIGH if metric.endswith(LATENCIES) and metric not in NO_LATENCIES else None
 
 
-def gather(rows: CheckTable, line: CheckPolicy | None) -> dict[Key, Series]:
+def gather(rows: CheckTable, line: CheckPolicy | None) -> dict[Key, Samples]:
     """(metric, label) of one check -> its values in all rows that were measured.
 
     The pair tests of the ranks have none: a row mixes pairs within a node with pairs between two nodes, and the decoder compares
     them.
     """
-    found: dict[Key, Series] = {}
+    found: dict[Key, Samples] = {}
     if rows.check in CHECKS:
         return found
     rows = measured(rows)
@@ -128,7 +128,7 @@ def measured(records: CheckTable, but: frozenset[str] | set[str] = frozenset()) 
     return records.take([i for i, (s, o) in pairs if o is Outcome.MEASURED and node_of(s) not in but])
 
 
-class Runs:
+class OwnerRuns:
     """Where in a series the values of each owner are. Series of one check share their subjects, so that it is found once for all."""
 
     def __init__(self, owner: Callable[[str], str]) -> None:
@@ -168,12 +168,12 @@ def label_turn(label: str) -> tuple[int, str]:
     return (int(label[:24]), "") if label.isdecimal() else (-1, label)
 
 
-def _series(records: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+def _series(records: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Samples]:
     """A metric's series: whole columns at once if all rows have the same labels, else element by element."""
     column, subjects = records.column(metric), records.columns.subjects
     kinds = set(map(type, column))
     if kinds <= NUMBERS and _sane(column):
-        return {(metric, ""): Series(side, column, subjects)}  # type: ignore[arg-type]
+        return {(metric, ""): Samples(side, column, subjects)}  # type: ignore[arg-type]
     if kinds == {tuple}:
         columns = _axes(records, metric, line)
         axes = {_axis(value, index, columns) for index, value in enumerate(column)}
@@ -182,13 +182,13 @@ def _series(records: CheckTable, metric: str, side: Side, line: CheckPolicy | No
             parts = [tuple(part) for part in zip(*column, strict=True)]
             if all(set(map(type, part)) <= NUMBERS and _sane(part) for part in parts):
                 return {
-                    (metric, str(at)): Series(side, part, subjects)
+                    (metric, str(at)): Samples(side, part, subjects)
                     for at, part in zip(axis, parts, strict=True)
                 }
     return _one_by_one(records, metric, side, line)
 
 
-def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Series]:
+def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Samples]:
     values: dict[Key, list[float]] = {}
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
@@ -211,7 +211,9 @@ def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | N
             else:
                 holes.setdefault(key, []).append(subject)
     return {
-        key: Series(side, tuple(values.get(key, ())), tuple(subjects.get(key, ())), tuple(holes.get(key, ())))
+        key: Samples(
+            side, tuple(values.get(key, ())), tuple(subjects.get(key, ())), tuple(holes.get(key, ()))
+        )
         for key in {**values, **holes}
     }
 

@@ -47,7 +47,7 @@ class WhyMeasured(str, Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class CertificateDecision:
     """What becomes of one check that the policy allows to be certified: skipped if `why` is None.
 
     `gate_id` is the gate that measured it, and `age_s` how long ago that began. `choice` is what this gate reckoned of the check's
@@ -62,7 +62,7 @@ class Decision:
 
 
 # (check, node) -> the decision
-Decisions = Mapping[tuple[str, str], Decision]
+Decisions = Mapping[tuple[str, str], CertificateDecision]
 NO_DECISIONS: Decisions = {}
 
 
@@ -87,11 +87,11 @@ def terms_of(
     return GateTerms(gate_id, policy, facts, said, declared.instance_type)
 
 
-def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
+def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, CertificateDecision]:
     """The decision on each check that the policy allows to be certified, if one of the certificates is for it and this machine."""
     machine = machine_digest(node.identity)
     own = [one for one in offered if machine and one.machine == machine]
-    made = dict[str, Decision]()
+    made = dict[str, CertificateDecision]()
     if not own:
         return made
     state = _state_of(node)
@@ -111,7 +111,7 @@ def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> d
     return made
 
 
-def certified(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
+def certified(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, CertificateDecision]:
     """The result holds those of `decisions` whose checks are skipped."""
     found = decisions(node, offered, terms)
     return {check: one for check, one in found.items() if one.why is None}
@@ -208,11 +208,11 @@ def _of_one(
     trouble: WhyMeasured | None,
     terms: GateTerms,
     valid_s: float,
-) -> Decision:
+) -> CertificateDecision:
     if trouble is not None or state is None or state.record is None:
-        return Decision(check, offer.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
+        return CertificateDecision(check, offer.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
     age_s = state.boot_s - offer.boot_s
-    return Decision(
+    return CertificateDecision(
         check, offer.gate_id, age_s, _reason_to_measure(check, offer, state, state.record, terms, valid_s)
     )
 

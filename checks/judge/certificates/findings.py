@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from checks.documents.certificates import Choice
-from checks.judge.certificates.decision import Decision, WhyMeasured
+from checks.judge.certificates.decision import CertificateDecision, WhyMeasured
 from checks.judge.not_measured import not_measured
 from checks.model import Cause, Coverage, Finding, FindingKind, Level, Observation
 from checks.model_details import Unmeasured
@@ -14,7 +14,7 @@ from checks.model_details import Unmeasured
 AGAIN = "Run the gate again: it measures the check where no certificate stands for it."
 
 
-def about(record: Observation, decision: Decision | None, level: Level) -> Finding:
+def about(record: Observation, decision: CertificateDecision | None, level: Level) -> Finding:
     """A WARN if a certificate stands for the check. Otherwise the check was not measured, and the finding has this level."""
     if decision is not None and decision.why is None:
         message = f"was not tested with {record.check} again: gate {decision.gate_id} did so {age_text(decision.age_s)} ago"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.facts.failures import Failures, Fault, Span
+from checks.facts.failures import Failures, Fault, ValueSpan
 from checks.facts.prices import Price
 from checks.judge.cost.failure_model import (
     any_of,
@@ -23,7 +23,7 @@ from checks.judge.cost.failure_model import (
 )
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Verdict, node_of
 
-NOTHING = Span(0.0, 0.0)
+NOTHING = ValueSpan(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Loss:
     check: str
     fault: Fault
     places: int
-    probability: Span
-    hours_lost: Span
+    probability: ValueSpan
+    hours_lost: ValueSpan
 
 
 class Model:
@@ -66,7 +66,7 @@ class Model:
         self.checkpoint = failures.span("checkpoint_hours").low if declared is None else declared
         self.whole = job.units * horizon
 
-    def failure(self, fault: Fault) -> Span:
+    def failure(self, fault: Fault) -> ValueSpan:
         """What one crash or hang costs: the time to detect it, to restart, and to compute half a checkpoint interval again."""
         detect = self.failures.span("detect_hang_hours" if fault is Fault.HANG else "detect_crash_hours")
         interval = min(self.checkpoint, self.horizon)
@@ -85,11 +85,11 @@ class Model:
             made.append(Loss(level, cause, check, fault, places, self.probability(group[0]), total))
         return tuple(sorted(made, key=lambda loss: (-loss.hours_lost.high, -loss.hours_lost.low, loss.check)))
 
-    def total(self, findings: Sequence[Finding]) -> Span:
+    def total(self, findings: Sequence[Finding]) -> ValueSpan:
         """The sum of all losses. Faults that end a job add up, counting the most serious one of each place; of slow parts only the
         slowest counts, because all ranks wait for it; corrupted work is counted once.
         """
-        ending: dict[str, Span] = {}
+        ending: dict[str, ValueSpan] = {}
         slowest = corrupted = NOTHING
         for finding in findings:
             fault, lost = fault_of(finding), self.lost(finding)
@@ -105,7 +105,7 @@ class Model:
             total = total.plus(span)
         return self.capped(total)
 
-    def lost(self, finding: Finding) -> Span:
+    def lost(self, finding: Finding) -> ValueSpan:
         """What this fault would cost."""
         fault, chance = fault_of(finding), self.probability(finding)
         grave = finding.level is Level.FAIL
@@ -113,31 +113,31 @@ class Model:
             share = self.failures.span("slow_fail" if grave else "slow_warn")
             return lost_to_straggler(self.job.units, self.horizon, share)
         if fault is Fault.CORRUPTION:  # it is noticed at the next checkpoint, or when the job is over
-            return self.capped(Span(self.failure(Fault.CRASH).low, self.whole).times(chance))
+            return self.capped(ValueSpan(self.failure(Fault.CRASH).low, self.whole).times(chance))
         known = Fault.CRASH if fault is Fault.UNKNOWN else fault
         return self.failure(known).times(self.incidents(chance))
 
-    def incidents(self, chance: Span) -> Span:
+    def incidents(self, chance: ValueSpan) -> ValueSpan:
         """How often the fault occurs: at least once if it is there, and as often as a bad node's incidents return."""
         between = self.failures.span("repeat_hours")
-        often = Span(max(1.0, self.horizon / between.high), max(1.0, self.horizon / between.low))
+        often = ValueSpan(max(1.0, self.horizon / between.high), max(1.0, self.horizon / between.low))
         return often.times(chance)
 
-    def probability(self, finding: Finding) -> Span:
+    def probability(self, finding: Finding) -> ValueSpan:
         """The probability that a defect exists which the job will meet. What was not observed is as likely as on unchecked nodes."""
         if finding.cause is Cause.EVIDENCE:
             share = self.failures.share(finding.check).share_of_nodes
             nodes = self.job.nodes if finding.subject == CLUSTER else 1
-            return Span(0.0, any_of(nodes, share))
+            return ValueSpan(0.0, any_of(nodes, share))
         if (
             fault_of(finding) is Fault.SLOW
         ):  # the slowness was measured; the share says by how much it slows the job
-            return Span(1.0, 1.0)
+            return ValueSpan(1.0, 1.0)
         return self.failures.span("probability_fail" if finding.level is Level.FAIL else "probability_warn")
 
-    def capped(self, span: Span) -> Span:
+    def capped(self, span: ValueSpan) -> ValueSpan:
         """No job can lose more than all of its work."""
-        return Span(min(span.low, self.whole), min(span.high, self.whole))
+        return ValueSpan(min(span.low, self.whole), min(span.high, self.whole))
 
 
 def place_of(subject: str) -> str:
@@ -145,8 +145,8 @@ def place_of(subject: str) -> str:
     return subject if LINK in subject else node_of(subject)
 
 
-def _greater(first: Span, second: Span) -> Span:
-    return Span(max(first.low, second.low), max(first.high, second.high))
+def _greater(first: ValueSpan, second: ValueSpan) -> ValueSpan:
+    return ValueSpan(max(first.low, second.low), max(first.high, second.high))
 
 
 DAY_HOURS = 24.0
@@ -168,10 +168,10 @@ class Cost:
     usd_per_unit_hour: float | None
     price: Price | None
     losses: tuple[Loss, ...]
-    launching: Span
-    waiting: Span
+    launching: ValueSpan
+    waiting: ValueSpan
     checking: float | None
-    worth_waiting_hours: Span
+    worth_waiting_hours: ValueSpan
     unknown: tuple[str, ...]
 
     def usd(self, hours: float) -> float | None:
@@ -188,7 +188,7 @@ def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) ->
     launching = model.total(bad)
     waits = failures.span("replacement_hours")
     if job.replacement_hours is not None:
-        waits = Span(job.replacement_hours, job.replacement_hours)
+        waits = ValueSpan(job.replacement_hours, job.replacement_hours)
     checking = None if job.check_hours is None else job.check_hours * job.units
     return Cost(
         unit="GPU-hours" if job.gpus_per_node else "node-hours",

@@ -10,19 +10,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from checks.culprit.doubt import MEASURED_AGAIN
-from checks.culprit.matrix import Answer, Entity, Matrix, Span, Suspect, link
+from checks.culprit.matrix import Entity, Matrix, MatrixAnswer, Span, Suspect, link
 from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
 from checks.facts import profile_options
 from checks.facts.instances import Facts
 from checks.judge.cpu_contention import RecordedLoads, machines_of
 from checks.judge.culprits import wording
-from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, Table, table
+from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, PairTable, table
 from checks.judge.culprits.pattern_findings import (
     FABRIC,
     MOST_COST,
     UNEXPLAINED,
-    Reading,
+    MatrixReading,
     costs_too_much,
     many_hiccups,
     of_sensitivity,
@@ -63,8 +63,8 @@ class CheckFindings:
     def __init__(
         self,
         check: str,
-        tests: Table,
-        readings: Sequence[Reading],
+        tests: PairTable,
+        readings: Sequence[MatrixReading],
         loads: RecordedLoads,
         options: Mapping[str, float] = NO_OPTIONS,
     ) -> None:
@@ -75,11 +75,11 @@ class CheckFindings:
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
         # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
         self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
-        self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
+        self.suspects: dict[Key, tuple[MatrixReading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
         self.others: dict[Key, list[float]] = {}
         for reading in self.readings:
-            if reading.decoded.answer is Answer.NAMED:
+            if reading.decoded.answer is MatrixAnswer.NAMED:
                 for suspect in reading.decoded.suspects:
                     self._take(reading, suspect)
 
@@ -111,18 +111,18 @@ class CheckFindings:
             yield self._weighed(reading, found, slow, suspect.nodes)
 
     def _weighed(
-        self, reading: Reading, finding: Finding, slow: Collection[str], nodes: Collection[str] | None
+        self, reading: MatrixReading, finding: Finding, slow: Collection[str], nodes: Collection[str] | None
     ) -> Finding:
         if reading.what not in SLOWED:
             return finding
         return self.loads.weighed(finding, slow, nodes, reading.what.name.lower())
 
-    def _refused_from(self, reading: Reading) -> float:
+    def _refused_from(self, reading: MatrixReading) -> float:
         """The slowness from which on a node is refused; 0 if none is."""
         alone = len(reading.decoded.slow) == 1
         return min(self.detects or HALF, HALF) if alone else self.detects
 
-    def _take(self, reading: Reading, suspect: Suspect) -> None:
+    def _take(self, reading: MatrixReading, suspect: Suspect) -> None:
         known, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
         if self._condemns(reading, suspect) and known is None:
             self.suspects.pop(mine, None)  # a warning hides nothing
@@ -136,12 +136,12 @@ class CheckFindings:
             self.also[mine] += self.also.pop(key, [])
         self.suspects[mine] = (reading, suspect)
 
-    def _condemns(self, reading: Reading, suspect: Suspect) -> bool:
+    def _condemns(self, reading: MatrixReading, suspect: Suspect) -> bool:
         """Whether the suspect gets a FAIL."""
         is_cheap = suspect.cost is not None and id(reading) in self.cheap
         return reading.what in CONDEMNS and not suspect.passed and not is_cheap
 
-    def _add(self, key: Key, reading: Reading, suspect: Suspect) -> None:
+    def _add(self, key: Key, reading: MatrixReading, suspect: Suspect) -> None:
         message = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
         self.also.setdefault(key, []).append(message)
 
@@ -157,7 +157,7 @@ class CheckFindings:
         known = [one for _, one in self.suspects.values() if one.kind is Entity.NODE and not one.passed]
         return any(set(nodes) & set(one.nodes) for one in known)
 
-    def _explained_by(self, reading: Reading, suspect: Suspect) -> Key | None:
+    def _explained_by(self, reading: MatrixReading, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
         for key, (by, blamed) in self.suspects.items():
             if self._condemns(reading, suspect) and not self._condemns(by, blamed):
@@ -168,14 +168,14 @@ class CheckFindings:
                 return key
         return None
 
-    def _whole(self, reading: Reading, blamed: frozenset[int]) -> Iterator[Finding]:
+    def _whole(self, reading: MatrixReading, blamed: frozenset[int]) -> Iterator[Finding]:
         what, result, matrix = reading.what, reading.decoded, reading.matrix
-        if result.answer is Answer.FABRIC:
+        if result.answer is MatrixAnswer.FABRIC:
             yield Finding(
                 FABRIC.get(what, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
                 wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests, result.noise), wording.FABRIC_REMEDY,
             )  # fmt: skip
-        elif what in UNEXPLAINED and (result.answer is Answer.UNEXPLAINED or _is_corrupt(reading)):
+        elif what in UNEXPLAINED and (result.answer is MatrixAnswer.UNEXPLAINED or _is_corrupt(reading)):
             ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in unaccounted(result))
             left = [k for k, parts in ends if not parts & blamed]
             if pair := self._always_bad(matrix, left):
@@ -191,7 +191,7 @@ class CheckFindings:
                     named_nodes=tuple(sorted(node for node, _ in wording.in_common(matrix, left))),
                 )  # fmt: skip
         elif (
-            result.answer is Answer.NOBODY
+            result.answer is MatrixAnswer.NOBODY
             and what is MatrixSubject.BANDWIDTH
             and many_hiccups(matrix, result)
         ):
@@ -199,7 +199,7 @@ class CheckFindings:
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
                 wording.cells(matrix, result.bad, self.tests, result.noise), wording.AGAIN,
             )  # fmt: skip
-        elif result.answer is Answer.TOO_FEW and what is MatrixSubject.BANDWIDTH:
+        elif result.answer is MatrixAnswer.TOO_FEW and what is MatrixSubject.BANDWIDTH:
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.too_few(matrix), "",
                 "Set floor_gbps in the policy's options.",
@@ -231,7 +231,7 @@ class CheckFindings:
             return any(other.node == own.node and other is not own for other in self.tests.parts)
         return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
 
-    def _suspect_finding(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
+    def _suspect_finding(self, reading: MatrixReading, suspect: Suspect, also: Sequence[str]) -> Finding:
         level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
         # Two matrices that name the same part would both have to be wrong.
         doubt = math.prod(1 - p for p in self.others.get((suspect.kind.value, suspect.subject), ()))
@@ -259,13 +259,13 @@ class CheckFindings:
         )
 
 
-def _is_corrupt(reading: Reading) -> bool:
+def _is_corrupt(reading: MatrixReading) -> bool:
     """Whether wrong data was right in the second test, or concerns one pair alone. Wrong data is never treated as a passing
     disturbance.
     """
     return (
         reading.what is MatrixSubject.DATA
-        and reading.decoded.answer is not Answer.NAMED
+        and reading.decoded.answer is not MatrixAnswer.NAMED
         and bool(reading.decoded.bad)
     )
 
@@ -298,7 +298,7 @@ def judge(
 
 
 def _unmeasured(
-    check: str, tests: Table, report: Report, policy: Policy, blamed: frozenset[int]
+    check: str, tests: PairTable, report: Report, policy: Policy, blamed: frozenset[int]
 ) -> Iterator[Finding]:
     """Pairs that had to be measured and were not. The plan follows from the declaration, not from the rows.
 

@@ -66,7 +66,7 @@ MOST_ROUNDS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Table:
+class PairTable:
     """The tests of all ranks that have a row, by columns.
 
     `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
@@ -96,7 +96,9 @@ def rank_of(subject: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
-def table(report: Report, records: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]) -> Table:
+def table(
+    report: Report, records: Sequence[Observation], switches: Mapping[str, tuple[str, ...]]
+) -> PairTable:
     """The tests of the rows. A row whose lists do not match is left out and named in `faults`."""
     fit: dict[int, Observation] = {}
     outcomes: dict[int, Sequence[PairOutcome]] = {}
@@ -111,7 +113,7 @@ def table(report: Report, records: Sequence[Observation], switches: Mapping[str,
     ranks = tuple(sorted(fit))
     alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
     parts = tuple(_endpoint(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
-    made = Table(parts, ranks, columns={metric: [] for metric in MatrixSubject}, faults=faults)
+    made = PairTable(parts, ranks, columns={metric: [] for metric in MatrixSubject}, faults=faults)
     place = {rank: index for index, rank in enumerate(ranks)}
     never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, outcomes[rank], NEVER_RAN)}
     for rank in ranks:
@@ -191,7 +193,7 @@ def _meetings(
 
 
 def _add(
-    tests: Table,
+    tests: PairTable,
     record: Observation,
     outcomes: Sequence[PairOutcome],
     mine: int,
@@ -245,7 +247,7 @@ def _losses(record: Observation) -> tuple[float | None, ...] | None:
     return tuple(lost_percent(*its) for its in zip(*counters, strict=True))
 
 
-def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
+def matrices(tests: PairTable) -> dict[tuple[MatrixSubject, Span], Matrix]:
     """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
     with a number. Segments that were sent again count only where it is unknown whether they had been lost.
     """
@@ -263,7 +265,7 @@ def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
     return found
 
 
-def _matrix(tests: Table, metric: MatrixSubject, span: Span, entries: list[int]) -> Matrix | None:
+def _matrix(tests: PairTable, metric: MatrixSubject, span: Span, entries: list[int]) -> Matrix | None:
     column = tests.columns[metric]
     if metric is not MatrixSubject.BANDWIDTH:
         entries = [k for k in entries if column[k] is not None]
@@ -284,7 +286,7 @@ def _size(value: object) -> int | None:
     return value if type(value) is int and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
-def _times(tests: Table, metric: MatrixSubject, entries: list[int]) -> tuple[list[int], list[float]]:
+def _times(tests: PairTable, metric: MatrixSubject, entries: list[int]) -> tuple[list[int], list[float]]:
     """The rounds and the moments of these tests; empty if not all of them are known, the moments also if they contradict the
     rounds. Data that was wrong is wrong at any time.
     """

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Decoded, Entity, Span, Suspect, Tolerance
+from checks.culprit.matrix import Better, Decoded, Entity, MatrixAnswer, Span, Suspect, Tolerance
 from checks.documents.report import clip
-from checks.explain.reading import Reading, ReadOptions, Table
+from checks.explain.reading import Reading, ReadOptions, TextMatrix
 from checks.judge.culprits import wording
 from checks.model import Cause, Finding, Level
 
@@ -31,7 +31,7 @@ AGAIN = "Measure the pairs in the evidence again, preferably on idle machines, t
 class DecodedTable:
     """One table, and what was decoded from it."""
 
-    table: Table
+    table: TextMatrix
     decoded: Decoded
 
 
@@ -73,19 +73,19 @@ def summary(decoded_table: DecodedTable) -> str:
     """ "bandwidth: no part is worse than the rest; 56 tests, the usual is 37 GB/s, bad is below 22 GB/s"."""
     matrix, noise = decoded_table.table.matrix, decoded_table.decoded.noise
     message = f"{decoded_table.table.name}: {_answer(decoded_table.decoded)}; {len(matrix.values)} tests"
-    if decoded_table.decoded.answer is Answer.TOO_FEW:
+    if decoded_table.decoded.answer is MatrixAnswer.TOO_FEW:
         return message
     word = "below" if matrix.better is Better.HIGHER else "above"
     message += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {word} {wording.number(noise.line, matrix.unit)}"
     share = f"a bad part shows in {wording.percent(noise.sensitivity)} of its tests, a good one in {wording.percent(noise.hiccup)}"
-    return f"{message}; {share}" if decoded_table.decoded.answer is Answer.NAMED else message
+    return f"{message}; {share}" if decoded_table.decoded.answer is MatrixAnswer.NAMED else message
 
 
 def _answer(decoded: Decoded) -> str:
     count = len(decoded.suspects)
     return (
         f"{count} suspect{'' if count == 1 else 's'}"
-        if decoded.answer is Answer.NAMED
+        if decoded.answer is MatrixAnswer.NAMED
         else decoded.answer.value
     )
 
@@ -95,7 +95,7 @@ def _units(reading: Reading) -> set[tuple[str, Better]]:
 
 
 def _tolerance(
-    table: Table, ratio: float | None, floor: float | None, max_unfit_fraction: float
+    table: TextMatrix, ratio: float | None, floor: float | None, max_unfit_fraction: float
 ) -> Tolerance:
     usual = SLOW if table.matrix.better is Better.HIGHER else LATE
     return Tolerance(usual if ratio is None else ratio, floor, max_unfit_fraction)
@@ -106,12 +106,12 @@ def _of_table(decoded_table: DecodedTable) -> Iterator[Finding]:
     matrix, decoded = decoded_table.table.matrix, decoded_table.decoded
     prefix = "" if decoded_table.table.name == matrix.what else f"{decoded_table.table.name}: "
     evidence = cells(decoded_table.table, decoded.bad)
-    if decoded.answer is Answer.FABRIC:
+    if decoded.answer is MatrixAnswer.FABRIC:
         text = prefix + wording.fabric(matrix, decoded)
         yield Finding(Level.FAIL, Cause.CONFIGURATION, CHECK, SUBJECT, text, evidence, wording.FABRIC_REMEDY)
-    elif decoded.answer is Answer.UNEXPLAINED:
+    elif decoded.answer is MatrixAnswer.UNEXPLAINED:
         yield _evidence(prefix + wording.unexplained(matrix, decoded, decoded.bad), evidence, AGAIN)
-    elif decoded.answer is Answer.TOO_FEW:
+    elif decoded.answer is MatrixAnswer.TOO_FEW:
         yield _evidence(
             prefix + wording.too_few(matrix),
             "",
@@ -123,7 +123,7 @@ def _suspects(tables: Sequence[DecodedTable]) -> Iterator[Finding]:
     """A finding per suspect. If several tables name the same one, the table with the highest probability counts."""
     of: dict[tuple[Entity, str], list[tuple[DecodedTable, Suspect]]] = {}
     for one in tables:
-        for suspect in one.decoded.suspects if one.decoded.answer is Answer.NAMED else ():
+        for suspect in one.decoded.suspects if one.decoded.answer is MatrixAnswer.NAMED else ():
             of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
     for named in of.values():
         (one, suspect), *rest = sorted(named, key=lambda pair: -pair[1].probability)
@@ -140,7 +140,7 @@ def _suspect_finding(table: DecodedTable, suspect: Suspect, also: Sequence[str])
     return Finding(Level.FAIL, cause, CHECK, SUBJECT, message, cells(table.table, suspect.cells), remedy)
 
 
-def cells(table: Table, which: Sequence[int]) -> str:
+def cells(table: TextMatrix, which: Sequence[int]) -> str:
     """The tests as lines of text, with their places in the input."""
     matrix = table.matrix
     lines = []

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.doubt import never_good
-from checks.culprit.matrix import Answer, Decoded, Entity, Matrix, Span, Suspect
+from checks.culprit.matrix import Decoded, Entity, Matrix, MatrixAnswer, Span, Suspect
 from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
-from checks.judge.culprits.from_report import MatrixSubject, Table
+from checks.judge.culprits.from_report import MatrixSubject, PairTable
 from checks.model import CLUSTER, Cause, Finding, Level
 
 # If these are bad everywhere it is a fault; with the other matrices it is a busy network.
@@ -38,7 +38,7 @@ Z = 1.96
 
 
 @dataclass(frozen=True)
-class Reading:
+class MatrixReading:
     """One matrix of a check, and what was decoded from it."""
 
     check: str
@@ -47,7 +47,7 @@ class Reading:
     decoded: Decoded
 
 
-def unexplained_level(reading: Reading, most_cost: float, tests: Sequence[int]) -> Level:
+def unexplained_level(reading: MatrixReading, most_cost: float, tests: Sequence[int]) -> Level:
     """The level of these bad tests. Pairs that were not good yet are missing evidence, also where the decoder had explained them by a
     part that it does not name after all. Others are judged by what the bad tests cost.
     """
@@ -58,7 +58,7 @@ def unexplained_level(reading: Reading, most_cost: float, tests: Sequence[int]) 
     return Level.WARN
 
 
-def costs_too_much(reading: Reading, most_cost: float) -> bool:
+def costs_too_much(reading: MatrixReading, most_cost: float) -> bool:
     """Whether the pairs that are slow for good, as where flows share a path, make an exchange of all with all longer than allowed.
 
     Where many pairs are slow, chance spreads the training's flows over the paths anew. What was measured is a sample of that, so
@@ -84,13 +84,13 @@ def least_share(some: int, whole: int) -> float:
 
 
 def of_time_and_fabric(
-    reading: Reading, tests: Table, most_cost: float, oversubscribed: float = 0.0
+    reading: MatrixReading, tests: PairTable, most_cost: float, oversubscribed: float = 0.0
 ) -> Iterator[Finding]:
     """Congestion of a while, and pairs that are slow for good: no part is to blame for them. `oversubscribed`: how many times the
     bandwidth between switches may be less than below one of them (0: the policy does not say).
     """
     what, result, matrix = reading.what, reading.decoded, reading.matrix
-    if what is MatrixSubject.DATA or result.answer is Answer.FABRIC:
+    if what is MatrixSubject.DATA or result.answer is MatrixAnswer.FABRIC:
         return
     for one in result.congestion:
         yield Finding(
@@ -111,7 +111,9 @@ def of_time_and_fabric(
         )  # fmt: skip
 
 
-def of_slow_parts(reading: Reading, tests: Table, wanted: float) -> Iterator[tuple[Finding, Suspect]]:
+def of_slow_parts(
+    reading: MatrixReading, tests: PairTable, wanted: float
+) -> Iterator[tuple[Finding, Suspect]]:
     """Nodes, ranks and rails whose tests are good and slower than those of the others, each with its finding."""
     if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
         return
@@ -129,7 +131,7 @@ def of_slow_parts(reading: Reading, tests: Table, wanted: float) -> Iterator[tup
         )  # fmt: skip
 
 
-def of_sensitivity(reading: Reading, wanted: float) -> Iterator[Finding]:
+def of_sensitivity(reading: MatrixReading, wanted: float) -> Iterator[Finding]:
     """Whether the sweep would have shown a node as slow as the policy asks for (0: the policy does not ask)."""
     if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
         return

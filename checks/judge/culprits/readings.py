@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from checks.culprit.decode import decode_without
-from checks.culprit.matrix import Answer, Entity, Span, Tolerance
+from checks.culprit.matrix import Entity, MatrixAnswer, Span, Tolerance
 from checks.culprit.retest import LOST_SHARE, PAUSE_US
 from checks.culprit.topology import switches_of
 from checks.facts.instances import Facts
-from checks.judge.culprits.from_report import CHECKS, MatrixSubject, Table, matrices, table
-from checks.judge.culprits.pattern_findings import HICCUPS, Reading
+from checks.judge.culprits.from_report import CHECKS, MatrixSubject, PairTable, matrices, table
+from checks.judge.culprits.pattern_findings import HICCUPS, MatrixReading
 from checks.model import Outcome, Report
 from checks.policy import Policy
 
@@ -58,9 +58,9 @@ def tolerance(
     return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most, paths=False)
 
 
-def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:
+def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[MatrixReading, ...]:
     """Every matrix of the report's pair tests under this policy, decoded, for report pages. Rows that cannot be used are left out."""
-    readings: list[Reading] = []
+    readings: list[MatrixReading] = []
     switches = switches_of(report)
     for check in CHECKS:
         rows = [row for row in report.observations if row.check == check and row.outcome is Outcome.MEASURED]
@@ -70,30 +70,30 @@ def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]
     return tuple(readings)
 
 
-def readings_of(check: str, tests: Table, policy: Policy, share: float | None) -> list[Reading]:
+def readings_of(check: str, tests: PairTable, policy: Policy, share: float | None) -> list[MatrixReading]:
     """Every matrix of a check, decoded.
 
     The bandwidth between nodes is decoded last: what loses segments, pauses or changes data is slow because of that, and so is who
     tests with it.
     """
     options = policy.checks[check].options if check in policy.checks else {}
-    readings: list[Reading] = []
+    readings: list[MatrixReading] = []
     slow = (MatrixSubject.BANDWIDTH, Span.BETWEEN)
     for (what, span), matrix in sorted(matrices(tests).items(), key=lambda its: its[0] == slow):
         held = tolerance(what, span, options, policy, share)
         known = _condemned(readings) if (what, span) == slow else ()
-        readings.append(Reading(check, what, matrix, decode_without(matrix, held, known)))
+        readings.append(MatrixReading(check, what, matrix, decode_without(matrix, held, known)))
     return readings
 
 
-def _condemned(readings: Sequence[Reading]) -> frozenset[int]:
+def _condemned(readings: Sequence[MatrixReading]) -> frozenset[int]:
     """The parts of the nodes and ranks that a matrix between nodes shows to be bad, whatever their bandwidth is."""
     found = set[int]()
     for reading in readings:
         if (
             reading.matrix.span is Span.BETWEEN
             and reading.what in CONDEMNS
-            and reading.decoded.answer is Answer.NAMED
+            and reading.decoded.answer is MatrixAnswer.NAMED
         ):
             sure = [one for one in reading.decoded.suspects if one.probability >= SURE and not one.passed]
             nodes = {one.subject for one in sure if one.kind is Entity.NODE}

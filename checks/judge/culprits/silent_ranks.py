@@ -52,7 +52,7 @@ Errors = Mapping[str, "_Error | None"]
 TOGETHER = "Check what they share: a node, the fabric, the deadline of the check, memory. Run the gate again."
 
 
-class _Silence(str, Enum):
+class _SilentRank(str, Enum):
     SILENT = "did not report"
     ERROR = "ended with an error of its own"
     BUSY = "was still busy at its deadline"
@@ -94,7 +94,7 @@ class _Break:
     """The first group check in which some ranks waited: these ranks with their errors, and the ranks that they waited for."""
 
     check: str
-    why: _Silence
+    why: _SilentRank
     suspects: tuple[str, ...]
     waited: Mapping[str, _Error]
 
@@ -130,9 +130,9 @@ def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence
         said = errors[check]
         waited, absent = _waiting(said), tuple(rank for rank in ranks if _absent(rank, said))
         if absent and waited:
-            return _Break(check, _Silence.SILENT, absent, waited)
+            return _Break(check, _SilentRank.SILENT, absent, waited)
         if absent:
-            partly = partly or _Break(check, _Silence.SILENT, absent, {})
+            partly = partly or _Break(check, _SilentRank.SILENT, absent, {})
         elif waited:
             return partly or _by_error(check, waited)
     return partly
@@ -146,11 +146,11 @@ def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
     own = tuple(rank for rank, error in waited.items() if error.is_own())
     others = {rank: error for rank, error in waited.items() if rank not in own}
     if own and others:
-        return _Break(check, _Silence.ERROR, own, others)
+        return _Break(check, _SilentRank.ERROR, own, others)
     limited = any(error.kind is ErrorKind.LIMIT_PASSED for error in waited.values())
     busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE and not limited)
     others = {rank: error for rank, error in waited.items() if rank not in busy}
-    return _Break(check, _Silence.BUSY, busy if others else (), others)
+    return _Break(check, _SilentRank.BUSY, busy if others else (), others)
 
 
 def _suspicions(
@@ -168,7 +168,7 @@ def _suspicions(
     nodes = len(of_node) + len(lost)
     many = len(broken.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
     if nodes > max(1.0, policy.max_unfit_fraction * declared.nodes) or (declared.nodes == 1 and many):
-        if broken.why is not _Silence.SILENT:
+        if broken.why is not _SilentRank.SILENT:
             return  # all ranks reported the same error
         check = next(iter(first.values()), broken.check)
         count = len(broken.suspects) + len(lost) * declared.ranks_per_node
@@ -188,7 +188,7 @@ def _suspicions(
         if why:
             message = f"{message} ({why})"
         suspect = _suspected(policy, broken, check, subject, message, ranks, is_predicate=alone)
-        alone_silent = nodes == 1 and broken.why is _Silence.SILENT
+        alone_silent = nodes == 1 and broken.why is _SilentRank.SILENT
         yield replace(
             suspect, waiting=frozenset((broken.check, rank) for rank in broken.waited if alone_silent)
         )
@@ -205,9 +205,9 @@ def _runner_reasons(suspects: Collection[str], checks: Iterable[Errors]) -> dict
     return told
 
 
-def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _Silence) -> str:
+def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _SilentRank) -> str:
     """For example "ranks 5, 6 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
-    if len(ranks) == per_node > 1 and silence is _Silence.SILENT:
+    if len(ranks) == per_node > 1 and silence is _SilentRank.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
     more = len(numbers) - MOST_NAMED
@@ -253,7 +253,7 @@ def _evidence(broken: _Break) -> str:
 
 
 def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors], broken: _Break) -> str:
-    if broken.why is not _Silence.SILENT:
+    if broken.why is not _SilentRank.SILENT:
         return broken.check
     return next((check for check in order if errors[check] and _absent(rank, errors[check])), broken.check)
 

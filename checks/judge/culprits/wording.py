@@ -13,13 +13,13 @@ from checks.culprit.matrix import (
     Entity,
     Matrix,
     NodeGroups,
-    Noise,
+    PairNoise,
     SlowPaths,
     Suspect,
 )
 from checks.culprit.suspects import fewest_ends
 from checks.documents.report import clip
-from checks.judge.culprits.from_report import MatrixSubject, Table
+from checks.judge.culprits.from_report import MatrixSubject, PairTable
 from checks.judge.rules.wording import distinct_digits, figure, quantity
 from checks.model import LINK
 from checks.model_details import PairOutcome
@@ -275,7 +275,7 @@ def too_few(matrix: Matrix) -> str:
     )
 
 
-def cells(matrix: Matrix, which: Sequence[int], tests: Table, noise: Noise, bad: bool = True) -> str:
+def cells(matrix: Matrix, which: Sequence[int], tests: PairTable, noise: PairNoise, bad: bool = True) -> str:
     """The tests as lines of text: what makes a test bad, then one line for each direction of a pair with all that it was measured at,
     the worst first. `bad`: these tests are.
     """
@@ -292,7 +292,7 @@ def cells(matrix: Matrix, which: Sequence[int], tests: Table, noise: Noise, bad:
     return clip("\n".join([*_scale(matrix, noise, bad), *lines, *more]))[0]
 
 
-def _scale(matrix: Matrix, noise: Noise, bad: bool) -> list[str]:
+def _scale(matrix: Matrix, noise: PairNoise, bad: bool) -> list[str]:
     """One line: from which value on a test is bad, and what is usual; none for data, which is right or wrong."""
     said = []
     if bad and matrix.unit and noise.line > 0:
@@ -328,7 +328,7 @@ def _messages(least: int, most: int) -> str:
     return f"messages of {quantity(least, 'B', 3)} to {quantity(most, 'B', 3)}"
 
 
-def _reasons(tests: Table) -> dict[tuple[int, int], str]:
+def _reasons(tests: PairTable) -> dict[tuple[int, int], str]:
     """Why a test gave no value, for both directions. Wrong data is reported by the rank that received it."""
     found: dict[tuple[int, int], str] = {}
     every = zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from checks.documents.columns import CheckTable
 from checks.judge.not_measured import not_measured
-from checks.judge.rules.expected_questions import Question, questions
+from checks.judge.rules.expected_questions import ExpectedQuestion, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
 from checks.judge.rules.values import RuleContext, cells_of, crossing
@@ -40,7 +40,7 @@ class _Mark:
     subject: str
     index: int
     value: float
-    question: Question
+    question: ExpectedQuestion
     expected: Expected
     level: Level
     ratio: float
@@ -56,7 +56,7 @@ class _Mark:
 class _Plan:
     """The questions about rows that were measured in the same way; `wanted` are the elements that have an expected value."""
 
-    questions: Sequence[Question]
+    questions: Sequence[ExpectedQuestion]
     fault: str
     wanted: Sequence[tuple[int, Expected]]
 
@@ -139,7 +139,7 @@ def _one_by_one(
     seen.plans += plans.values()
 
 
-def _plan(asked: Sequence[Question] | str) -> _Plan:
+def _plan(asked: Sequence[ExpectedQuestion] | str) -> _Plan:
     if isinstance(asked, str):
         return _Plan((), asked, ())
     known = ((index, question.expected) for index, question in enumerate(asked))
@@ -281,7 +281,7 @@ def _cause(rule: Rule, slow: Sequence[_Mark], compared: Sequence[str]) -> Cause:
     return Cause.HARDWARE if len(whole) > 1 and 2 * len(ill) <= len(whole) else Cause.CONFIGURATION
 
 
-def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Iterator[Finding]:
+def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]) -> Iterator[Finding]:
     every = [question for plan in plans for question in plan if question.about]
     asked: dict[str, bool] = {}
     for question in every:

@@ -31,7 +31,7 @@ POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
 
 
 @dataclass(frozen=True)
-class Question:
+class ExpectedQuestion:
     """`about` says what is asked, in the same words for all sizes of one collective; "" if the element is not compared.
 
     `label` says how the element was measured ("all_gather at 256 MiB over 8 ranks"), if the metric's own list does not say it.
@@ -46,7 +46,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Group:
+class CollectiveGroup:
     """The nodes and ranks that take part in a collective."""
 
     collective: str
@@ -54,7 +54,9 @@ class Group:
     ranks: int
 
 
-def questions(check: str, rule: Rule, record: Observation, context: RuleContext) -> list[Question] | str:
+def questions(
+    check: str, rule: Rule, record: Observation, context: RuleContext
+) -> list[ExpectedQuestion] | str:
     """One question per element of the rule's metric, or why they cannot be asked."""
     value = record.metrics.get(rule.metric)
     count = len(value) if isinstance(value, tuple) else 1
@@ -64,53 +66,55 @@ def questions(check: str, rule: Rule, record: Observation, context: RuleContext)
     at: Sequence[object] = labels if isinstance(labels, tuple) else [None] * count
     if context.instance is None or context.declared is None or context.facts is None:
         kind = context.declared.instance_type if context.declared else "an undeclared instance type"
-        return [Question(f"no expected values for {kind}")] * count
+        return [ExpectedQuestion(f"no expected values for {kind}")] * count
     if rule.expect is Expect.COLLECTIVE:
         return _of_collective(check, rule, at, context.facts, context.instance, context.declared)
     return [_of_part(rule, item, context.facts, context.instance) for item in at]
 
 
-def taking_part(check: str, declared: Declared) -> Group:
+def taking_part(check: str, declared: Declared) -> CollectiveGroup:
     """The nodes and ranks that take part in the collective of one of Prelaunch's checks."""
     name = check.rpartition(".")[2]
     if name == "intra_node":
-        return Group(ALL_REDUCE, 1, declared.ranks_per_node)
+        return CollectiveGroup(ALL_REDUCE, 1, declared.ranks_per_node)
     if name == "inter_node":
-        return Group(RAILS, declared.nodes, declared.nodes)
-    return Group(name, declared.nodes, declared.ranks)
+        return CollectiveGroup(RAILS, declared.nodes, declared.nodes)
+    return CollectiveGroup(name, declared.nodes, declared.ranks)
 
 
-def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Question:
+def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> ExpectedQuestion:
     """The expected value of one GPU. `at` is a precision, or None: then the first word of the metric's name is the test."""
     model, test = instance.gpu, rule.metric.partition("_")[0]
     named = model or "a machine without GPUs"
     if rule.expect is Expect.GEMM:
-        return Question(
+        return ExpectedQuestion(
             f"no expected value for {at} products on {named}", expected_gemm(facts, model, str(at))
         )
     if rule.expect is Expect.MEMORY:
-        return Question(f"no expected value for a {test} on {named}", expected_memory(facts, model, test))
+        return ExpectedQuestion(
+            f"no expected value for a {test} on {named}", expected_memory(facts, model, test)
+        )
     if test == PEER and instance.nvlinks == 0:
-        return Question(
+        return ExpectedQuestion(
             ""
         )  # a copy through the host is limited by the host's links, which have expected values of their own
-    return Question(f"no expected value for {test} on {named}", expected_transfer(facts, model, test))
+    return ExpectedQuestion(f"no expected value for {test} on {named}", expected_transfer(facts, model, test))
 
 
 def _of_collective(
     check: str, rule: Rule, at: Sequence[object], facts: Facts, instance: Instance, declared: Declared
-) -> list[Question] | str:
+) -> list[ExpectedQuestion] | str:
     told = [_point(check, item, declared) for item in at]
     if any(point is None for point in told):
         return "how its elements were measured cannot be read"
     points = [point for point in told if point is not None]
-    largest: dict[Group, int] = {}
+    largest: dict[CollectiveGroup, int] = {}
     for group, size in points:
         largest[group] = max(size, largest.get(group, 0))
     made = []
     for group, size in points:
         if size < min(LEAST_BYTES, largest[group]):
-            made.append(Question(""))
+            made.append(ExpectedQuestion(""))
             continue
         transport = transport_of(instance, group.nodes)
         message = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
@@ -124,11 +128,11 @@ def _of_collective(
             found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
         what = "all_reduce of each rail" if group.collective == RAILS else group.collective
         label = f"{what} at {quantity(size, 'B')} over {group.ranks} ranks"
-        made.append(Question(message, found, "" if rule.each else label, size < LEAST_BYTES))
+        made.append(ExpectedQuestion(message, found, "" if rule.each else label, size < LEAST_BYTES))
     return made
 
 
-def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:
+def _point(check: str, at: object, declared: Declared) -> tuple[CollectiveGroup, int] | None:
     """Who took part, and the size in bytes: from a program's point ("all_reduce_perf 1024 B, 16 ranks"), or from a check's."""
     if isinstance(at, str):
         match = POINT.fullmatch(at)
@@ -136,7 +140,7 @@ def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | No
             return None
         ranks, a_node = int(match[3]), declared.gpus_per_node
         nodes = ranks // a_node if a_node and ranks % a_node == 0 else 0
-        return Group(match[1], nodes, ranks), int(match[2])
+        return CollectiveGroup(match[1], nodes, ranks), int(match[2])
     if type(at) is not int:
         return None
     return taking_part(check, declared), at

@@ -105,7 +105,7 @@ WINDOWS: tuple[Window, ...] = (*((many, False) for many in STEPS), *((many, True
 
 
 @dataclass(frozen=True)
-class Noise:
+class TrendNoise:
     """The standard deviation of one proof, as a fraction of the reference, by how many degrees of freedom.
 
     `middle` is how far the median machine is from its reference in each window: a gate's own median moves where some of its nodes do.
@@ -129,7 +129,7 @@ def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers
     """What the number does on each machine, from its values since its last change, oldest first. If it has peers, the values are
     divided by the medians of their gates. `chance` is that of `chance_of`.
     """
-    noise: Noise | None = None
+    noise: TrendNoise | None = None
     found = []
     for values in series:
         move = _untold(values, has_peers)
@@ -164,7 +164,7 @@ def fleet_move(series: Sequence[Sequence[float]]) -> FleetMove | None:
     return FleetMove(moved, len(changes))
 
 
-def noise_of(series: Sequence[Sequence[float]], bad: Side) -> Noise:
+def noise_of(series: Sequence[Sequence[float]], bad: Side) -> TrendNoise:
     """The noise of one number, from as many of its series as are enough. The scatter is that of the machines on the good side of the
     middle, so that those that got worse do not make it greater.
     """
@@ -184,7 +184,7 @@ def noise_of(series: Sequence[Sequence[float]], bad: Side) -> Noise:
         away = [((size - middle[window]) / spread) for size, spread in found]
         good = [abs(one) for one in away for sign in _signs(bad) if sign * one <= 0]
         scatter[window] = MAD_SCALE * median(good)
-    return Noise(deviation, freedom, middle, scatter, far if far > WANDERS * deviation else 0.0)
+    return TrendNoise(deviation, freedom, middle, scatter, far if far > WANDERS * deviation else 0.0)
 
 
 def own_noise(values: Sequence[float], apart: int = 1) -> float:
@@ -281,7 +281,9 @@ def _recently(values: Sequence[float], sign: float) -> bool:
     return all(sign * (value / reference - 1.0) >= LEAST_CHANGE / 2 for value in values[-RECENT:])
 
 
-def _tested(values: Sequence[float], bad: Side, noise: Noise, chance: float, has_peers: bool) -> Move | None:
+def _tested(
+    values: Sequence[float], bad: Side, noise: TrendNoise, chance: float, has_peers: bool
+) -> Move | None:
     """The move, if a test finds one, with the least chance of all tests."""
     own = own_noise(values)
     deviation = own if own > NOISIER * noise.deviation else noise.deviation

@@ -64,7 +64,7 @@ class FleetCourse(FleetMove):
 
 
 @dataclass(frozen=True)
-class Growth:
+class CounterGrowth:
     """A counter of faults over all parts of the node; `grown` adds up its rises, and a reset subtracts nothing.
 
     A sum over more parts than in the report before is not compared, because a part that came back is not a fault.
@@ -88,7 +88,7 @@ class IdentityChange:
 
 
 @dataclass(frozen=True)
-class Machine:
+class TrendMachine:
     """One machine, or all machines of a cluster together.
 
     `places` are its gates and its name in each, oldest first; none for all machines together.
@@ -100,7 +100,7 @@ class Machine:
     first: str
     last: str
     courses: tuple[Course, ...]
-    counters: tuple[Growth, ...]
+    counters: tuple[CounterGrowth, ...]
     changes: tuple[IdentityChange, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
 
@@ -110,7 +110,7 @@ class Machine:
         return tuple(sorted((c for c in self.courses if c.moves), key=lambda c: -abs(c.change or 0.0)))
 
     @property
-    def growing(self) -> tuple[Growth, ...]:
+    def growing(self) -> tuple[CounterGrowth, ...]:
         """The counters that have grown."""
         return tuple(counter for counter in self.counters if counter.grown > 0)
 
@@ -145,7 +145,7 @@ class Trend:
     reports: int
     first: str
     last: str
-    machines: tuple[Machine, ...]
+    machines: tuple[TrendMachine, ...]
     fleet: tuple[FleetCourse, ...]
     series: int
     gates_a_month: float

@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 
 from checks.documents.columns import CheckTable, by_check
 from checks.judge.baseline.samples import (
-    Group,
-    Runs,
+    ComparisonGroup,
+    OwnerRuns,
     Side,
     gather,
     group_of,
@@ -165,7 +165,7 @@ def _table(rows: Mapping[str, CheckTable], report: Report, policy: Policy) -> di
         owners = [
             "" if group.nodes or subject == CLUSTER else node_of(subject) for subject in mine.columns.subjects
         ]
-        known = Runs(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
+        known = OwnerRuns(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
         for (metric, label), series in gather(mine, line).items():
             at = table[Number(check, metric, label, str(group), series.side)] = {}
             worst = max if series.side is Side.HIGH else min
@@ -224,7 +224,9 @@ def _rounded(value: float) -> float:
 def _only_report(report: Report) -> str:
     declared = report.declared
     return str(
-        Group(declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0)
+        ComparisonGroup(
+            declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0
+        )
     )
 
 

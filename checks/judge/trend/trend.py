@@ -19,7 +19,15 @@ from checks.judge.trend.degradation import (
     fleet_move,
     moves,
 )
-from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange, Machine, Point, Trend
+from checks.judge.trend.model import (
+    CounterGrowth,
+    Course,
+    FleetCourse,
+    IdentityChange,
+    Point,
+    Trend,
+    TrendMachine,
+)
 from checks.judge.trend.numbers import (
     GateNumbers,
     NodeIdentity,
@@ -212,13 +220,16 @@ def _machine(
     told: Mapping[Number, Move],
     changes: tuple[IdentityChange, ...],
     every_point: bool,
-) -> Machine:
+) -> TrendMachine:
     order = sorted(tracks, key=lambda number: number.turn)
     courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
     counters = tuple(_counters(history, gates, days))
     first, last = (gates[history.nodes[place][0]].measured_at for place in (0, -1))
     places = tuple((gates[place].gate_id, node.name) for place, node in history.nodes)
-    return Machine(history.name, history.known_by, len(history.nodes), first, last, courses, counters, changes, places)  # fmt: skip
+    count = len(history.nodes)
+    return TrendMachine(
+        history.name, history.known_by, count, first, last, courses, counters, changes, places
+    )
 
 
 def _groups(gates: Sequence[GateNumbers]) -> Iterator[tuple[str, list[int]]]:
@@ -233,7 +244,7 @@ def _groups(gates: Sequence[GateNumbers]) -> Iterator[tuple[str, list[int]]]:
 
 def _together(
     group: str, places: Sequence[int], gates: Sequence[GateNumbers], days: Sequence[float], chance: float
-) -> Machine:
+) -> TrendMachine:
     values: dict[Number, list[tuple[int, float]]] = {}
     for place in places:
         for number, value in zip(gates[place].numbers, gates[place].together, strict=True):
@@ -246,7 +257,7 @@ def _together(
         move = moves(number.bad, [mine[-NEWS:]], chance)[0]
         courses.append(_course(number, _Track(at, mine, mine, True), move, days, True))
     first, last = gates[places[0]].measured_at, gates[places[-1]].measured_at
-    return Machine(f"all together ({group})", "its group", len(places), first, last, tuple(courses), ())
+    return TrendMachine(f"all together ({group})", "its group", len(places), first, last, tuple(courses), ())
 
 
 def _course(number: Number, track: _Track, move: Move, days: Sequence[float], every_point: bool) -> Course:
@@ -262,7 +273,9 @@ def _number_fields(number: Number) -> dict[str, Any]:
     return {"check": number.check, "what": number.what, "group": number.group, "bad": number.bad}
 
 
-def _counters(history: History, gates: Sequence[GateNumbers], days: Sequence[float]) -> Iterator[Growth]:
+def _counters(
+    history: History, gates: Sequence[GateNumbers], days: Sequence[float]
+) -> Iterator[CounterGrowth]:
     points: dict[str, list[Point]] = {}
     for place, node in history.nodes:
         for name, total, parts in zip(gates[place].counters, node.sums, node.parts, strict=False):
@@ -272,4 +285,4 @@ def _counters(history: History, gates: Sequence[GateNumbers], days: Sequence[flo
         steps = [(one, other) for one, other in pairwise(mine) if one.parts == other.parts]
         grown = sum(max(0.0, later.value - earlier.value) for earlier, later in steps)
         check, _, metric = name.partition(" ")
-        yield Growth(check, metric, tuple(mine), grown)
+        yield CounterGrowth(check, metric, tuple(mine), grown)

@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import (
+    CheckData,
+    Complete,
+    Garbled,
+    NotRecognised,
+    OutputKind,
+    Reading,
+    ReadOptions,
+)
 from checks.explain.unread_lines import lines_matching
 from checks.facts.instances import Instance
 from checks.model import Value
 from checks.probes.collectives import nccl_log, nccl_tests, nccl_tests_result
-from checks.probes.collectives.nccl_log import Line, Log
-from checks.probes.collectives.nccl_tests_result import Run, faults
+from checks.probes.collectives.nccl_log import NcclLine, NcclLog
+from checks.probes.collectives.nccl_tests_result import NcclTestsRun, faults
 from checks.probes.collectives.transport import crosses, evidence, measured, other_networks
 
 # From this size on a message shows a network's rate and not its latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
@@ -65,12 +73,12 @@ HEADER = "Give the output from its header on: the lines that begin with # and na
 
 
 def read(text_: str, options: ReadOptions) -> Reading:
-    """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
+    """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Garbled."""
     log = nccl_log.read(text_)
     if nccl_tests.recognised(text_):
         runs = nccl_tests.read(text_)
         if not any(run.results for run in runs) and SIZE_LINE.search(text_):
-            raise Broken(
+            raise Garbled(
                 "the output of nccl-tests has rows of results, but the header that names their columns is missing",
                 HEADER,
             )
@@ -79,7 +87,7 @@ def read(text_: str, options: ReadOptions) -> Reading:
                 (error for run in runs for error in run.errors),
                 "the program ended early or the output was truncated",
             )
-            raise Broken(f"the output of nccl-tests has no row of results: {reason}")
+            raise Garbled(f"the output of nccl-tests has no row of results: {reason}")
         reading = _of_runs(tuple(run for run in runs if run.results), log, options)
         return replace(reading, understood=nccl_tests.understood(text_) | nccl_log.understood(text_))
     shows_log = (log.begun, log.channels, log.networks, log.warnings, log.versions, log.errors)
@@ -87,18 +95,20 @@ def read(text_: str, options: ReadOptions) -> Reading:
         reading = _of_log(log, text_, options)
         return replace(reading, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):
-        raise Broken("the text has lines of NCCL, but none that shows what carries the data")
+        raise Garbled("the text has lines of NCCL, but none that shows what carries the data")
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
 
 
-def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
+def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -> Reading:
     unread = [_fault(run, reason) for run in runs for reason in faults(run)]
     if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = options.declared.ranks if options.declared else None
     if options.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
         unread.append(ONE_PROCESS)
-    results = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _citations(runs))]
+    results = [
+        CheckData("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _citations(runs))
+    ]
     instance, nodes = options.instance, _nodes(runs, options)
     logged = bool(log.channels)
     if logged or (log.chosen and nodes > 1):
@@ -113,16 +123,18 @@ def _of_runs(runs: Sequence[Run], log: Log, options: ReadOptions) -> Reading:
     version = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_program_of(run) for run in runs))
     title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.results) for r in runs)} sizes"
-    return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread)))
+    return Reading(
+        OutputKind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread))
+    )
 
 
-def _fault(run: Run, reason: str) -> str:
+def _fault(run: NcclTestsRun, reason: str) -> str:
     """A fault of the run; where its output is whole, that is not asked for."""
     message = f"{_program_of(run)}: {reason}"
     return Complete(f"{message}. Run it again") if nccl_tests_result.is_whole(run) else message
 
 
-def _of_log(log: Log, text_: str, options: ReadOptions) -> Reading:
+def _of_log(log: NcclLog, text_: str, options: ReadOptions) -> Reading:
     instance = options.instance
     nodes = max(log.nodes, options.declared.nodes if options.declared else 1)
     unread = list(_about_log(log, nodes))
@@ -141,24 +153,26 @@ def _of_log(log: Log, text_: str, options: ReadOptions) -> Reading:
     up = log.begun - log.unfinished
     goes_on = f"{up - log.ended} of {up} communicators do not end in this log, so the job goes on or the log ends early"
     left_out = (f"nccl.transport later channels: {goes_on}",) if log.ended < up else ()
-    return Reading(Kind.NCCL_LOG, title, tuple(results), tuple(unread), left_out=left_out)
+    return Reading(OutputKind.NCCL_LOG, title, tuple(results), tuple(unread), left_out=left_out)
 
 
-def _errors(log: Log) -> list[Part]:
+def _errors(log: NcclLog) -> list[CheckData]:
     """What NCCL or its plugin says went wrong, each with the process that says so and the peer that it names."""
     if not log.errors:
         return []
-    by_process: dict[str, list[Line]] = {}
+    by_process: dict[str, list[NcclLine]] = {}
     for line in log.errors:
         by_process.setdefault(line.process or "a process", []).append(line)
     messages = tuple(_message(lines) for lines in by_process.values())
     cited = {"failed": "\n".join(lines[0].numbered for lines in by_process.values())}
     return [
-        Part("nccl.job", {"failed_ranks": tuple(by_process), "failed": messages}, cited, _each(log.errors))
+        CheckData(
+            "nccl.job", {"failed_ranks": tuple(by_process), "failed": messages}, cited, _each(log.errors)
+        )
     ]
 
 
-def _message(lines: Sequence[Line]) -> str:
+def _message(lines: Sequence[NcclLine]) -> str:
     peers = dict.fromkeys(filter(None, map(nccl_log.peer_of, lines)))
     peers_text = f"; peer {', '.join(peers)}" if peers else ""
     return f"{lines[0].text[:200]}{peers_text}"
@@ -176,7 +190,7 @@ def _victims(text_: str) -> list[str]:
     return [Complete(message)]
 
 
-def _about_log(log: Log, nodes: int) -> Iterator[str]:
+def _about_log(log: NcclLog, nodes: int) -> Iterator[str]:
     if not log.begun:
         yield "no communicator is initialised in this log, so it is only a part of one"
     if not log.channels:
@@ -194,7 +208,7 @@ def _about_log(log: Log, nodes: int) -> Iterator[str]:
         yield f"{nodes} nodes took part, but no channel connects one node with another"
 
 
-def _transport(log: Log, instance: Instance | None, nodes: int) -> Part:
+def _transport(log: NcclLog, instance: Instance | None, nodes: int) -> CheckData:
     """What the lines of channels say; where the log has none, what those say in which NCCL chose its network."""
     metrics = measured(log, instance, nodes)
     if log.channels and len(log.versions) == 1:
@@ -216,10 +230,10 @@ def _transport(log: Log, instance: Instance | None, nodes: int) -> Part:
         fallback: dict[str, Value] = {"fallback_channels": len(other)} if other else {}
         metrics = {**{name: metrics[name] for name in ("nics_missing", "warnings")}, **fallback}
         lines["fallback_channels"] = _each(other)
-    return Part("nccl.transport", metrics, lines, evidence(log))
+    return CheckData("nccl.transport", metrics, lines, evidence(log))
 
 
-def _carrier(log: Log) -> str:
+def _carrier(log: NcclLog) -> str:
     """What NCCL's log names as the network, with libfabric's provider and how many devices it found."""
     providers = [f"libfabric's provider {name}" for name in dict.fromkeys(log.providers.values())]
     devices = [f"{'/'.join(map(str, log.nics))} devices"] if log.nics else []
@@ -227,7 +241,9 @@ def _carrier(log: Log) -> str:
     return f"; NCCL chose {', '.join(networks)}" if networks else ""
 
 
-def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:
+def _network(
+    runs: Sequence[NcclTestsRun], instance: Instance | None, nodes: int
+) -> tuple[list[CheckData], str]:
     """The least data that crossed the network, or why that is unknown.
 
     For a sum or a gather, each node must receive the others' part of every message, whatever the algorithm.
@@ -245,10 +261,10 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
     ]
     slowest, line = min(rates)
     proven: Value = min(slowest, float(instance.network_gbit_s))
-    return [Part("nccl.inter_node", {"proven_gbit_s": proven}, {"proven_gbit_s": line}, line)], ""
+    return [CheckData("nccl.inter_node", {"proven_gbit_s": proven}, {"proven_gbit_s": line}, line)], ""
 
 
-def _part_received(run: Run, nodes: int) -> float:
+def _part_received(run: NcclTestsRun, nodes: int) -> float:
     """The part of a message that each node must receive; 0 if the program does not determine it."""
     collective = nccl_tests_result.collective_of(run)
     if collective == "all_reduce":
@@ -256,7 +272,7 @@ def _part_received(run: Run, nodes: int) -> float:
     return (nodes - 1) / nodes if collective in ("all_gather", "reduce_scatter") else 0.0
 
 
-def _lines(runs: Sequence[Run]) -> dict[str, str]:
+def _lines(runs: Sequence[NcclTestsRun]) -> dict[str, str]:
     records = [record for run in runs for record in run.results]
     wrong = [record.line for record in records if any(half.wrong for half in record.placements)]
     unverified = [record.line for record in records if any(half.wrong is None for half in record.placements)]
@@ -279,23 +295,23 @@ def _lines(runs: Sequence[Run]) -> dict[str, str]:
     }
 
 
-def _citations(runs: Sequence[Run]) -> str:
+def _citations(runs: Sequence[NcclTestsRun]) -> str:
     lines = {
         name: text for name, text in _lines(runs).items() if name != "busbw_gbps"
     }  # these come from every row, which would be too much text
     return "\n".join(line for text in lines.values() for line in text.splitlines()[:SHOWN])
 
 
-def _nodes(runs: Sequence[Run], options: ReadOptions) -> int:
+def _nodes(runs: Sequence[NcclTestsRun], options: ReadOptions) -> int:
     hosts = max(len(run.hosts) for run in runs)
     return max(hosts, options.declared.nodes if options.declared else 1)
 
 
-def _program_of(run: Run) -> str:
+def _program_of(run: NcclTestsRun) -> str:
     return run.program or nccl_tests_result.collective_of(run) or "an unnamed collective"
 
 
-def _each(lines: Sequence[Line]) -> str:
+def _each(lines: Sequence[NcclLine]) -> str:
     """The first line of each text, as "17: text"."""
     first: dict[str, str] = {}
     for line in lines:

@@ -60,7 +60,7 @@ _SHAPE = re.compile(r"comm 0x[0-9a-f]+ rank \d+ nRanks (\d+) nNodes (\d+) localR
 
 
 @dataclass(frozen=True)
-class Line:
+class NcclLine:
     """A line of the log: the process that wrote it, and its text."""
 
     number: int
@@ -84,13 +84,13 @@ class Channel:
     network: str
     carrier: str
     gpudirect: bool
-    line: Line
+    line: NcclLine
     end: str = ""
     ends: str = ""
 
 
 @dataclass(frozen=True)
-class Log:
+class NcclLog:
     """The content of the log. `providers` has each process's libfabric provider; `chosen` the lines in which it was chosen.
 
     `unfinished` counts communicators whose initialisation did not complete, `ended` those that were destroyed; `ranks` and `nodes`
@@ -102,7 +102,7 @@ class Log:
     providers: Mapping[str, str]
     nics: tuple[int, ...]
     channels: tuple[Channel, ...]
-    warnings: tuple[Line, ...]
+    warnings: tuple[NcclLine, ...]
     begun: int
     unfinished: int
     ended: int
@@ -110,16 +110,16 @@ class Log:
     ranks: int
     nodes: int
     processes: int
-    chosen: tuple[Line, ...]
-    errors: tuple[Line, ...] = ()
+    chosen: tuple[NcclLine, ...]
+    errors: tuple[NcclLine, ...] = ()
 
 
-def lines_of(text: str) -> Iterator[Line]:
+def lines_of(text: str) -> Iterator[NcclLine]:
     """The lines that NCCL wrote."""
     for number, raw in enumerate(text.splitlines(), 1):
         if "NCCL " in raw and (match := _LINE.search(raw)):
             process = f"{match['host']}:{match['pid']}" if match["host"] else ""
-            yield Line(number, process, match["level"], match["said"].rstrip())
+            yield NcclLine(number, process, match["level"], match["said"].rstrip())
 
 
 def understood(text: str) -> frozenset[int]:
@@ -128,7 +128,7 @@ def understood(text: str) -> frozenset[int]:
     return frozenset([*numbers, *(line.number for line in lines_of(text))])
 
 
-def read(text: str, process: str = "") -> Log:
+def read(text: str, process: str = "") -> NcclLog:
     """Everything in the log, of one process ("host:pid") or of all."""
     lines = [line for line in lines_of(text) if process in ("", line.process)]
     info_lines = [line for line in lines if line.level == "INFO"]
@@ -139,7 +139,7 @@ def read(text: str, process: str = "") -> Log:
     )
     largest = max([*began.values(), *done.values(), *(int(hit[1]) for _, hit in shapes)], default=0)
     nics = [*(int(hit[3]) for _, hit in providers), *(len(_IB_PORT.findall(hit[1])) for _, hit in ports)]
-    return Log(
+    return NcclLog(
         versions=_distinct(_VERSION, [*info_lines, *_bare_version(text)]),
         networks=_distinct(_NETWORK, info_lines),
         providers={line.process: hit[1] for line, hit in providers},
@@ -158,23 +158,23 @@ def read(text: str, process: str = "") -> Log:
     )
 
 
-def _hits(pattern: re.Pattern[str], lines: Sequence[Line]) -> list[tuple[Line, re.Match[str]]]:
+def _hits(pattern: re.Pattern[str], lines: Sequence[NcclLine]) -> list[tuple[NcclLine, re.Match[str]]]:
     return [(line, hit) for line in lines if (hit := pattern.search(line.text))]
 
 
-def peer_of(line: Line) -> str:
+def peer_of(line: NcclLine) -> str:
     """The peer that an error names, or ""."""
     match = _PEER.search(line.text)
     return match[1] if match else ""
 
 
-def _bare_version(text: str) -> list[Line]:
+def _bare_version(text: str) -> list[NcclLine]:
     """The version as old releases print it, without a prefix."""
     match = _BARE_VERSION.search(text)
-    return [Line(0, "", "INFO", match[1])] if match else []
+    return [NcclLine(0, "", "INFO", match[1])] if match else []
 
 
-def chosen_by(line: Line) -> str:
+def chosen_by(line: NcclLine) -> str:
     """The network or the libfabric provider that a line of `chosen` names."""
     if _IB.search(line.text):
         return IB
@@ -182,11 +182,11 @@ def chosen_by(line: Line) -> str:
     return match[1].strip() if match else ""
 
 
-def _distinct(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
+def _distinct(pattern: re.Pattern[str], lines: Sequence[NcclLine]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hit[1].strip() for _, hit in _hits(pattern, lines)))
 
 
-def _channel(line: Line, hit: re.Match[str]) -> Channel:
+def _channel(line: NcclLine, hit: re.Match[str]) -> Channel:
     network, _, rest = hit[3].partition("/")
     carrier, _, more = rest.partition("/")
     return Channel(network, carrier, "GDRDMA" in more, line, hit[2] or "", hit[1])

@@ -19,7 +19,12 @@ from checks.explain.unread_lines import bare
 from checks.model import MachinePart, Profile, Scope, Skip
 from checks.model_details import Contents
 from checks.probes.collectives import nccl_tests_result
-from checks.probes.collectives.nccl_tests_result import Placement, Plan, Run, SizeResult
+from checks.probes.collectives.nccl_tests_result import (
+    BufferPlacement,
+    NcclTestsPlan,
+    NcclTestsRun,
+    SizeResult,
+)
 from checks.probes.collectives.operations import KINDS
 from checks.process.tool import ToolMissing, ToolResult, find, run
 
@@ -67,7 +72,7 @@ REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum", "none")
 def holds(basis: Basis) -> tuple[Contents, ...]:
     """Each program that is installed, and each size of its run."""
     least, most, wanted = (int(basis.options.get(name, 1)) for name in ("min_bytes", "max_bytes", "programs"))
-    sizes, missing = Plan(least, most, 4, True, 1, 1).sizes(), "programs_missing"
+    sizes, missing = NcclTestsPlan(least, most, 4, True, 1, 1).sizes(), "programs_missing"
     points = Contents("points", wanted * sizes, along=("busbw_gbps",), less=missing, each=sizes)
     return Contents("programs", len(PROGRAMS[:wanted]), less=missing), points
 
@@ -117,7 +122,7 @@ def _arguments(context: Context, gpus: int) -> tuple[str, ...]:
     return ("-b", str(least), "-e", str(most), "-f", "4", "-g", str(gpus), "-c", "1")
 
 
-def _read(name: str, result: ToolResult) -> Run:
+def _read(name: str, result: ToolResult) -> NcclTestsRun:
     """The only run of the program. Raises CheckError if it is not complete."""
     if not result.whole:
         raise CheckError(
@@ -157,13 +162,13 @@ def understood(text: str) -> frozenset[int]:
     )
 
 
-def read(text: str) -> tuple[Run, ...]:
+def read(text: str) -> tuple[NcclTestsRun, ...]:
     """The runs in the text, in order; () if there is none."""
-    runs, parsed, commanded = [], Run(), ""
+    runs, parsed, commanded = [], NcclTestsRun(), ""
     for number, line in _bare(text):
         if parsed.full and (_BEGIN.search(line) or _VERSION.search(line) or _PLAN.search(line)):
             runs.append(parsed)
-            parsed, commanded = Run(commanded=commanded), ""
+            parsed, commanded = NcclTestsRun(commanded=commanded), ""
         started = {match[1] for match in _COMMAND.finditer(line)} if not line.startswith("#") else set()
         if len(started) == 1 and not _ERROR.search(line):
             (command,) = started
@@ -180,7 +185,7 @@ def _bare(text: str) -> Iterator[tuple[int, str]]:
         yield number, bare(_HOST.sub("", bare(raw)))
 
 
-def _take(parsed: Run, number: int, line: str) -> None:
+def _take(parsed: NcclTestsRun, number: int, line: str) -> None:
     numbered = f"{number}: {line}"
     if line.startswith("#"):
         try:
@@ -196,7 +201,7 @@ def _take(parsed: Run, number: int, line: str) -> None:
         _take_row(parsed, line, numbered)
 
 
-def _take_comment(parsed: Run, line: str, numbered: str) -> bool:
+def _take_comment(parsed: NcclTestsRun, line: str, numbered: str) -> bool:
     if match := _VERSION.search(line):
         parsed.version = match[1]
     elif match := _BEGIN.search(line):
@@ -206,7 +211,7 @@ def _take_comment(parsed: Run, line: str, numbered: str) -> bool:
         parsed.program = parsed.program or match[1]
     elif match := _PLAN.search(line):
         threads, gpus, least, most, step = (int(match[index]) for index in range(1, 6))
-        parsed.plan = Plan(least, most, step, match[6] == "factor", threads, gpus)
+        parsed.plan = NcclTestsPlan(least, most, step, match[6] == "factor", threads, gpus)
         parsed.lines["plan"] = numbered
     elif match := _RANK.match(line):
         parsed.ranks.append((int(match[1]), (int(match[2]), match[3])))
@@ -223,7 +228,7 @@ def _take_comment(parsed: Run, line: str, numbered: str) -> bool:
     return True
 
 
-def _take_row(parsed: Run, line: str, numbered: str) -> None:
+def _take_row(parsed: NcclTestsRun, line: str, numbered: str) -> None:
     if parsed.wrong_tests is not None or not parsed.columns:
         parsed.odd.append(f"a row is at a place where no row belongs: {numbered}")
         return
@@ -255,11 +260,11 @@ def _record(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> Siz
     return SizeResult(int(tokens[0]), redop, _placement(out), _placement(inside), numbered)
 
 
-def _placement(values: Mapping[str, str]) -> Placement:
+def _placement(values: Mapping[str, str]) -> BufferPlacement:
     wrong_text = values["#wrong"] if "#wrong" in values else values["error"]
     _number(values["time"])
     wrong = None if wrong_text == "N/A" else _number(wrong_text)
-    return Placement(_number(values["algbw"]), _number(values["busbw"]), wrong)
+    return BufferPlacement(_number(values["algbw"]), _number(values["busbw"]), wrong)
 
 
 def _number(text: str) -> float:

@@ -20,7 +20,7 @@ LEAST_EXACT_GBPS = 1.0  # below this rate two decimals are not enough to compute
 
 
 @dataclass(frozen=True)
-class Placement:
+class BufferPlacement:
     """One half of a row (in place or out of place), bandwidths in 10^9 bytes/s. `wrong` is None if results were not compared (N/A)."""
 
     algbw_gbps: float
@@ -34,18 +34,18 @@ class SizeResult:
 
     size_bytes: int
     redop: str
-    out_of_place: Placement
-    in_place: Placement
+    out_of_place: BufferPlacement
+    in_place: BufferPlacement
     line: str = ""
 
     @property
-    def placements(self) -> tuple[Placement, Placement]:
+    def placements(self) -> tuple[BufferPlacement, BufferPlacement]:
         """Both halves."""
         return (self.out_of_place, self.in_place)
 
 
 @dataclass(frozen=True)
-class Plan:
+class NcclTestsPlan:
     """The plan that the header announces; `step` is a factor, or bytes."""
 
     least_bytes: int
@@ -68,7 +68,7 @@ class Plan:
 
 
 @dataclass
-class Run:
+class NcclTestsRun:
     """One run, as far as its lines were read. `errors` are lines in which the program or NCCL reports a failure; `odd` are lines that
     cannot be read. `commanded` is the program that a command line above it starts; the footer has
     `wrong_tests`, `average_gbps` and `slow`, which means below what the caller wanted. `ranks` have a number, and process and host.
@@ -77,7 +77,7 @@ class Run:
     program: str = ""
     commanded: str = ""
     version: str = ""
-    plan: Plan | None = None
+    plan: NcclTestsPlan | None = None
     columns: tuple[str, ...] = ()
     began: bool = False
     ended: bool = False
@@ -123,7 +123,7 @@ class Run:
         return tuple(dict.fromkeys(host for _, (_, host) in self.ranks))
 
 
-def faults(run: Run) -> tuple[str, ...]:
+def faults(run: NcclTestsRun) -> tuple[str, ...]:
     """Why the run is not complete and trustworthy; () if it is."""
     problems = list(run.odd)
     if not run.results:
@@ -143,12 +143,12 @@ def faults(run: Run) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def is_whole(run: Run) -> bool:
+def is_whole(run: NcclTestsRun) -> bool:
     """Whether nothing of the run's output is missing, whatever is wrong with the run."""
     return bool(run.results) and run.concluded and not rows_missing(run) and run.closed and _average_fits(run)
 
 
-def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
+def metrics(runs: Sequence[NcclTestsRun], declared_ranks: int | None = None) -> dict[str, Value]:
     """One value per run, in the order of `programs`, for runs with rows and a footer.
 
     There are two exceptions: `points` names program, size and ranks of every row, and `busbw_gbps` has the smaller half of each row.
@@ -173,14 +173,14 @@ def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str,
     return values
 
 
-def wrong_elements(run: Run) -> float:
+def wrong_elements(run: NcclTestsRun) -> float:
     """The sum of all #wrong. In an output with rounding errors instead, only the footer counts."""
     if run.float_error:
         return 0
     return sum(half.wrong or 0 for record in run.results for half in record.placements)
 
 
-def collective_of(run: Run) -> str:
+def collective_of(run: NcclTestsRun) -> str:
     """The collective that ran, "all_gather": from the program's name, else the only one that its numbers allow; "" if they allow
     several.
 
@@ -199,17 +199,17 @@ def collective_of(run: Run) -> str:
     return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
 
 
-def rows_missing(run: Run) -> int:
+def rows_missing(run: NcclTestsRun) -> int:
     """How many sizes have no row, or too many; 0 if no header says how many there should be."""
     return abs(run.plan.sizes() - len(run.results)) if run.plan else 0
 
 
-def ranks_of(run: Run) -> int:
+def ranks_of(run: NcclTestsRun) -> int:
     """How many ranks took part: the listed ones, or else as the numbers imply; 0 if neither says so."""
     return _implied_ranks(run) if lists_one_process(run) else len(run.ranks) or _implied_ranks(run)
 
 
-def lists_one_process(run: Run) -> bool:
+def lists_one_process(run: NcclTestsRun) -> bool:
     """Whether it is the output of a single process: it lists all its ranks, but the numbers are of more ranks.
 
     Such an output does not say on which hosts the other ranks ran.
@@ -223,27 +223,27 @@ def lists_one_process(run: Run) -> bool:
     return ranks > max(len(listed), *listed) and ranks % len(listed) == 0
 
 
-def _best(run: Run, halves: Sequence[Placement]) -> float | None:
+def _best(run: NcclTestsRun, halves: Sequence[BufferPlacement]) -> float | None:
     """The bus bandwidth of the best size; None for one rank, whose bus bandwidth is 0 by definition."""
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
 
 
-def point_of(run: Run, record: SizeResult) -> str:
+def point_of(run: NcclTestsRun, record: SizeResult) -> str:
     """How the row was measured: "all_reduce_perf 1048576 B, 8 ranks"."""
     program = run.program or collective_of(run) or "collective"
     return f"{program} {record.size_bytes} B, {ranks_of(run)} ranks"
 
 
-def _slower(run: Run, record: SizeResult) -> float | None:
+def _slower(run: NcclTestsRun, record: SizeResult) -> float | None:
     """The bus bandwidth of the row: the smaller of in place and out of place, which have to be reported separately (nccl-tests)."""
     return min(half.busbw_gbps for half in record.placements) if ranks_of(run) > 1 else None
 
 
-def _unverified(run: Run) -> int:
+def _unverified(run: NcclTestsRun) -> int:
     return sum(any(half.wrong is None for half in record.placements) for record in run.results)
 
 
-def _about_ranks(run: Run) -> list[str]:
+def _about_ranks(run: NcclTestsRun) -> list[str]:
     problems = []
     listed = 0 if lists_one_process(run) else len(run.ranks)
     if listed and sorted(number for number, _ in run.ranks) != list(range(listed)):
@@ -260,13 +260,13 @@ def _about_ranks(run: Run) -> list[str]:
     return problems
 
 
-def _fastest(run: Run) -> Placement:
+def _fastest(run: NcclTestsRun) -> BufferPlacement:
     return max(
         (half for record in run.results for half in record.placements), key=lambda half: half.algbw_gbps
     )
 
 
-def _factor_fits(run: Run, ranks: int) -> bool:
+def _factor_fits(run: NcclTestsRun, ranks: int) -> bool:
     half = _fastest(run)
     if half.algbw_gbps < LEAST_EXACT_GBPS:
         return True
@@ -275,7 +275,7 @@ def _factor_fits(run: Run, ranks: int) -> bool:
     return any(abs(half.busbw_gbps - factor * half.algbw_gbps) <= within for factor in _factors(run, share))
 
 
-def _factors(run: Run, share: float) -> tuple[float, ...]:
+def _factors(run: NcclTestsRun, share: float) -> tuple[float, ...]:
     """The factors that the program may have (nccl-tests, PERFORMANCE.md); all of them if the program is not named."""
     if run.program.startswith("all_reduce"):
         return (2 * share,)
@@ -286,7 +286,7 @@ def _factors(run: Run, share: float) -> tuple[float, ...]:
     return (2 * share, share, 1.0) if share else (0.0, 1.0)
 
 
-def _implied_ranks(run: Run) -> int:
+def _implied_ranks(run: NcclTestsRun) -> int:
     half = _fastest(run)
     if half.algbw_gbps < LEAST_EXACT_GBPS:
         return 0
@@ -298,7 +298,7 @@ def _implied_ranks(run: Run) -> int:
     return round(1 / (1 - share)) if share < 1 - ROUNDING / 10 else 0
 
 
-def _average_fits(run: Run) -> bool:
+def _average_fits(run: NcclTestsRun) -> bool:
     values = [half.busbw_gbps for record in run.results for half in record.placements]
     average = sum(values) / len(values)
     return abs(average - (run.average_gbps or 0.0)) <= ROUNDING + 1e-5 * average

@@ -10,7 +10,7 @@ from checks.check import CheckError, Context, Measurement, Turn, check
 from checks.facts.instances import Instance
 from checks.model import MachinePart, Scope, Value
 from checks.probes.collectives import nccl_log
-from checks.probes.collectives.nccl_log import Channel, Line, Log, read
+from checks.probes.collectives.nccl_log import Channel, NcclLine, NcclLog, read
 
 EFA = "efa"
 # The networks with RDMA that use InfiniBand or RoCE ports: NCCL's own, HPC-X's plugin (IBext), UCX; libfabric with verbs.
@@ -67,7 +67,7 @@ def transport(context: Context) -> Measurement:
     return Measurement({**metrics, "nccl_version": _version(own)}, evidence(own))
 
 
-def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value]:
+def measured(log: NcclLog, instance: Instance | None, nodes: int) -> dict[str, Value]:
     """All metrics except the version; `instance` is the declared type's row."""
     network = [channel for channel in log.channels if channel.network == "NET"]
     efa = instance.efa_devices if instance else None
@@ -98,7 +98,7 @@ def crosses(channels: Sequence[Channel]) -> bool:
 
 
 def _fallback(
-    log: Log, network: Sequence[Channel], instance: Instance | None
+    log: NcclLog, network: Sequence[Channel], instance: Instance | None
 ) -> tuple[list[Channel], list[Channel]]:
     """The channels that fell back to TCP, and those for which the log does not say so."""
     if instance is None:
@@ -110,13 +110,13 @@ def _fallback(
     return wrong, [channel for channel, name in named if name is None]
 
 
-def _carrier_of(channel: Channel, log: Log) -> str | None:
+def _carrier_of(channel: Channel, log: NcclLog) -> str | None:
     """The network that carries the channel; for libfabric its provider, None if the log does not name it."""
     over_libfabric = "Libfabric" in channel.carrier or channel.carrier == "OFI"
     return log.providers.get(channel.line.process) if over_libfabric else channel.carrier
 
 
-def other_networks(log: Log, instance: Instance | None) -> list[Line]:
+def other_networks(log: NcclLog, instance: Instance | None) -> list[NcclLine]:
     """The lines in which NCCL chose something else than the EFA or the InfiniBand that the type has."""
     if instance is None or not (instance.efa_devices or instance.ib_ports):
         return []
@@ -129,10 +129,10 @@ def _may_be_rdma(name: str, instance: Instance) -> bool:
     return own or name == "OFI" or "Libfabric" in name
 
 
-def evidence(log: Log) -> str:
+def evidence(log: NcclLog) -> str:
     """The lines in which NCCL chose its transport, then how many channels use which, then one example of each."""
     ways = Counter(_carrier_text(channel) for channel in log.channels)
-    first: dict[str, Line] = {}
+    first: dict[str, NcclLine] = {}
     for channel in log.channels:
         first.setdefault(_carrier_text(channel), channel.line)
     lines = dict.fromkeys(line.text for line in log.chosen)
@@ -150,7 +150,7 @@ def _carrier_text(channel: Channel) -> str:
     return f"{channel.network}/{channel.carrier}{'/GDRDMA' if channel.gpudirect else ''}"
 
 
-def _require_whole(own: Log) -> None:
+def _require_whole(own: NcclLog) -> None:
     if not own.begun:
         raise CheckError("NCCL's log has no line about the communicators of this rank")
     if own.unfinished:
@@ -161,7 +161,7 @@ def _require_whole(own: Log) -> None:
         raise CheckError("NCCL's log shows no channel of this rank, so it is unknown what carried its data")
 
 
-def _version(own: Log) -> str:
+def _version(own: NcclLog) -> str:
     if own.versions:
         return own.versions[0]
     try:

@@ -37,7 +37,7 @@ MOST_BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Problem:
+class GemmProblem:
     """Operands and their product on the device, and the sums of the product's rows and columns.
 
     `row_sums` and `column_sums` are computed from the operands by sums of 64-bit integers, in another way than the closed form of
@@ -145,7 +145,7 @@ def measure(device: str, size: int, seconds: float, warmup_s: float = 0.0) -> Me
     )
 
 
-def make_problem(size: int, seed: int, device: str) -> Problem:
+def make_problem(size: int, seed: int, device: str) -> GemmProblem:
     """Operands whose product differs from every transposed, constant or earlier one; each seed has another product."""
     import torch
 
@@ -156,7 +156,7 @@ def make_problem(size: int, seed: int, device: str) -> Problem:
     if int(product.max()) >= EXACT:
         raise CheckError(f"order {size} is too large: the float32 product would not be exact")
     left, right = f[:, None] + g[None, :], h[:, None] + m[None, :]
-    return Problem(
+    return GemmProblem(
         left=left.to(torch.float32),
         right=right.to(torch.float32),
         product=product.to(torch.float32),
@@ -166,7 +166,7 @@ def make_problem(size: int, seed: int, device: str) -> Problem:
 
 
 def run(
-    problems: Sequence[Problem], precision: Precision, device: str, seconds: float, warmup_s: float = 0.0
+    problems: Sequence[GemmProblem], precision: Precision, device: str, seconds: float, warmup_s: float = 0.0
 ) -> GemmRuns:
     """Products of the problems in turn: first each is compared completely, then batches run until the time is over, and the last
     product of each batch is compared.
@@ -191,7 +191,7 @@ def run(
     return score
 
 
-def operands(problem: Problem, precision: Precision) -> tuple[Tensor, Tensor]:
+def operands(problem: GemmProblem, precision: Precision) -> tuple[Tensor, Tensor]:
     """The problem's operands in the precision."""
     shrink = FP16_SHRINK if precision == FP16 else 1.0
     return (problem.left * shrink).to(precision.torch_dtype), problem.right.to(precision.torch_dtype)
@@ -199,7 +199,7 @@ def operands(problem: Problem, precision: Precision) -> tuple[Tensor, Tensor]:
 
 def _judge(
     score: GemmRuns,
-    problems: Sequence[Problem],
+    problems: Sequence[GemmProblem],
     results: Sequence[tuple[Tensor, Tensor]],
     precision: Precision,
     device: str,
@@ -223,7 +223,7 @@ def _batch(device: str, product_s: float) -> int:
     return max(1, min(MOST_BATCH, int(BATCH_S / product_s))) if is_cuda(device) else 1
 
 
-def wrong_elements(result: Tensor, problem: Problem, tolerance: float) -> int:
+def wrong_elements(result: Tensor, problem: GemmProblem, tolerance: float) -> int:
     """How many elements differ from the known product; all of them if the shape differs. NaN counts as different."""
     if result.shape != problem.product.shape:
         return problem.product.numel()
@@ -233,7 +233,7 @@ def wrong_elements(result: Tensor, problem: Problem, tolerance: float) -> int:
     return int((~near).sum())
 
 
-def wrong_checksums(result: Tensor, problem: Problem) -> int:
+def wrong_checksums(result: Tensor, problem: GemmProblem) -> int:
     """How many sums of rows and columns differ from those of the operands."""
     if result.shape != problem.product.shape:
         return len(problem.row_sums) + len(problem.column_sums)

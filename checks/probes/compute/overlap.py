@@ -31,10 +31,10 @@ ROUNDS, ALONE_ROUNDS, MOST_PRODUCTS = 8, 3, 64
 
 
 @dataclass(frozen=True)
-class Work:
+class OverlapWork:
     """The work of a rank in a round: products of `problem`, and a sum over all ranks."""
 
-    problem: gemm.Problem
+    problem: gemm.GemmProblem
     left: Tensor
     right: Tensor
     precision: Precision
@@ -43,7 +43,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Round:
+class OverlapRound:
     """The times and errors of one round: `products_s` until the products were done, `whole_s` until everything was done."""
 
     products_s: float
@@ -111,15 +111,15 @@ def measure(own: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measur
     )
 
 
-def prepare(own: RankPlace, size: int, buffer_bytes: int) -> Work:
+def prepare(own: RankPlace, size: int, buffer_bytes: int) -> OverlapWork:
     """The operands, in bfloat16 on GPUs that have it, because its load is the highest."""
     precision = BF16 if BF16 in devices.precisions(own.device) else FP32
     problem = gemm.make_problem(size, own.rank % 2, own.device)
     left, right = gemm.operands(problem, precision)
-    return Work(problem, left, right, precision, buffer_bytes // 4, own)
+    return OverlapWork(problem, left, right, precision, buffer_bytes // 4, own)
 
 
-def run_round(work: Work, products: int, index: int) -> Round:
+def run_round(work: OverlapWork, products: int, index: int) -> OverlapRound:
     """One round: starts the sum, then the products, waits for both and compares them."""
     own = work.own
     summed = operations.sent(own.rank, work.elements, index, own.device)
@@ -134,10 +134,10 @@ def run_round(work: Work, products: int, index: int) -> Round:
     expected = operations.summed(own.world_size, work.elements, index, own.device)
     wrong_sums = int((summed != expected).sum())
     wrong = gemm.wrong_elements(result, work.problem, gemm.TOLERANCE[work.precision.name])
-    return Round(products_s, whole_s, wrong, wrong_sums)
+    return OverlapRound(products_s, whole_s, wrong, wrong_sums)
 
 
-def _products_s(work: Work, begun: float) -> float:
+def _products_s(work: OverlapWork, begun: float) -> float:
     """The time until the stream of the products is done; the sum has a stream, or threads, of its own."""
     if is_cuda(work.own.device):
         import torch
@@ -169,7 +169,7 @@ def _agreed(products: float, own: RankPlace) -> int:
     return max(1, int(shared.item()))
 
 
-def _multiply(work: Work, products: int) -> Tensor:
+def _multiply(work: OverlapWork, products: int) -> Tensor:
     import torch
 
     result = torch.matmul(work.left, work.right)

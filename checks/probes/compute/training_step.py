@@ -64,7 +64,7 @@ SHAPES = {"cpu": Shape(4, 64, 128, 4), "cuda": Shape(4, 1024, 4096, 32)}
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One training from the same start: one loss per step, and the seconds of the timed steps."""
 
     losses: tuple[float, ...]
@@ -179,7 +179,7 @@ def largest(matrix: Tensor, direction: Tensor, iterations: int) -> tuple[Tensor,
 
 def train(
     start: Sequence[Tensor], batch: tuple[Tensor, Tensor], shape: Shape, steps: int, precision: Precision
-) -> Run:
+) -> TrainingRun:
     """Trains from the same weights on the same batch, and times all steps except the first ones."""
     weights = [weight.clone().requires_grad_() for weight in start]
     device, losses, begun = str(batch[0].device), [], 0.0
@@ -192,7 +192,7 @@ def train(
             losses.append(one_step(weights, batch, shape, device, precision, descent))
         wait(device)
     seconds = time.perf_counter() - begun
-    return Run(tuple(float(loss) for loss in losses), seconds, steps - UNTIMED_STEPS)
+    return TrainingRun(tuple(float(loss) for loss in losses), seconds, steps - UNTIMED_STEPS)
 
 
 def one_step(
@@ -265,7 +265,7 @@ def _autocast(device: str, precision: Precision) -> AbstractContextManager[objec
     return torch.autocast(device.partition(":")[0], dtype=precision.torch_dtype)
 
 
-def _tokens_per_s(pair: Sequence[Run], shape: Shape) -> float:
+def _tokens_per_s(pair: Sequence[TrainingRun], shape: Shape) -> float:
     return max(shape.batch * shape.tokens * run.timed / run.seconds for run in pair)
 
 
@@ -274,11 +274,11 @@ def _ratio(losses: Sequence[float]) -> float | None:
     return losses[-1] / losses[0] if finite else None
 
 
-def _nonfinite(pair: Sequence[Run]) -> int:
+def _nonfinite(pair: Sequence[TrainingRun]) -> int:
     return sum(not math.isfinite(loss) for run in pair for loss in run.losses)
 
 
-def _unequal(first: Run, other: Run) -> int:
+def _unequal(first: TrainingRun, other: TrainingRun) -> int:
     """How many losses differ. NaN differs from NaN."""
     return sum(a != b for a, b in zip(first.losses, other.losses, strict=True))
 
@@ -289,7 +289,7 @@ def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
 
 
 def _account(
-    runs: Mapping[str, Sequence[Run]], rates: Mapping[str, float], tflops: Mapping[str, float]
+    runs: Mapping[str, Sequence[TrainingRun]], rates: Mapping[str, float], tflops: Mapping[str, float]
 ) -> list[str]:
     lines = []
     for name, pair in runs.items():

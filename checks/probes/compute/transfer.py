@@ -27,7 +27,7 @@ SECONDS, LEAST_REPEATS = 0.1, 3
 
 
 @dataclass
-class Link:
+class TransferResult:
     """The results of one direction: the best rate in 10^9 bytes/s, and the number of words that arrived wrong."""
 
     gbps: float = 0.0
@@ -169,9 +169,9 @@ def reachable(device: str, target: str) -> int:
 
 def _send(
     source: Tensor, target: Tensor, seconds: float, device: str, other: str | None = None, seed: int = 0
-) -> Link:
+) -> TransferResult:
     """Copies with all bits flipped between two copies; each is compared completely where it arrives: on a device with the formula."""
-    link, flipped = Link(), False
+    link, flipped = TransferResult(), False
     target.copy_(source)  # the first copy sets up the path
     end = time.monotonic() + seconds
     while link.repeats < LEAST_REPEATS or time.monotonic() < end:

@@ -71,12 +71,12 @@ def document(text: str) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Cell(Foreign):
+class DcgmiCell(Foreign):
     """A cell of a JSON table of dcgmi (DcgmiOutput.cpp): its value, the rest of a text that was broken, and the cells below it."""
 
     value: str = ""
     overflow: tuple[object, ...] = ()
-    children: Mapping[str, Cell] = field(default_factory=dict)
+    children: Mapping[str, DcgmiCell] = field(default_factory=dict)
 
     @property
     def rest(self) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ class Cell(Foreign):
         )
 
 
-def table(text: str, title: str = "") -> dict[str, Cell]:
+def table(text: str, title: str = "") -> dict[str, DcgmiCell]:
     """The cells of a JSON table. Raises CheckError if the output has no table of that title."""
     whole = document(text)
     try:
-        body = decode(dict[str, Cell], whole.get("body"))
+        body = decode(dict[str, DcgmiCell], whole.get("body"))
     except DecodeError as error:
         raise CheckError(f"the table has an unknown form: {error}") from error
     if not body or title not in str(whole.get("header")):

@@ -13,7 +13,7 @@ from checks.check import CheckError, Context, Measurement, Resource
 from checks.model import Value
 from checks.probes.dcgm import dcgmi, diag_json
 from checks.probes.dcgm.dcgmi import NODE, by_gpu_and_node, dcgm_check, each_gpu_and_node
-from checks.probes.dcgm.diagnosis import Diagnosis, Meaning, Result, Status, problems_of
+from checks.probes.dcgm.diagnosis import DcgmStatus, Diagnosis, Meaning, Result, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
 from checks.process.tool import ToolResult
 
@@ -66,7 +66,7 @@ def _explains(diagnosis: Diagnosis, code: int) -> bool:
     meanings = {meaning for result in diagnosis.results for meaning, _ in problems_of(result)}
     if meanings - {Meaning.HINT, Meaning.CONFIGURATION}:
         return True
-    return code == A_TEST_FAILED and any(result.status is Status.FAIL for result in diagnosis.results)
+    return code == A_TEST_FAILED and any(result.status is DcgmStatus.FAIL for result in diagnosis.results)
 
 
 def gpus_discovered(text: str) -> int:
@@ -123,8 +123,8 @@ def _not_passed(
     optional = dcgm_facts().optional
     wanted = {test for test in expected if test not in optional}
     for result in diagnosis.results:
-        quiet = result.status in (Status.SKIP, Status.NOT_RUN)
-        if result.status is Status.UNKNOWN or (quiet and result.test in wanted):
+        quiet = result.status in (DcgmStatus.SKIP, DcgmStatus.NOT_RUN)
+        if result.status is DcgmStatus.UNKNOWN or (quiet and result.test in wanted):
             reason = "; ".join(problem.message for problem in result.problems)
             yield (
                 result.gpu,
@@ -144,6 +144,6 @@ def account(diagnosis: Diagnosis) -> str:
         f"{result.test}, {NODE if result.gpu is None else f'GPU {result.gpu}'}: {result.printed}"
         + "".join(f"\n    {text}" for _, text in problems_of(result))
         for result in diagnosis.results
-        if result.status is not Status.PASS or result.problems
+        if result.status is not DcgmStatus.PASS or result.problems
     ]
     return "\n".join((f"DCGM {diagnosis.version}, driver {diagnosis.driver or 'not stated'}", *lines))

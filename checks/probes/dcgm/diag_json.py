@@ -14,10 +14,10 @@ from dataclasses import replace
 from checks.check import CheckError
 from checks.probes.dcgm.dcgmi import document
 from checks.probes.dcgm.diagnosis import (
+    DcgmStatus,
     Diagnosis,
     Problem,
     Result,
-    Status,
     major_of,
     severity_of,
     status_of,
@@ -106,7 +106,7 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
     _require_read(test, name, "results", "test_summary")
     gpus: set[int | None] = set()
     messages: set[str] = set()
-    statuses: set[Status] = set()
+    statuses: set[DcgmStatus] = set()
     for record in records:
         result = _of_row(name, record, major, lines.get(id(record), 0))
         if result.gpu in gpus:
@@ -123,8 +123,10 @@ def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[i
     whole = _result(name, None, summary, lines.get(id(summary), 0))
     # The summary repeats the worst result of its GPUs (and from 4.5 on their messages); everything else in it is about the node.
     more = tuple(problem for problem in whole.problems if problem.message not in messages)
-    said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
-    if more or (whole.status is not Status.PASS and not said_by_rows):
+    said_by_rows = whole.status in statuses or (
+        whole.status is not DcgmStatus.FAIL and statuses - {DcgmStatus.PASS}
+    )
+    if more or (whole.status is not DcgmStatus.PASS and not said_by_rows):
         yield replace(whole, problems=more)
 
 

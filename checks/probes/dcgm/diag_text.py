@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError
 from checks.probes.dcgm.diagnosis import (
+    DcgmStatus,
     Diagnosis,
     Problem,
     Result,
-    Status,
     completed,
     major_of,
     status_of,
@@ -173,7 +173,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
     if twice:
         raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
     blamed = _blamed(shared, problems)
-    failed = {result.gpu for result in shared if result.status is Status.FAIL}
+    failed = {result.gpu for result in shared if result.status is DcgmStatus.FAIL}
     is_link_down = any(completed(problem).error_id == LINK_DOWN for problem in problems)
     for result in shared:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
@@ -189,13 +189,13 @@ def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
         Result(test.name, gpu, status_of(status), status, (), line)
         for gpu, (status, line) in sorted(test.gpus.items())
     ]
-    failing = any(result.status is not Status.PASS for result in of_gpus)
+    failing = any(result.status is not DcgmStatus.PASS for result in of_gpus)
     own = status_of(test.printed)
     blamed = _blamed([*of_gpus, Result(test.name, None, own, test.printed)], problems)
     for result in of_gpus:
         yield replace(result, problems=tuple(problem for problem, owner in blamed if owner == result.gpu))
     rest = tuple(problem for problem, owner in blamed if owner is None)
-    if rest or (own is not Status.PASS and not failing):
+    if rest or (own is not DcgmStatus.PASS and not failing):
         yield Result(test.name, None, own, test.printed, rest, test.line)
 
 
@@ -214,7 +214,9 @@ def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:
 
 def _blamed(results: list[Result], problems: list[Problem]) -> list[tuple[Problem, int | None]]:
     """The GPU of each message: the one that it names, else the only one that failed, else none (the node)."""
-    failed = [result.gpu for result in results if result.status is not Status.PASS and result.gpu is not None]
+    failed = [
+        result.gpu for result in results if result.status is not DcgmStatus.PASS and result.gpu is not None
+    ]
     own = {result.gpu for result in results}
     owners: list[tuple[Problem, int | None]] = []
     for problem in problems:

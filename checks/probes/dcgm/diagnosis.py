@@ -14,7 +14,7 @@ from checks.check import CheckError
 from checks.probes.dcgm.error_table import dcgm_facts
 
 
-class Status(str, Enum):
+class DcgmStatus(str, Enum):
     """The statuses of DCGM, in any case. Any other word is UNKNOWN, which does not pass."""
 
     PASS = "pass"  # noqa: S105 - a status
@@ -54,7 +54,7 @@ class Result:
 
     test: str
     gpu: int | None
-    status: Status
+    status: DcgmStatus
     printed: str
     problems: tuple[Problem, ...] = ()
     line: int = 0
@@ -126,12 +126,12 @@ _INTERNAL_CATEGORY = 16
 _GRAVITY = ("", "none", "config", "monitor", "unknown", "triage", "reset", "isolate")
 
 
-def status_of(printed: str) -> Status:
+def status_of(printed: str) -> DcgmStatus:
     """The status for a word; "Warning" is what text tables of some versions print for Warn."""
     plain = " ".join(printed.lower().replace("_", " ").split())
     if plain == "warning":
-        return Status.WARN
-    return next((status for status in Status if status.value == plain), Status.UNKNOWN)
+        return DcgmStatus.WARN
+    return next((status for status in DcgmStatus if status.value == plain), DcgmStatus.UNKNOWN)
 
 
 def major_of(version: str) -> int:
@@ -177,7 +177,7 @@ def meaning_of(problem: Problem, result: Result) -> Meaning:
         return Meaning.SOFTWARE
     if complete.category == _INTERNAL_CATEGORY:
         return Meaning.INTERNAL
-    if result.status is Status.FAIL:
+    if result.status is DcgmStatus.FAIL:
         return _of_failure(problem, complete, result.test)
     if not complete.severity:
         return Meaning.HINT  # a remark for which DCGM itself did not fail the GPU
@@ -226,13 +226,13 @@ def unexplained(test: str) -> Meaning:
 
 def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:
     """Each problem of a result of a test that ran, with its meaning. A Pass with a recorded error is not a Pass."""
-    if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
+    if result.status in (DcgmStatus.SKIP, DcgmStatus.NOT_RUN, DcgmStatus.UNKNOWN):
         return
     for problem in result.problems:
         number = completed(problem).error_id
         text = f"{result.test}: {'' if number is None else f'error {number}: '}{problem.message}"
         yield meaning_of(problem, result), text
-    if not result.problems and result.status is Status.FAIL:
+    if not result.problems and result.status is DcgmStatus.FAIL:
         yield unexplained(result.test), f"{result.test}: {result.printed}, no reason given"
-    if not result.problems and result.status is Status.WARN:
+    if not result.problems and result.status is DcgmStatus.WARN:
         yield Meaning.HINT, f"{result.test}: {result.printed}, no reason given"

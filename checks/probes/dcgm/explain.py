@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from checks.explain.reading import Broken, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
 from checks.probes.dcgm.diagnosis import (
+    DcgmStatus,
     Diagnosis,
     Problem,
     Result,
-    Status,
     meaning_of,
     problems_of,
 )
@@ -53,7 +53,7 @@ def _titled(title: str, text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """The reading. Raises Broken, CheckError."""
+    """The reading. Raises Garbled, CheckError."""
     if _titled(health.TITLE, text):
         return _health(text, options)
     if _titled(policy.TITLE, text):
@@ -62,7 +62,7 @@ def read(text: str, options: ReadOptions) -> Reading:
         return _diag(text, diag_json.parse(text), options)
     if diag_text.HEADER.search(text):
         return _diag(text, diag_text.parse(text), options)
-    raise Broken(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
+    raise Garbled(f"dcgmi gave no result: {' '.join(text.split())[:300]}")
 
 
 def level_of(diagnosis: Diagnosis) -> int:
@@ -84,9 +84,9 @@ def _diag(text: str, diagnosis: Diagnosis, options: ReadOptions) -> Reading:
         f"dcgmi diag of DCGM {diagnosis.version}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
         f"level {level} as far as its tests tell"
     )
-    result = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
+    result = CheckData("dcgm.diag", metrics, lines, diag.account(diagnosis))
     understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
-    return Reading(Kind.DCGMI, title, (result,), tuple(unread), understood=understood)
+    return Reading(OutputKind.DCGMI, title, (result,), tuple(unread), understood=understood)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
@@ -99,7 +99,7 @@ def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
         for problem in result.problems:
             name = meaning_of(problem, result).value
             numbers_of.setdefault(name, []).extend(_message_lines(text, problem, result))
-        if result.status in (Status.SKIP, Status.NOT_RUN, Status.UNKNOWN):
+        if result.status in (DcgmStatus.SKIP, DcgmStatus.NOT_RUN, DcgmStatus.UNKNOWN):
             numbers_of.setdefault("not_passed", []).extend(at)
     return {name: _quoted(text, numbers) for name, numbers in numbers_of.items() if numbers}
 
@@ -127,8 +127,8 @@ def _health(text: str, options: ReadOptions) -> Reading:
             quoted.setdefault(health.metric_of(incident), []).append(incident.line)
     lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
     title = f"dcgmi health -c: {report.overall}, {len(report.incidents)} incidents"
-    result = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
-    return Reading(Kind.DCGMI, title, (result,), understood=lines_of_json(text))
+    result = CheckData("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
+    return Reading(OutputKind.DCGMI, title, (result,), understood=lines_of_json(text))
 
 
 def _policy(text: str) -> Reading:
@@ -137,9 +137,9 @@ def _policy(text: str) -> Reading:
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    result = Part("dcgm.policy", vars(policy_set), lines, "")
+    result = CheckData("dcgm.policy", vars(policy_set), lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
-    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (result,), understood=understood)
+    return Reading(OutputKind.DCGMI, "dcgmi policy --get, JSON", (result,), understood=understood)
 
 
 def _lines_with(text: str, phrase: str) -> list[int]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from checks.check import CheckError, Context, Measurement
 from checks.model import Profile, Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.dcgm.dcgmi import Cell, by_gpu_and_node, dcgm_check, each_gpu_and_node
+from checks.probes.dcgm.dcgmi import DcgmiCell, by_gpu_and_node, dcgm_check, each_gpu_and_node
 from checks.probes.dcgm.diag import gpus_discovered
 from checks.probes.dcgm.diagnosis import Problem, completed
 from checks.process.tool import ToolResult
@@ -27,7 +27,7 @@ WORDS = (HEALTHY, WARNING, FAILURE)
 
 
 @dataclass(frozen=True)
-class Incident:
+class HealthIncident:
     """A problem of one system of one entity. `value` is Warning or Failure."""
 
     group: str
@@ -43,7 +43,7 @@ class Health:
     """The report."""
 
     overall: str
-    incidents: tuple[Incident, ...]
+    incidents: tuple[HealthIncident, ...]
 
 
 def watches(text: str) -> dict[str, bool]:
@@ -69,19 +69,19 @@ def parse(text: str) -> Health:
     return Health(overall, incidents)
 
 
-def _incidents(body: Mapping[str, Cell], lines: list[str]) -> Iterator[Incident]:
+def _incidents(body: Mapping[str, DcgmiCell], lines: list[str]) -> Iterator[HealthIncident]:
     for group, entity, details in (
         (group, *item) for group, cell in body.items() if group != OVERALL for item in cell.children.items()
     ):
         if not entity.isdigit():
             raise CheckError(f"{group} {entity!r} is not an entity number")
-        errors = details.children.get("Errors", Cell()).children
+        errors = details.children.get("Errors", DcgmiCell()).children
         for system, cell in errors.items():
             message = " ".join(" ".join(cell.rest).split()) or "no message"
             line = next((number for number, text in enumerate(lines, 1) if message[:40] in text), 0)
-            yield Incident(group, int(entity), system, cell.value, message, line)
+            yield HealthIncident(group, int(entity), system, cell.value, message, line)
         if details.value != HEALTHY and not errors:
-            yield Incident(group, int(entity), "", details.value, "no system is named")
+            yield HealthIncident(group, int(entity), "", details.value, "no system is named")
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs
@@ -168,7 +168,7 @@ def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
     return by_gpu_and_node(("failures", "driver_failures", "warnings", "remarks"), texts, gpus)
 
 
-def metric_of(incident: Incident) -> str:
+def metric_of(incident: HealthIncident) -> str:
     """The metric to which an incident belongs."""
     if incident.value == WARNING:
         benign = completed(Problem(incident.message)).error_id == AT_POWER_LIMIT
@@ -176,7 +176,7 @@ def metric_of(incident: Incident) -> str:
     return "driver_failures" if incident.system.startswith(DRIVER) else "failures"
 
 
-def words_of(incident: Incident) -> str:
+def words_of(incident: HealthIncident) -> str:
     """The incident in one line."""
     where = "" if incident.group == "GPU" else f"{incident.group} {incident.entity}, "
     return f"{where}{incident.system or 'unknown system'}: {incident.message}"[:300]

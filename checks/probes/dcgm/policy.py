@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from checks.check import CheckError, Context, Measurement
 from checks.model import Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.dcgm.dcgmi import Cell, dcgm_check
+from checks.probes.dcgm.dcgmi import DcgmiCell, dcgm_check
 from checks.process import tool
 from checks.process.tool import ToolResult
 
@@ -68,8 +68,8 @@ def parse(text: str) -> SetPolicy:
     return SetPolicy(*(_value(body, name) for name in _FIELDS))
 
 
-def _value(body: Mapping[str, Cell], name: str) -> str:
-    cell = body.get(name, Cell())
+def _value(body: Mapping[str, DcgmiCell], name: str) -> str:
+    cell = body.get(name, DcgmiCell())
     text = "; ".join(" ".join(piece.split()) for piece in (cell.value, *cell.rest) if piece.strip())
     if not text:
         raise CheckError(f"{name!r} is missing or empty")

@@ -25,7 +25,7 @@ RETRY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Device:
+class EfaDevice:
     """One device; `port_states` are the kernel's numbers (4 is ACTIVE), None if it says nothing."""
 
     name: str
@@ -40,7 +40,7 @@ class Device:
         return next((state for state in self.port_states if state != ACTIVE), ACTIVE)
 
 
-def kernel_devices(root: Path) -> tuple[Device, ...]:
+def kernel_devices(root: Path) -> tuple[EfaDevice, ...]:
     """Amazon's devices below `root`; none if there is no such folder."""
     names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
     return tuple(_device(root / name) for name in names if text_of(root / name / "device/vendor") == AMAZON)
@@ -67,9 +67,9 @@ def parse_state(text: str) -> int | None:
     return int(number) if number.isdigit() else None
 
 
-def _device(path: Path) -> Device:
+def _device(path: Path) -> EfaDevice:
     states = tuple(parse_state(text_of(port / "state")) for port in sorted((path / "ports").glob("*")))
-    return Device(path.name, text_of(path / "device/driver/module/version") or "unknown", states)
+    return EfaDevice(path.name, text_of(path / "device/driver/module/version") or "unknown", states)
 
 
 @check(
@@ -116,7 +116,7 @@ def devices(context: Context) -> Measurement:
         time.sleep(RETRY_S)
 
 
-def measured(result: tool.ToolResult, name: str, kernel_list: tuple[Device, ...]) -> dict[str, Value]:
+def measured(result: tool.ToolResult, name: str, kernel_list: tuple[EfaDevice, ...]) -> dict[str, Value]:
     """The metrics but waited_s, from fi_info's output and what the kernel shows. Raises CheckError."""
     number = fi_info.failure(result.stdout + result.stderr)
     if number is None and (not result.whole or result.code):

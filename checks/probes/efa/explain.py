@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from checks.explain.reading import Complete, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Complete, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching
 from checks.model import Value
 from checks.probes.efa import fi_info
-from checks.probes.efa.libfabric import HEADER, SIZE_LINE, Table, parse
+from checks.probes.efa.libfabric import HEADER, SIZE_LINE, PingpongTable, parse
 
 _BLOCK = re.compile(r"^\s*provider: \S+\s*$|^\s*(fabric|domain): \S|^\s*protocol: FI_PROTO_", re.M)
 _ENDPOINT = re.compile(r"^\s*(type: FI_EP_|protocol: FI_PROTO_)", re.M)
@@ -66,9 +66,9 @@ def read_info(text: str) -> Reading:
     evidence = "\n".join(text.splitlines()[:60])
     title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
     return Reading(
-        Kind.FI_INFO,
+        OutputKind.FI_INFO,
         title,
-        (Part("efa.devices", metrics, rests, evidence),),
+        (CheckData("efa.devices", metrics, rests, evidence),),
         understood=lines_matching(text, _FIELD),
     )
 
@@ -76,9 +76,12 @@ def read_info(text: str) -> Reading:
 def _failed(text: str, number: int) -> Reading:
     at = next(n for n, line in enumerate(text.splitlines(), 1) if fi_info.failure(line) is not None)
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
-    result = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
+    result = CheckData("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
     return Reading(
-        Kind.FI_INFO, f"fi_getinfo failed with -{number}", (result,), understood=lines_matching(text, _FIELD)
+        OutputKind.FI_INFO,
+        f"fi_getinfo failed with -{number}",
+        (result,),
+        understood=lines_matching(text, _FIELD),
     )
 
 
@@ -101,15 +104,15 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
     best = max(table.results[-1].rate_gbps for table in tables)
     over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
     title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
-    result = Part("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
+    result = CheckData("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
     numbered = enumerate(text.splitlines(), 1)
     table = {number for number, line in numbered if HEADER.match(line) or SIZE_LINE.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
     unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, options))
-    return Reading(Kind.FI_PINGPONG, title, (result,), unread, understood=understood)
+    return Reading(OutputKind.FI_PINGPONG, title, (result,), unread, understood=understood)
 
 
-def _doubts(text: str, tables: Iterable[Table], options: ReadOptions) -> Iterable[str]:
+def _doubts(text: str, tables: Iterable[PingpongTable], options: ReadOptions) -> Iterable[str]:
     """Why the table may be about something else than the device."""
     if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
         yield Complete(

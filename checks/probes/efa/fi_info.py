@@ -21,7 +21,7 @@ NO_DATA = 61  # ENODATA: libfabric's answer where no provider fits what was aske
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class EfaEndpoint:
     """One block; `line` is the number of its first line."""
 
     provider: str
@@ -33,7 +33,7 @@ class Endpoint:
     line: int
 
 
-def parse(text: str) -> tuple[Endpoint, ...]:
+def parse(text: str) -> tuple[EfaEndpoint, ...]:
     """The blocks in order. Raises CheckError for a block that is cut or garbled, and for no block at all."""
     fields: list[tuple[int, str, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -48,13 +48,13 @@ def parse(text: str) -> tuple[Endpoint, ...]:
     return tuple(_endpoint(fields[at : at + len(FIELDS)]) for at in range(0, len(fields), len(FIELDS)))
 
 
-def _endpoint(block: Sequence[tuple[int, str, str]]) -> Endpoint:
+def _endpoint(block: Sequence[tuple[int, str, str]]) -> EfaEndpoint:
     names, first = tuple(name for _, name, _ in block), block[0][0]
     if names != FIELDS:
         raise CheckError(
             f"the block at line {first} of fi_info's output is truncated: it has {', '.join(names)}"
         )
-    endpoint = Endpoint(**{name: value for _, name, value in block}, line=first)
+    endpoint = EfaEndpoint(**{name: value for _, name, value in block}, line=first)
     if not re.fullmatch(r"\d+\.\d+", endpoint.version) or not endpoint.protocol.startswith("FI_PROTO_"):
         raise CheckError(f"the block at line {first} of fi_info's output is garbled")
     if endpoint.type not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
@@ -64,19 +64,19 @@ def _endpoint(block: Sequence[tuple[int, str, str]]) -> Endpoint:
     return endpoint
 
 
-def domains(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
+def domains(endpoints: Sequence[EfaEndpoint], provider: str) -> tuple[str, ...]:
     """The distinct domains with a reliable-datagram endpoint of the provider; for EFA one is one device."""
     mine = [e.domain for e in endpoints if of_provider(e, provider) and e.type == "FI_EP_RDM"]
     rdm = [name for name in mine if provider != "efa" or name.endswith(RDM_SUFFIX)]
     return tuple(dict.fromkeys(rdm))
 
 
-def of_provider(endpoint: Endpoint, provider: str) -> bool:
+def of_provider(endpoint: EfaEndpoint, provider: str) -> bool:
     """Whether the endpoint is the provider's, layered or not ("tcp;ofi_rxm" is tcp's)."""
     return provider in endpoint.provider.split(";")
 
 
-def without_layers(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+def without_layers(endpoints: Sequence[EfaEndpoint]) -> tuple[EfaEndpoint, ...]:
     """The endpoints without those of a utility provider ("efa;ofi_rxd") over a core provider that is listed itself."""
     core = {e.provider for e in endpoints}
     return tuple(e for e in endpoints if ";" not in e.provider or e.provider.partition(";")[0] not in core)
@@ -87,7 +87,7 @@ def device_of(domain: str) -> str:
     return re.sub(r"-(rdm|dgrm)$", "", domain)
 
 
-def unlike(endpoints: Sequence[Endpoint], provider: str) -> tuple[str, ...]:
+def unlike(endpoints: Sequence[EfaEndpoint], provider: str) -> tuple[str, ...]:
     """Devices whose blocks are others than most devices have: the output lacks some, or the devices differ."""
     shapes: dict[str, list[str]] = {}
     for e in endpoints:

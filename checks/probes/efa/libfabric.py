@@ -65,7 +65,7 @@ class ClientResult:
 
     failure: str
     readable: bool
-    table: Table | None
+    table: PingpongTable | None
     account: str
 
 
@@ -220,7 +220,7 @@ def listening(port: int) -> bool:
 
 
 @dataclass(frozen=True)
-class SizeResult:
+class PingpongSize:
     """One size. `rate_gbps` is 10^9 bytes/s one way; `usec` is the time of one message one way."""
 
     size_bytes: int
@@ -232,10 +232,10 @@ class SizeResult:
 
 
 @dataclass(frozen=True)
-class Table:
+class PingpongTable:
     """The rows of one side."""
 
-    results: tuple[SizeResult, ...]
+    results: tuple[PingpongSize, ...]
 
     def missing(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Which of the sizes are not there."""
@@ -247,14 +247,14 @@ class Table:
         """Messages that were sent and not acknowledged."""
         return sum(record.sent - record.acked for record in self.results)
 
-    def of_size(self, size_bytes: int) -> SizeResult:
+    def of_size(self, size_bytes: int) -> PingpongSize:
         """The row of a size that is there."""
         return next(record for record in self.results if record.size_bytes == size_bytes)
 
 
-def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:
+def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[PingpongTable, ...]:
     """Every table, in order. Raises CheckError for one that is cut, garbled or lacks a size, and where there is none."""
-    tables = [Table(tuple(records)) for records in _tables(text)]
+    tables = [PingpongTable(tuple(records)) for records in _tables(text)]
     if not tables:
         raise CheckError("fi_pingpong printed no table")
     for table in tables:
@@ -267,8 +267,8 @@ def parse(text: str, sizes: tuple[int, ...] = SIZES) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _tables(text: str) -> Iterator[list[SizeResult]]:
-    open_tables: dict[str, list[SizeResult]] = {}
+def _tables(text: str) -> Iterator[list[PingpongSize]]:
+    open_tables: dict[str, list[PingpongSize]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if header := HEADER.match(line):
             prefix = header["prefix"].strip()
@@ -289,7 +289,7 @@ def _tables(text: str) -> Iterator[list[SizeResult]]:
     yield from open_tables.values()
 
 
-def _record(line: str, number: int, before: list[SizeResult]) -> SizeResult:
+def _record(line: str, number: int, before: list[PingpongSize]) -> PingpongSize:
     match = SIZE_LINE.match(line)
     if match is None:
         raise CheckError(
@@ -304,7 +304,7 @@ def _record(line: str, number: int, before: list[SizeResult]) -> SizeResult:
         raise CheckError(f"line {number} of fi_pingpong's output contradicts itself: {line.strip()!r:.80}")
     if before and size <= before[-1].size_bytes:
         raise CheckError(f"line {number} of fi_pingpong's output is out of order: {line.strip()!r:.80}")
-    return SizeResult(size, sent, acked, rate / 1000, usec, number)
+    return PingpongSize(size, sent, acked, rate / 1000, usec, number)
 
 
 def _count(text: str, base: int) -> int:

@@ -56,14 +56,14 @@ def loopback(context: Context) -> Measurement:
 
 
 @dataclass(frozen=True)
-class Run:
+class LoopbackRun:
     """One device's ping-pong, and what its counter of sent bytes grew by."""
 
     ended: ClientResult
     carried: int | None
 
 
-def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measurement:
+def judged_apart(name: str, names: Sequence[str], runs: Sequence[LoopbackRun]) -> Measurement:
     """The measurement. A fault of some devices is blamed on them, a fault of all on the node. Raises CheckError (pure)."""
     rates, faults = rates_of([run.ended for run in runs]), [run.ended.failure for run in runs]
     together = all(run.ended.readable and run.ended.failure != "ok" for run in runs)
@@ -84,15 +84,15 @@ def judged_apart(name: str, names: Sequence[str], runs: Sequence[Run]) -> Measur
     )
 
 
-def _run(name: str, domain: str, each_s: float, ends: float) -> Run:
+def _run(name: str, domain: str, each_s: float, ends: float) -> LoopbackRun:
     left = min(each_s, ends - time.monotonic())
     if left <= 0:
-        return Run(late(), None)
+        return LoopbackRun(late(), None)
     device = fi_info.device_of(domain)
     before = sent_bytes(name, device)
     ended = _exchange(name, domain, left)
     after = sent_bytes(name, device)
-    return Run(ended, None if before is None or after is None or after < before else after - before)
+    return LoopbackRun(ended, None if before is None or after is None or after < before else after - before)
 
 
 def _exchange(name: str, domain: str, left: float) -> ClientResult:

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from checks.explain.reading import Broken, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
-from checks.facts.driver_fields import Field, Reader
+from checks.facts.driver_fields import Field, FieldReader
 from checks.facts.instances import is_of_model, lacks
 from checks.model import MachinePart as Applies
 from checks.model import Value
@@ -62,9 +62,9 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """Every GPU's metrics. Raises Broken, CheckError."""
+    """Every GPU's metrics. Raises Garbled, CheckError."""
     if text.lstrip().startswith(FAILED):
-        raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
+        raise Garbled(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
     smi, end = _split(text)
     parsed = parse(smi)
     results = _all_results(parsed, options)
@@ -80,7 +80,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     )
     title = f"nvidia-smi -q -x of driver {parsed.driver or 'unknown'}, {models_text}"
     return Reading(
-        Kind.NVIDIA_SMI,
+        OutputKind.NVIDIA_SMI,
         title,
         parts,
         unread,
@@ -99,7 +99,7 @@ def _split(text: str) -> tuple[str, int]:
     begin = _begin(text)
     end = text.find(END)
     if end < 0:
-        raise Broken("the text is truncated: the last line, </nvidia_smi_log>, is missing")
+        raise Garbled("the text is truncated: the last line, </nvidia_smi_log>, is missing")
     end += len(END)
     smi = text[begin:end]
     if begin:
@@ -108,12 +108,12 @@ def _split(text: str) -> tuple[str, int]:
     return "\n" * text.count("\n", 0, begin) + smi, end
 
 
-def _all_results(smi: Document, options: ReadOptions) -> list[Part]:
+def _all_results(smi: Document, options: ReadOptions) -> list[CheckData]:
     declared = options.declared
     instance = options.instance
     expected = declared.gpus_per_node if declared else smi.attached
     if not smi.gpus and not expected:
-        raise Broken("the text describes no GPU and none is declared, so there is nothing to judge")
+        raise Garbled("the text describes no GPU and none is declared, so there is nothing to judge")
     gpus = padded(smi.gpus, expected)
     results = [_inventory(smi, expected, instance.gpu if instance else "")]
     for check, names in SIMPLE.items():
@@ -135,7 +135,7 @@ def _all_results(smi: Document, options: ReadOptions) -> list[Part]:
     return results
 
 
-def _inventory(smi: Document, expected: int, model: str) -> Part:
+def _inventory(smi: Document, expected: int, model: str) -> CheckData:
     alive = [gpu for gpu in smi.gpus if not _is_lost(gpu)]
     uuids = [gpu.text("uuid") for gpu in alive if gpu.text("uuid")]
     metrics: dict[str, Value] = {
@@ -166,7 +166,7 @@ def _inventory(smi: Document, expected: int, model: str) -> Part:
     attached = smi.lines.get("attached_gpus", "")
     lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (attached, *silent) if line))
     evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
-    return Part("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
+    return CheckData("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
 
 
 def _is_lost(gpu: Gpu) -> bool:
@@ -175,11 +175,11 @@ def _is_lost(gpu: Gpu) -> bool:
 
 def _result_of(
     check: str, gpus: Sequence[Gpu], names: Sequence[str], metrics: Mapping[str, Value], prefix: str = ""
-) -> Part:
+) -> CheckData:
     """The part, without metrics that no GPU has and that the facts list as absent from its model."""
     remaining = {name: value for name, value in metrics.items() if not _absent(check, name, value, gpus)}
     lines = {name: _lines(gpus, prefix + name) for name in remaining if name != "gpus"}
-    return Part(
+    return CheckData(
         check,
         remaining,
         {name: line for name, line in lines.items() if line},
@@ -191,15 +191,15 @@ def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
 
 
-def _unreported(part: Part, smi: Document) -> Iterator[tuple[str, Field]]:
+def _unreported(part: CheckData, smi: Document) -> Iterator[tuple[str, Field]]:
     """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
-    later = builtin().drivers.unknown_to(version_of(smi.driver), part.check, Reader.NVIDIA_SMI)
+    later = builtin().drivers.unknown_to(version_of(smi.driver), part.check, FieldReader.NVIDIA_SMI)
     for name, field in later.items():
         if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in smi.gpus):
             yield part.check, field
 
 
-def _without(part: Part, names: Set[str]) -> Part:
+def _without(part: CheckData, names: Set[str]) -> CheckData:
     remaining = {name: value for name, value in part.metrics.items() if name not in names}
     return replace(
         part, metrics=remaining, lines={name: line for name, line in part.lines.items() if name in remaining}

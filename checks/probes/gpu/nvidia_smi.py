@@ -22,17 +22,17 @@ Convert = Callable[[str], Number | str | None]
 
 
 @dataclass
-class Node:
+class XmlElement:
     """An element: its text, its line in the file, its children in order, and the first of each name."""
 
     name: str
     line: int
     attributes: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
-    children: list[Node] = field(default_factory=list)
-    first: dict[str, Node] = field(default_factory=dict)
+    children: list[XmlElement] = field(default_factory=list)
+    first: dict[str, XmlElement] = field(default_factory=dict)
 
-    def at(self, path: str) -> tuple[Node | None, str]:
+    def at(self, path: str) -> tuple[XmlElement | None, str]:
         """The element at "a/b"; or None, and what an element on the way says instead ("GPU is lost")."""
         here = self
         for name in path.split("/"):
@@ -83,13 +83,13 @@ def cited_line(raw: list[str], line: int) -> str:
     return f"{line}: {raw[line - 1].strip()}" if 0 < line <= len(raw) else f"{line}:"
 
 
-def _tree(text: str) -> Node:
+def _tree(text: str) -> XmlElement:
     parser = expat.ParserCreate()
-    top = Node("", 0)
+    top = XmlElement("", 0)
     stack = [top]
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        node = Node(name, parser.CurrentLineNumber, attributes)
+        node = XmlElement(name, parser.CurrentLineNumber, attributes)
         stack[-1].children.append(node)
         stack[-1].first.setdefault(name, node)
         stack.append(node)
@@ -114,7 +114,7 @@ def _tree(text: str) -> Node:
     return top.children[0]
 
 
-def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
+def _gpu(node: XmlElement, index: int, raw: list[str]) -> Gpu:
     values: dict[str, Number | str] = {}
     unread: dict[str, str] = {}
     lines: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _gpu(node: Node, index: int, raw: list[str]) -> Gpu:
 
 
 def _derive(
-    node: Node, values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]
+    node: XmlElement, values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]
 ) -> None:
     """Fields that are made of several: the sum of both SRAM counters, the margin before T.LIMIT."""
     for when in ("volatile", "aggregate"):
@@ -168,7 +168,7 @@ def _derive(
 
 
 def _processes(
-    node: Node,
+    node: XmlElement,
     values: dict[str, Number | str],
     unread: dict[str, str],
     lines: dict[str, str],
@@ -188,7 +188,7 @@ def _processes(
     lines["graphics_mib"] = lines["processes"]
 
 
-def _drawing_mib(process: Node) -> int | None:
+def _drawing_mib(process: XmlElement) -> int | None:
     """The memory in MiB of a process that only draws (type G); None for any other, and where it is not told."""
     process_type, used = process.at("type")[0], process.at("used_memory")[0]
     if process_type is None or used is None or process_type.text.strip() != "G":

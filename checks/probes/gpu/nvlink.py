@@ -32,7 +32,7 @@ METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays
 
 
 @dataclass(frozen=True)
-class Links:
+class GpuLinks:
     """One GPU's links: which are up, and what each of these counted, by `counter`. `active` is None if it is not known."""
 
     gpu: Gpu
@@ -70,10 +70,10 @@ def nvlink(context: Context) -> Measurement:
     if seconds <= 0:
         raise CheckError("the link error counters from the start of the run are not of this boot")
     unlisted = padded([links.gpu for links in gpus], context.declared.gpus_per_node)[len(gpus) :]
-    return compared([*gpus, *(Links(gpu) for gpu in unlisted)], earlier, seconds)
+    return compared([*gpus, *(GpuLinks(gpu) for gpu in unlisted)], earlier, seconds)
 
 
-def compared(gpus: Sequence[Links], earlier: Mapping[str, object], seconds: float) -> Measurement:
+def compared(gpus: Sequence[GpuLinks], earlier: Mapping[str, object], seconds: float) -> Measurement:
     """The measurement: both looks, `seconds` apart."""
     looks = [growth.Growth(earlier.get(links.key), links.counters) for links in gpus]
     grown = {
@@ -103,18 +103,18 @@ def counter(name: str, link: int) -> str:
     return f"{name} of link {link}"
 
 
-def read_links(module: Any) -> tuple[Links, ...]:
+def read_links(module: Any) -> tuple[GpuLinks, ...]:
     """Every GPU's links. Raises NvmlError if NVML lists no GPU."""
     return tuple(_links(module, gpu) for gpu in nvml.gpu_records(module, ("uuid",)))
 
 
-def _links(module: Any, gpu: Gpu) -> Links:
+def _links(module: Any, gpu: Gpu) -> GpuLinks:
     try:
         handle = module.nvmlDeviceGetHandleByIndex(gpu.index)
         most = max(MOST_LINKS, module.NVML_NVLINK_MAX_LINKS)
         active = tuple(link for link in range(most) if _is_up(module, handle, link))
     except module.NVMLError as error:
-        return Links(gpu, note=nvml.message_of(error))
+        return GpuLinks(gpu, note=nvml.message_of(error))
     counters: dict[str, int] = {}
     reason: dict[str, None] = {}
     for name, link in ((name, link) for name in KINDS for link in active):
@@ -122,7 +122,7 @@ def _links(module: Any, gpu: Gpu) -> Links:
             counters[counter(name, link)] = _count(module, handle, link, name)
         except (module.NVMLError, NotPlausible) as error:
             reason[f"{name}: {error}"] = None
-    return Links(gpu, active, counters, "; ".join(reason))
+    return GpuLinks(gpu, active, counters, "; ".join(reason))
 
 
 def _is_up(module: Any, handle: Any, link: int) -> bool:
@@ -157,7 +157,7 @@ def _count(module: Any, handle: Any, link: int, name: str) -> int:
     return value
 
 
-def _account(links: Links, change: growth.Growth) -> str:
+def _account(links: GpuLinks, change: growth.Growth) -> str:
     if links.active is None:
         return links.note or "declared, but NVML does not list it"
     up = " ".join(map(str, links.active)) or "none"

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from checks import image_requirements
-from checks.check import Body, Check, CheckError, Context, Measurement, Missing, check, lists_gpus
+from checks.check import Body, Check, CheckError, Context, Measurement, NotInstalled, check, lists_gpus
 from checks.model import MachinePart, Scope, Value
 from checks.probes.gpu import fabric_health, fields
 from checks.probes.gpu.fields import NotPlausible
@@ -43,7 +43,7 @@ def nvml_check(name: str, metrics: Iterable[str], **more: Any) -> Callable[[Body
     return check(name, Scope.NODE, metrics=(*metrics, "gpus"), **{**usual, **more})
 
 
-class NvmlMissing(Missing):
+class NvmlMissing(NotInstalled):
     """There is no NVML on this node."""
 
 

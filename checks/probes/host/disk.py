@@ -39,7 +39,7 @@ class Latency(Foreign):
 
 
 @dataclass(frozen=True)
-class Direction(Foreign):
+class FioDirection(Foreign):
     """One direction of a job; bandwidth in bytes/s."""
 
     io_bytes: Count
@@ -58,22 +58,22 @@ class Direction(Foreign):
 
 
 @dataclass(frozen=True)
-class Job(Foreign):
+class FioJob(Foreign):
     """One fio job: `error` is an errno, 0 if well."""
 
     error: int
-    read: Direction
-    write: Direction
+    read: FioDirection
+    write: FioDirection
 
     def __str__(self) -> str:
         return f"error {self.error}; read: {self.read}; write: {self.write}"
 
 
 @dataclass(frozen=True)
-class Output(Foreign):
+class FioOutput(Foreign):
     """What fio prints with --output-format=json."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[FioJob, ...]
 
 
 @check(
@@ -143,7 +143,7 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
     return together(job, other, size, direct, f"{account}\n{also}")
 
 
-def whole_file(job: Job, size: int) -> None:
+def whole_file(job: FioJob, size: int) -> None:
     """Raise CheckError unless the sequential job failed, or wrote and verified all of it."""
     if not job.error and (job.write.io_bytes < size or job.read.io_bytes < job.write.io_bytes):
         raise CheckError(
@@ -151,7 +151,7 @@ def whole_file(job: Job, size: int) -> None:
         )
 
 
-def together(job: Job, other: Job, size: int, direct: bool, account: str) -> Measurement:
+def together(job: FioJob, other: FioJob, size: int, direct: bool, account: str) -> Measurement:
     """The metrics of both jobs. Raises CheckError if nothing was read in random order."""
     if other.error:
         return _broken(other.error, account)
@@ -172,14 +172,14 @@ def together(job: Job, other: Job, size: int, direct: bool, account: str) -> Mea
     )
 
 
-def parse(text: str) -> Job:
+def parse(text: str) -> FioJob:
     """The one job of a run with --output-format=json; other lines may stand before it. Raises CheckError."""
     begin = text.find("{") if text.startswith("{") else text.find("\n{") + 1
     if begin < 0 or text[begin : begin + 1] != "{":
         raise CheckError(f"fio printed no JSON: {text.strip()[:200]!r}")
     try:
         value, _ = json.JSONDecoder().raw_decode(text, begin)
-        jobs = decode(Output, value).jobs
+        jobs = decode(FioOutput, value).jobs
     except ValueError as error:
         raise CheckError(f"fio's JSON is truncated or has an unknown form: {error}") from error
     if len(jobs) != 1:
@@ -187,7 +187,7 @@ def parse(text: str) -> Job:
     return jobs[0]
 
 
-def _run(path: Path, size: int, name: str, arguments: Sequence[str], deadline_s: float) -> tuple[Job, str]:
+def _run(path: Path, size: int, name: str, arguments: Sequence[str], deadline_s: float) -> tuple[FioJob, str]:
     # After a wrong checksum fio would leave a file in the working folder, to go on from.
     fixed = ("--ioengine=psync", "--verify_state_save=0", f"--aux-path={path.parent}", "--output-format=json")
     argv = ("fio", f"--name={name}", f"--filename={path}", f"--size={size}", *arguments, *fixed)
@@ -206,7 +206,7 @@ def _run(path: Path, size: int, name: str, arguments: Sequence[str], deadline_s:
     return job, _account(result, job)
 
 
-def _account(result: tool.ToolResult, job: Job) -> str:
+def _account(result: tool.ToolResult, job: FioJob) -> str:
     return f"$ {' '.join(result.argv)}\n[exit code {result.code} after {result.seconds:.1f} s]\n{job}\n{result.stderr.strip()[:1000]}"
 
 

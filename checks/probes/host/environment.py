@@ -13,7 +13,7 @@ from checks.check import CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
 from checks.model import Scope
 from checks.model_details import Contents
-from checks.probes.host.environment_rules import SHM, Fault, Harm, LintContext, lint, listed, parse_file
+from checks.probes.host.environment_rules import SHM, EnvFault, Harm, LintContext, lint, listed, parse_file
 from checks.probes.host.system import UNLIMITED, shared_memory, soft_limit
 
 INTERFACES = Path("/sys/class/net")
@@ -122,7 +122,7 @@ def kernel_version(release: str) -> tuple[int, int]:
 
 
 def measured(
-    faults: tuple[Fault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
+    faults: tuple[EnvFault, ...], files: tuple[str, ...], world: LintContext, variables: Mapping[str, str]
 ) -> Measurement:
     """One column per kind of harm, with 1 for each setting that does it; `variables` are those to be listed."""
     faulty = tuple(fault.variable for fault in faults) or (NONE,)

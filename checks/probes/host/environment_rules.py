@@ -39,7 +39,7 @@ class LintContext:
 
 
 @dataclass(frozen=True)
-class Fault:
+class EnvFault:
     """A harmful setting: "NCCL_P2P_DISABLE=1" and why."""
 
     variable: str
@@ -237,10 +237,10 @@ MEMLOCK = 16 << 30
 NOFILE = 65536
 
 
-def lint(variables: Mapping[str, str], world: LintContext) -> tuple[Fault, ...]:
+def lint(variables: Mapping[str, str], world: LintContext) -> tuple[EnvFault, ...]:
     """What is harmful among the variables that are set, and in the limits."""
     faults = [
-        Fault(f"{name}={_display(variables[name])}", rule.harm, rule.reason)
+        EnvFault(f"{name}={_display(variables[name])}", rule.harm, rule.reason)
         for rule in KNOWN
         for name in rule.names.split()
         if name in variables and rule.harmful(variables[name], world)
@@ -254,7 +254,7 @@ def parse_file(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in assignments if equals and name.strip()}
 
 
-def _limits(world: LintContext) -> list[Fault]:
+def _limits(world: LintContext) -> list[EnvFault]:
     shm, memlock = (
         f"{SHM} has {world.shm_bytes >> 20} MiB",
         f"the memlock limit is {world.memlock_bytes >> 10} KiB",
@@ -267,12 +267,12 @@ def _limits(world: LintContext) -> list[Fault]:
     limits = (
         (
             world.gpus > 1 and world.shm_bytes < SHM_WARN,
-            Fault(shm, C if world.shm_bytes < SHM_FAIL else M, start),
+            EnvFault(shm, C if world.shm_bytes < SHM_FAIL else M, start),
         ),
-        (world.efa and world.memlock_bytes < MEMLOCK, Fault(memlock, C, raise_it)),
+        (world.efa and world.memlock_bytes < MEMLOCK, EnvFault(memlock, C, raise_it)),
         (
             world.gpus > 1 and world.nofile < NOFILE,
-            Fault(f"the limit of open files is {world.nofile}", M, few),
+            EnvFault(f"the limit of open files is {world.nofile}", M, few),
         ),
     )
     return [fault for too_low, fault in limits if too_low]

@@ -17,7 +17,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Scope, Skip, Value
 from checks.probes.host import machine
-from checks.process.cgroup import CgroupError, Limits, read_limits
+from checks.process.cgroup import CgroupError, CgroupLimits, read_limits
 from checks.value_types import byte_size
 
 ROOT = Path("/")
@@ -170,7 +170,7 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
     }
 
 
-def memory_metrics(meminfo: dict[str, int], limits: Limits) -> dict[str, Value]:
+def memory_metrics(meminfo: dict[str, int], limits: CgroupLimits) -> dict[str, Value]:
     """Memory as it binds: the least of the machine's and the cgroups'. `meminfo` is in kB."""
     for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree"):
         if name not in meminfo:

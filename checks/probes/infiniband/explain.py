@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from checks.explain.reading import Broken, Complete, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, Complete, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import bare
 from checks.model import Value
 from checks.probes.efa.devices import ACTIVE
@@ -25,7 +25,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """What ib.ports would have measured of the ports that are up. Raises Broken."""
+    """What ib.ports would have measured of the ports that are up. Raises Garbled."""
     ports, device, fields, understood = dict[str, dict[str, str]](), "", dict[str, str](), set[int]()
     announced = dict[str, str]()
     for number, line in enumerate(map(bare, text.splitlines()), 1):
@@ -36,7 +36,7 @@ def read(text: str, options: ReadOptions) -> Reading:
         elif begins and device:
             name, fields = f"{device}:{begins[2]}", {}
             if name in ports:
-                raise Broken(f"port {name} is described twice: a line was lost between its descriptions")
+                raise Garbled(f"port {name} is described twice: a line was lost between its descriptions")
             ports[name] = fields
         elif field and device:
             fields[field[1]] = field[2]
@@ -48,7 +48,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     described = Counter(name.rpartition(":")[0] for name in ports)
     whole = all("Link layer" in port for port in ports.values())
     if not whole or {name: str(count) for name, count in described.items()} != announced:
-        raise Broken("a port is not described to its end: the text was truncated")
+        raise Garbled("a port is not described to its end: the text was truncated")
     states = {name: f"{port.get('State')}, {port.get('Physical state')}" for name, port in ports.items()}
     up = [name for name, state in states.items() if state == "Active, LinkUp"]
     rates = sorted({port.get("Rate", "unknown") for port in ports.values()})
@@ -61,6 +61,6 @@ def read(text: str, options: ReadOptions) -> Reading:
         "phys_states": (LINK_UP,) * len(up),
     }
     title = f"ibstat, {len(up)} of {len(ports)} ports active at {'/'.join(rates)} Gbit/s"
-    explained = (Part("ib.ports", metrics),) if up else ()
+    explained = (CheckData("ib.ports", metrics),) if up else ()
     unread = tuple(Complete(f"{doubt}: {UNDECLARED}") for doubt in doubts)
-    return Reading(Kind.IBSTAT, title, explained, unread, understood=frozenset(understood))
+    return Reading(OutputKind.IBSTAT, title, explained, unread, understood=frozenset(understood))

@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.check import Measurement
-from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import (
+    CheckData,
+    Complete,
+    Garbled,
+    NotRecognised,
+    OutputKind,
+    Reading,
+    ReadOptions,
+)
 from checks.facts.withheld_kernel_log import OWN_SOURCE
 from checks.model import Value
 from checks.probes.kernel import hardware, log_source, neuron_lines, sxid, xid
@@ -32,7 +40,7 @@ from checks.probes.kernel.log_lines import (
     read_line,
 )
 from checks.probes.kernel.xid_catalogue import Since
-from checks.probes.kernel.xid_context import Mark, XidContext, in_order
+from checks.probes.kernel.xid_context import EventMark, XidContext, in_order
 
 LOOKED_AT = 5000
 # The kernel's clock is at 0.000000 until it is set up, shortly after the first lines (kernel/sched/clock.c).
@@ -92,7 +100,7 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
+    """What the text tells. Raises NotRecognised, and Garbled where the kernel says nothing."""
     return _Explainer(_now()).read(text)
 
 
@@ -185,7 +193,7 @@ class _Explainer:
     lost: int = 0
 
     def read(self, text: str) -> Reading:
-        """The reading. Raises NotRecognised, Broken."""
+        """The reading. Raises NotRecognised, Garbled."""
         raw = text.splitlines()
         lines = [line for number, raw_line in enumerate(raw, 1) for line in self._line(number, raw_line)]
         if not self.excerpt.spoken:
@@ -209,7 +217,7 @@ class _Explainer:
             if FORM.match(raw_line) and _AGENT not in raw_line
         )
         return Reading(
-            Kind.KERNEL_LOG,
+            OutputKind.KERNEL_LOG,
             f"kernel log, {len(raw)} lines{over}",
             results,
             tuple(self._unread(text)),
@@ -219,11 +227,11 @@ class _Explainer:
         )
 
     def _refuse(self, raw: Sequence[str], lines: Sequence[Line]) -> None:
-        """Says why a text in which the kernel says nothing is not judged. Raises NotRecognised, Broken."""
+        """Says why a text in which the kernel says nothing is not judged. Raises NotRecognised, Garbled."""
         if 2 * sum("\0" in text for text in raw) > len(raw):
-            raise Broken("most lines have zero bytes, so the file is not text")
+            raise Garbled("most lines have zero bytes, so the file is not text")
         if lines:
-            raise Broken(
+            raise Garbled(
                 "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
             )
         raise NotRecognised("the text has no line in the form of a kernel log")
@@ -264,7 +272,7 @@ class _Explainer:
             self._doubt("within", f"line {number} has {doubt}")
         return [replace(line, number=number, record=None)]
 
-    def _result_of(self, family: _Family, lines: list[Line]) -> Part | None:
+    def _result_of(self, family: _Family, lines: list[Line]) -> CheckData | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
         reader.take(lines)
         reader.lost += self.lost
@@ -284,7 +292,7 @@ class _Explainer:
         covers_s = self.excerpt.covers_s
         if covers_s is not None and not self.excerpt.left_out():  # what is missing is said once, of the text
             metrics["covers_s"] = covers_s
-        return Part(family.check, metrics, measured.lines, measured.evidence)
+        return CheckData(family.check, metrics, measured.lines, measured.evidence)
 
     def _unread(self, text: str) -> Iterator[str]:
         if not text.endswith("\n"):
@@ -300,7 +308,7 @@ def boots_apart(log: Log, lines: Iterable[Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """
-    starts = [event for event in xid.find(lines) if event.kind == Mark.BOOT.value]
+    starts = [event for event in xid.find(lines) if event.kind == EventMark.BOOT.value]
     if not starts:
         return log
     together = [*log.this_boot, *starts]

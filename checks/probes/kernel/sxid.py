@@ -26,7 +26,7 @@ _WORDS = re.compile(r",\s*(Fatal|Non-fatal)\b")
 _DETAIL = re.compile(r",\s*(?:Severity \d|Data\b)")
 
 
-class Severity(str, Enum):
+class SxidSeverity(str, Enum):
     """How serious an SXid is. The value is the metric that counts it."""
 
     FATAL = "fatal"
@@ -35,36 +35,36 @@ class Severity(str, Enum):
     UNREAD = "unread"
 
 
-COUNTED = (Severity.FATAL, Severity.NON_FATAL, Severity.UNREAD)
+COUNTED = (SxidSeverity.FATAL, SxidSeverity.NON_FATAL, SxidSeverity.UNREAD)
 # Time alone does not settle these, but a restart of the machine does.
-STAYS_OPEN = (Severity.FATAL.value, Severity.UNREAD.value)
+STAYS_OPEN = (SxidSeverity.FATAL.value, SxidSeverity.UNREAD.value)
 
 
 @dataclass(frozen=True)
 class SxidRow:
     """Codes of equal severity, for lines in which the driver does not print it."""
 
-    severity: Severity
+    severity: SxidSeverity
     codes: tuple[int, ...]
     provenance: Provenance
 
 
 @lru_cache(maxsize=1)
-def table() -> dict[int, Severity]:
+def table() -> dict[int, SxidSeverity]:
     """The severity of each listed code."""
     return {code: entry.severity for entry in shipped_rows(TABLE, "sxids", SxidRow) for code in entry.codes}
 
 
-def severity_of(code: int | None, rest: str) -> Severity:
+def severity_of(code: int | None, rest: str) -> SxidSeverity:
     """The severity that the driver prints; else that of the table; UNREAD if neither says so."""
     if code is None:
-        return Severity.UNREAD
+        return SxidSeverity.UNREAD
     printed, listed = _WORDS.match(rest), table().get(code)
     if printed is not None and printed[1] == "Fatal":
-        return Severity.FATAL
+        return SxidSeverity.FATAL
     if printed is not None:
-        return Severity.CORRECTED if listed is Severity.CORRECTED else Severity.NON_FATAL
-    return listed or Severity.UNREAD
+        return SxidSeverity.CORRECTED if listed is SxidSeverity.CORRECTED else SxidSeverity.NON_FATAL
+    return listed or SxidSeverity.UNREAD
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
@@ -106,7 +106,8 @@ def measured(log: Log) -> Measurement:
     log = replace(log, this_boot=incidents(log.this_boot))
     counted = log.counted(STAYS_OPEN)
     lines = {
-        severity.value: [event for event in counted if event.kind == severity.value] for severity in Severity
+        severity.value: [event for event in counted if event.kind == severity.value]
+        for severity in SxidSeverity
     }
-    before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
+    before = [event for event in incidents(log.earlier_boot) if event.kind == SxidSeverity.FATAL.value]
     return measurement(log, counted, {metric: len(events) for metric, events in lines.items()}, lines, before)

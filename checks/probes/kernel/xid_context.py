@@ -15,7 +15,7 @@ from enum import Enum
 
 from checks.probes.kernel import sxid
 from checks.probes.kernel.log_lines import JITTER_S, SINCE_BOOT_S, Event, Line
-from checks.probes.kernel.sxid import Severity
+from checks.probes.kernel.sxid import SxidSeverity
 from checks.probes.kernel.xid_catalogue import Need, Since
 from checks.probes.sysfs import pci_id
 
@@ -25,7 +25,7 @@ _RESET = re.compile(r"GPU reset executed: (GPU-[0-9a-fA-F-]{1,64}), success: tru
 _BRANCH = re.compile(r"\b(\d{3,4})\.\d")
 
 
-class Mark(str, Enum):
+class EventMark(str, Enum):
     """The kind of an event that no metric counts."""
 
     BOOT = "boot"
@@ -34,7 +34,7 @@ class Mark(str, Enum):
     SXID = "sxid"
 
 
-MARKS = frozenset(mark.value for mark in Mark)
+MARKS = frozenset(mark.value for mark in EventMark)
 
 
 def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
@@ -42,13 +42,13 @@ def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
     if match := _UUID.match(message):
         gpus[match[2].lower()] = pci_id(match[1])
     elif _DRIVER.match(message):
-        yield Event(Mark.DRIVER.value, line, text=message)
+        yield Event(EventMark.DRIVER.value, line, text=message)
     elif message.startswith("Linux version ") and not line.facility:
-        yield Event(Mark.BOOT.value, line, text=message)
+        yield Event(EventMark.BOOT.value, line, text=message)
     elif (match := _RESET.match(message)) and (pci := gpus.get(match[1].lower(), "")):
-        yield Event(Mark.RESET.value, line, None, pci, message)
-    elif "SXid" in message and any(event.kind != Severity.CORRECTED.value for event in sxid.find([line])):
-        yield Event(Mark.SXID.value, line, text=message)
+        yield Event(EventMark.RESET.value, line, None, pci, message)
+    elif "SXid" in message and any(event.kind != SxidSeverity.CORRECTED.value for event in sxid.find([line])):
+        yield Event(EventMark.SXID.value, line, text=message)
 
 
 def branch_of(text: str) -> int | None:
@@ -137,12 +137,12 @@ class XidContext:
 
     def _note(self, entry: OrderedEvent) -> None:
         event = entry.event
-        if event.kind == Mark.BOOT.value:
+        if event.kind == EventMark.BOOT.value:
             self._mark(Since.REBOOTED, entry.host, entry)
-        elif event.kind == Mark.RESET.value:
+        elif event.kind == EventMark.RESET.value:
             self._mark(Since.RESET, entry.gpu, entry)
-        elif event.kind != Mark.DRIVER.value:
-            sxid = event.kind == Mark.SXID.value
+        elif event.kind != EventMark.DRIVER.value:
+            sxid = event.kind == EventMark.SXID.value
             self._moments[entry.host if sxid else entry.gpu, event.code, event.kind].append(entry.moment_s)
             if event.code == RECOVERY_ACTION and _CLEARED.search(event.text):
                 self._mark(Since.CLEARED, entry.gpu, entry)
@@ -191,7 +191,7 @@ class XidContext:
 
     def sxid(self, entry: OrderedEvent) -> bool:
         """Whether an NVSwitch reports something at the same time."""
-        return _is_near(self._moments.get((entry.host, None, Mark.SXID.value), ()), entry.moment_s)
+        return _is_near(self._moments.get((entry.host, None, EventMark.SXID.value), ()), entry.moment_s)
 
     def times(self, entry: OrderedEvent, link: str) -> int:
         """How often the GPU reports this link."""

@@ -17,13 +17,13 @@ from checks.probes.kernel.xid_context import (
     MARKS,
     RECOVERY_ACTION,
     REPEATING,
-    Mark,
+    EventMark,
     OrderedEvent,
     XidContext,
     branch_of,
     in_order,
 )
-from checks.probes.kernel.xid_rows import WORDS, Decision, Incident, graver
+from checks.probes.kernel.xid_rows import WORDS, XidDecision, XidIncident, graver
 
 OFF_BUS = 79
 DOUBLE_BIT = 48
@@ -59,7 +59,7 @@ IMMEDIATE = {
 
 def incidents(
     events: Iterable[Event], driver: int | None = None, window_s: float = math.inf
-) -> tuple[Incident, ...]:
+) -> tuple[XidIncident, ...]:
     """The Xids among the events, decided and grouped, the most serious first.
 
     `driver` is the branch (570) if the log does not name it. Events older than `window_s` are left out, unless they still call for
@@ -67,11 +67,11 @@ def incidents(
     """
     ordered = in_order(events)
     company = XidContext(ordered)
-    events_of: dict[tuple[Decision, Since], list[Event]] = defaultdict(list)
+    events_of: dict[tuple[XidDecision, Since], list[Event]] = defaultdict(list)
     for current in ordered:
         event = current.event
         if event.kind in MARKS:
-            driver = branch_of(event.text) if event.kind == Mark.DRIVER.value else driver
+            driver = branch_of(event.text) if event.kind == EventMark.DRIVER.value else driver
             continue
         decision = _in_context(decide_line(event.code, text_of(event), event.pci, driver), current, company)
         since = company.since(current) if decision.need is Need.ACT else Since.NOTHING
@@ -81,7 +81,7 @@ def incidents(
             since = Since.NOTHING
         if decision.stays_open or not is_old(event, window_s):
             events_of[decision, since].append(event)
-    grouped = (Incident(decision, tuple(lines), since) for (decision, since), lines in events_of.items())
+    grouped = (XidIncident(decision, tuple(lines), since) for (decision, since), lines in events_of.items())
     return tuple(sorted(grouped, key=lambda incident: incident.decision.rank, reverse=True))
 
 
@@ -91,20 +91,20 @@ def text_of(event: Event) -> str:
     return (match[1] or "") if match else event.text
 
 
-def decide_line(code: int | None, text: str, pci: str = "", driver: int | None = None) -> Decision:
+def decide_line(code: int | None, text: str, pci: str = "", driver: int | None = None) -> XidDecision:
     """What a line calls for by itself. A line whose text should say so and does not is UNREAD."""
     if code is None and "fallen off the bus" in text:
         return _decision(table()[OFF_BUS], pci, reason="the GPU fell off the bus, without an Xid")
     if code is None and RESET_WANTED in text:
-        return Decision(
+        return XidDecision(
             None, pci, Need.ACT, Action.RESET_GPU, "the driver says that the GPU needs a reset", GSP
         )
     if code is None:
-        return Decision(None, pci, Need.UNREAD, Action.INSPECT, "the line has no Xid code", "")
+        return XidDecision(None, pci, Need.UNREAD, Action.INSPECT, "the line has no Xid code", "")
     entry = table().get(code)
     if entry is None:
         reason = "the catalogue of 2025-10 does not have this code"
-        return Decision(code, pci, Need.UNKNOWN, Action.CONTACT, reason, "")
+        return XidDecision(code, pci, Need.UNKNOWN, Action.CONTACT, reason, "")
     if code == RECOVERY_ACTION:
         return _recovery(entry, text, pci)
     if code in xid_nvlink.CODES:
@@ -124,13 +124,13 @@ def _decision(
     action: Action | None = None,
     reason: str = "",
     source: str = "",
-) -> Decision:
-    return Decision(
+) -> XidDecision:
+    return XidDecision(
         entry.code, pci, need or entry.need, action or entry.action, reason, source or entry.source
     )
 
 
-def _recovery(entry: XidRow, text: str, pci: str) -> Decision:
+def _recovery(entry: XidRow, text: str, pci: str) -> XidDecision:
     match = _NEW_ACTION.search(text)
     if match is None:
         return _decision(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
@@ -139,7 +139,7 @@ def _recovery(entry: XidRow, text: str, pci: str) -> Decision:
     return _decision(entry, pci, need, action, f"the driver asks for {demand}")
 
 
-def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> Decision:
+def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> XidDecision:
     line = xid_nvlink.parse_line(text)
     rules = xid_nvlink.decoded(entry.code, line, driver) if line else ()
     doubt = (
@@ -158,8 +158,8 @@ def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> Decision
 
 
 def _by_rule(
-    entry: XidRow, rule: xid_nvlink.Rule, line: xid_nvlink.NvlinkLine, pci: str, doubt: str
-) -> Decision:
+    entry: XidRow, rule: xid_nvlink.NvlinkRule, line: xid_nvlink.NvlinkLine, pci: str, doubt: str
+) -> XidDecision:
     if rule.immediate == "IGNORE" and rule.investigatory == "IGNORE":
         need, action = Need.ROUTINE, Action.NONE
     elif rule.immediate == "IGNORE":
@@ -174,7 +174,7 @@ def _by_rule(
     )
 
 
-def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
+def _by_word(entry: XidRow, text: str, pci: str) -> XidDecision:
     severity = _SEVERITY.search(text)
     if severity is None:
         return _decision(
@@ -190,7 +190,7 @@ def _by_word(entry: XidRow, text: str, pci: str) -> Decision:
     )
 
 
-def _in_context(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
+def _in_context(decision: XidDecision, current: OrderedEvent, company: XidContext) -> XidDecision:
     """The decision, corrected by what else the log says about this GPU."""
     code, entry = decision.code, table().get(decision.code or 0)
     if entry is None or decision.need is Need.UNREAD:
@@ -235,7 +235,7 @@ def _in_context(decision: Decision, current: OrderedEvent, company: XidContext) 
     return decision
 
 
-def _follower(decision: Decision, leader: int | None) -> Decision:
+def _follower(decision: XidDecision, leader: int | None) -> XidDecision:
     if leader is not None:
         return replace(decision, need=Need.ROUTINE, action=Action.NONE, reason=f"follows from Xid {leader}")
     if decision.code == FOLLOWERS[1]:
@@ -245,7 +245,7 @@ def _follower(decision: Decision, leader: int | None) -> Decision:
     return decision
 
 
-def _repeated(decision: Decision, current: OrderedEvent, company: XidContext) -> Decision:
+def _repeated(decision: XidDecision, current: OrderedEvent, company: XidContext) -> XidDecision:
     """Xid 13 again and again at one place, or 31 on one GPU alone, may be the GPU's fault (WORKFLOW_XID_13, _31)."""
     bursts, elsewhere = company.bursts(current)
     if bursts > 1 and not elsewhere:

@@ -33,7 +33,7 @@ _NVLINK5_LINE = re.compile(
 
 
 @dataclass(frozen=True)
-class Rule:
+class NvlinkRule:
     """One row of the sheet. `v1` and `v2` are patterns of intrInfo, before and since R575; no status: any."""
 
     row: int
@@ -60,9 +60,9 @@ class NvlinkLine:
 
 
 @lru_cache(maxsize=1)
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[NvlinkRule, ...]:
     """The rows of the sheet."""
-    return shipped_rows(TABLE, "rules", Rule)
+    return shipped_rows(TABLE, "rules", NvlinkRule)
 
 
 def parse_line(text: str) -> NvlinkLine | None:
@@ -73,13 +73,13 @@ def parse_line(text: str) -> NvlinkLine | None:
     return NvlinkLine(match[1], match[2], int(match[3]), int(match[4], 16), int(match[5], 16))
 
 
-def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]:
+def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[NvlinkRule, ...]:
     """The rows that fit; for both versions if the driver is unknown (`driver` is its branch, 570).
 
     The result is empty if a part of the status is in no row, so that an unlisted part is not hidden by a listed one.
     """
     versions = ("v1", "v2") if driver is None else ("v2",) if driver >= V2_SINCE else ("v1",)
-    fits: dict[int, Rule] = {}
+    fits: dict[int, NvlinkRule] = {}
     for version in versions:
         fitting = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]
         exact = [rule for rule in fitting if not rule.status or line.status in _numbers(rule)]
@@ -89,13 +89,13 @@ def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[Rule, ...]
     return tuple(fits.values())
 
 
-def _by_bits(fitting: list[Rule], status: int) -> list[Rule]:
+def _by_bits(fitting: list[NvlinkRule], status: int) -> list[NvlinkRule]:
     bits = [1 << bit for bit in range(32) if status >> bit & 1]
     rules_of_bits = [[rule for rule in fitting if bit in _numbers(rule)] for bit in bits]
     return [rule for some in rules_of_bits for rule in some] if all(rules_of_bits) else []
 
 
-def _is_of(rule: Rule, line: NvlinkLine, version: str) -> bool:
+def _is_of(rule: NvlinkRule, line: NvlinkLine, version: str) -> bool:
     units = [unit.upper() for other in rules() if other.xid == rule.xid for unit in other.units]
     if line.unit.upper() in units and line.unit.upper() not in (unit.upper() for unit in rule.units):
         return False
@@ -110,7 +110,7 @@ def _mask(pattern: str) -> tuple[int, int]:
     return care, int(pattern.replace("-", "0"), 2)
 
 
-def _numbers(rule: Rule) -> Iterator[int]:
+def _numbers(rule: NvlinkRule) -> Iterator[int]:
     return (int(number, 16) for number in rule.status)
 
 
@@ -121,7 +121,7 @@ _NVLINK4_LINE = re.compile(r"on link (\d{1,3})\s*\(((?:0x[0-9a-fA-F]{1,8}(?:,\s*
 
 
 @dataclass(frozen=True)
-class Link:
+class XidLink:
     """The link, and what its set bits mean ("ecc", "link"); "unknown" for a bit that the catalogue does not list."""
 
     number: int
@@ -129,7 +129,7 @@ class Link:
     bits: str
 
 
-def link_of(text: str) -> Link | None:
+def link_of(text: str) -> XidLink | None:
     """The link and bits that a line names; None if it was cut, or has another form."""
     match = _NVLINK4_LINE.search(text)
     if match is None:
@@ -140,7 +140,7 @@ def link_of(text: str) -> Link | None:
     meanings = {(entry.register, bit): entry.means for entry in registers() for bit in entry.bits}
     set_bits = [(n, bit) for n, value in enumerate(values, 1) for bit in range(32) if value >> bit & 1]
     means = frozenset(meanings.get(register_bit, "unknown") for register_bit in set_bits)
-    return Link(int(match[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
+    return XidLink(int(match[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
 
 
 # What a set bit means, the gravest first: what it calls for, and the reason.
@@ -163,7 +163,7 @@ ANSWERS: tuple[tuple[str, Need, Action, str], ...] = (
 HARMLESS = ("", Need.SUPPORT, Action.NONE, "the catalogue (for Hopper) says that it can be ignored")
 
 
-def answer(link: Link | None, times: int, company: str) -> tuple[Need, Action, str]:
+def answer(link: XidLink | None, times: int, company: str) -> tuple[Need, Action, str]:
     """What to do: `times` it was seen on this link, with `company` ("Xid 48", an SXid; "" for none)."""
     if link is None:
         return Need.ACT, Action.INSPECT, "its link and registers cannot be read"

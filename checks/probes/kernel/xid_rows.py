@@ -17,7 +17,7 @@ from checks.value_types import DecodeError, Range
 
 
 @dataclass(frozen=True)
-class Decision:
+class XidDecision:
     """What one line calls for, why, and the row of the catalogue that says so."""
 
     code: int | None
@@ -49,10 +49,10 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Incident:
+class XidIncident:
     """Lines of one GPU that call for the same action. `decision.need` is HANDLED if `since` settled it."""
 
-    decision: Decision
+    decision: XidDecision
     events: tuple[Event, ...]
     since: Since = Since.NOTHING
 
@@ -67,7 +67,7 @@ class Incident:
         return min((age for event in self.events if (age := event.line.age_s) is not None), default=None)
 
 
-def graver(decisions: Iterable[Decision]) -> Decision:
+def graver(decisions: Iterable[XidDecision]) -> XidDecision:
     """The most serious decision; the first of equal ones. Raises ValueError if there are none."""
     return max(decisions, key=lambda decision: decision.rank)
 
@@ -142,7 +142,9 @@ WORDS = {
 }
 
 
-def rows_of(incidents: Sequence[Incident], names: Mapping[str, str], timed: bool) -> tuple[IncidentRow, ...]:
+def rows_of(
+    incidents: Sequence[XidIncident], names: Mapping[str, str], timed: bool
+) -> tuple[IncidentRow, ...]:
     """The most serious incidents; `names` are the GPUs' by address. `timed`: the lines have ages that count from now."""
     return tuple(
         IncidentRow(

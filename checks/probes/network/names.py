@@ -24,7 +24,7 @@ NOT_THERE = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
 
 
 @dataclass(frozen=True)
-class Answer:
+class DnsAnswer:
     """What the resolver said of one member; `reason` is "ok", or why it said nothing."""
 
     addresses: tuple[str, ...] = ()
@@ -74,11 +74,11 @@ def names(context: Context) -> Measurement:
 
 
 def measurement(
-    members: Sequence[Member], answers: Sequence[Answer | None], lookup_s: float, mapped_s: float = 0.0
+    members: Sequence[Member], answers: Sequence[DnsAnswer | None], lookup_s: float, mapped_s: float = 0.0
 ) -> Measurement:
     """The answers as metrics; None is a member that the resolver was silent about (pure)."""
     all_answers = [
-        answer or Answer(reason=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers
+        answer or DnsAnswer(reason=f"no answer within {lookup_s:g} s", seconds=lookup_s) for answer in answers
     ]
     pairs = list(zip(members, all_answers, strict=True))
     lines = [f"{member.name} {member.address}: {_account(member, answer)}" for member, answer in pairs]
@@ -115,7 +115,7 @@ def _cost(members_asked: Sequence[Member], took: Sequence[float]) -> str:
     )
 
 
-def ask(member: Member) -> Answer:
+def ask(member: Member) -> DnsAnswer:
     """Forward, reverse, and the reverse name forward again."""
     begun = time.monotonic()
     try:
@@ -123,30 +123,30 @@ def ask(member: Member) -> Answer:
         reverse = _reverse(member.address)
         again = _forward(reverse) if reverse else ()
     except OSError as error:
-        return Answer(
+        return DnsAnswer(
             reason=f"the resolver failed: {error.strerror or error}", seconds=time.monotonic() - begun
         )
-    return Answer(addresses, reverse, again, "ok", time.monotonic() - begun)
+    return DnsAnswer(addresses, reverse, again, "ok", time.monotonic() - begun)
 
 
-def ask_mapped(member: Member) -> Answer:
+def ask_mapped(member: Member) -> DnsAnswer:
     """How long torch's own question about the member takes; what comes of it does not matter to torch, nor here."""
     begun = time.monotonic()
     address = member.address if ":" in member.address else f"::ffff:{member.address}"
     with contextlib.suppress(OSError):
         socket.getnameinfo((address, 0), socket.NI_NAMEREQD)
-    return Answer(seconds=time.monotonic() - begun)
+    return DnsAnswer(seconds=time.monotonic() - begun)
 
 
 def look_up(
-    members: Sequence[Member], resolve: Callable[[Member], Answer], lookup_s: float
-) -> list[Answer | None]:
+    members: Sequence[Member], resolve: Callable[[Member], DnsAnswer], lookup_s: float
+) -> list[DnsAnswer | None]:
     """An answer a member, None if there was none within `lookup_s` of its turn.
 
     The threads are daemons: a resolver that hangs in the C library cannot be interrupted, and is not waited for.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    answers: dict[int, Answer] = {}
+    answers: dict[int, DnsAnswer] = {}
     for index in range(len(members)):
         waiting.put(index)
 
@@ -190,7 +190,7 @@ def _reverse(address: str) -> str:
         raise
 
 
-def _account(member: Member, answer: Answer) -> str:
+def _account(member: Member, answer: DnsAnswer) -> str:
     if answer.reason != "ok":
         return answer.reason
     if not answer.addresses:

@@ -34,7 +34,7 @@ GREATEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class SizeResult:
+class NccomSize:
     """One size: its bus bandwidth in 10^9 bytes per second."""
 
     size_bytes: int
@@ -42,21 +42,21 @@ class SizeResult:
 
 
 @dataclass(frozen=True)
-class Run:
+class NccomRun:
     """The whole output. `failures` are lines about sizes that failed, `wrong` those that speak of wrong results."""
 
-    results: tuple[SizeResult, ...]
+    results: tuple[NccomSize, ...]
     failures: tuple[str, ...]
     wrong: tuple[str, ...]
 
 
-def parse(text: str) -> Run:
+def parse(text: str) -> NccomRun:
     """The run. Raises CheckError."""
     lines = text.splitlines()
     start = next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         raise CheckError(f"nccom-test printed no table: {' '.join(text.split())[:300] or 'nothing'}")
-    records: list[SizeResult] = []
+    records: list[NccomSize] = []
     failures, wrong = [], [line.strip() for line in lines if _WRONG.search(line)]
     ended = False
     for number, line in enumerate(lines[start + 1 :], start + 2):
@@ -70,10 +70,10 @@ def parse(text: str) -> Run:
             failures.append(line.strip())
     if not ended:
         raise CheckError("the last line is missing: the output was truncated, or nccom-test did not end")
-    return Run(tuple(records), tuple(failures), tuple(wrong))
+    return NccomRun(tuple(records), tuple(failures), tuple(wrong))
 
 
-def _record(match: re.Match[str], number: int) -> SizeResult:
+def _record(match: re.Match[str], number: int) -> NccomSize:
     try:
         time_us, algbw, busbw = (float(match[index]) for index in (4, 5, 6))
     except ValueError as error:
@@ -85,7 +85,7 @@ def _record(match: re.Match[str], number: int) -> SizeResult:
     computed = size / (time_us * 1e-6) / (1 << 30)
     if algbw >= 1 and not 0.8 * algbw <= computed <= 1.25 * algbw:
         raise CheckError(f"line {number}: {size} bytes in {time_us:g} us do not give {algbw:g} GB/s")
-    return SizeResult(size, busbw * GIB_IN_GB)
+    return NccomSize(size, busbw * GIB_IN_GB)
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
@@ -133,7 +133,7 @@ def run(operation: str, ranks: int, deadline_s: float) -> ToolResult:
     )
 
 
-def understood(result: ToolResult) -> Run:
+def understood(result: ToolResult) -> NccomRun:
     """The run that was printed. Raises CheckError."""
     if result.code is None:
         raise CheckError(f"nccom-test did not end within its deadline: {result.account()[:1000]}")
@@ -143,7 +143,7 @@ def understood(result: ToolResult) -> Run:
     return parsed_run
 
 
-def metrics_of(operations: tuple[str, ...], runs: list[Run]) -> dict[str, Value]:
+def metrics_of(operations: tuple[str, ...], runs: list[NccomRun]) -> dict[str, Value]:
     """The metrics of the runs, one element per operation."""
     at_greatest = [
         next((record.busbw_gbps for record in run.results if record.size_bytes >= GREATEST_BYTES), None)

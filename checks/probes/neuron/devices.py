@@ -9,7 +9,7 @@ from typing import Any
 
 from checks.check import Body, Check, CheckError, Context, Measurement, check, lists_neuron_devices
 from checks.model import MachinePart, Scope, Value
-from checks.probes.neuron.neuron_ls import Device, parse
+from checks.probes.neuron.neuron_ls import NeuronDevice, parse
 from checks.process import tool
 
 ROOT = Path("/")
@@ -53,7 +53,7 @@ def devices(context: Context) -> Measurement:
     return Measurement(metrics_of(listing, expected, counts), f"{notes}\n{account}")
 
 
-def ask() -> tuple[tuple[Device, ...], str]:
+def ask() -> tuple[tuple[NeuronDevice, ...], str]:
     """The listing that neuron-ls prints, and an account of the run. Raises CheckError, ToolMissing."""
     result = tool.run(("neuron-ls", "-j"), ASK_S)
     if result.code is None:
@@ -79,7 +79,9 @@ def count_files(root: Path) -> tuple[dict[str, int], str]:
     return counts, "\n".join(notes)
 
 
-def metrics_of(listed: Sequence[Device], expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
+def metrics_of(
+    listed: Sequence[NeuronDevice], expected_links: int, counts: dict[str, int]
+) -> dict[str, Value]:
     """The check's metrics; `counts` may be empty, where only the listing is known."""
     one_way = [
         [other for other in device.connected if not _links_back(listed, device, other)] for device in listed
@@ -96,7 +98,7 @@ def metrics_of(listed: Sequence[Device], expected_links: int, counts: dict[str, 
     return metrics
 
 
-def _links_back(listed: Sequence[Device], device: Device, other: int) -> bool:
+def _links_back(listed: Sequence[NeuronDevice], device: NeuronDevice, other: int) -> bool:
     """Whether the other end links back; of one that is not listed nobody can tell."""
     return all(device.neuron_device in peer.connected for peer in listed if peer.neuron_device == other)
 

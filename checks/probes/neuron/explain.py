@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from checks.explain.reading import Kind, Part, Reading, ReadOptions
+from checks.explain.reading import CheckData, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_of_json
 from checks.probes.neuron.devices import LINKS, metrics_of
-from checks.probes.neuron.neuron_ls import Device, parse
+from checks.probes.neuron.neuron_ls import NeuronDevice, parse
 
 
 def detect(text: str) -> bool:
@@ -21,11 +21,13 @@ def read(text: str, options: ReadOptions) -> Reading:
     raw = text.splitlines()
     lines = "\n".join(f"{device.line}: {raw[device.line - 1].strip()}" for device in devices if device.line)
     metrics = metrics_of(devices, expected, {})
-    explained = Part("neuron.devices", metrics, {name: lines for name in metrics if name != "devices"}, "")
-    return Reading(Kind.NEURON_LS, title, (explained,), _gaps(devices), understood=lines_of_json(text))
+    explained = CheckData(
+        "neuron.devices", metrics, {name: lines for name in metrics if name != "devices"}, ""
+    )
+    return Reading(OutputKind.NEURON_LS, title, (explained,), _gaps(devices), understood=lines_of_json(text))
 
 
-def _gaps(devices: tuple[Device, ...]) -> tuple[str, ...]:
+def _gaps(devices: tuple[NeuronDevice, ...]) -> tuple[str, ...]:
     """A device whose number is left out may be lost on the node or in the file: nobody can tell."""
     numbers = {device.neuron_device for device in devices}
     connected = {other for device in devices for other in device.connected}

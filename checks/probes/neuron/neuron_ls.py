@@ -26,7 +26,7 @@ class _Process(Foreign):
 
 
 @dataclass(frozen=True)
-class Device(Foreign):
+class NeuronDevice(Foreign):
     """One device, in the words of neuron-ls, and the line of the text that begins it."""
 
     neuron_device: Count
@@ -50,7 +50,7 @@ class Device(Foreign):
         return self.connected_to or ()
 
 
-def parse(text: str) -> tuple[Device, ...]:
+def parse(text: str) -> tuple[NeuronDevice, ...]:
     """All devices, in the order of their numbers. Raises CheckError."""
     start = text.find("[")
     if start < 0:
@@ -58,7 +58,7 @@ def parse(text: str) -> tuple[Device, ...]:
     return _checked(tuple(_from_json(text, start)))
 
 
-def _checked(devices: Sequence[Device]) -> tuple[Device, ...]:
+def _checked(devices: Sequence[NeuronDevice]) -> tuple[NeuronDevice, ...]:
     """The devices in order. A gap or a link to nowhere shows that one was lost between the tool and here, or before."""
     numbers = [device.neuron_device for device in devices]
     if not numbers:
@@ -72,10 +72,10 @@ def _checked(devices: Sequence[Device]) -> tuple[Device, ...]:
     return tuple(sorted(devices, key=lambda device: device.neuron_device))
 
 
-def _from_json(text: str, start: int) -> Iterator[Device]:
+def _from_json(text: str, start: int) -> Iterator[NeuronDevice]:
     try:
         records = parse_json(text[start : text.rfind("]") + 1] or text[start:], MAX_BYTES)
-        devices = decode(tuple[Device, ...], records)
+        devices = decode(tuple[NeuronDevice, ...], records)
     except DecodeError as error:
         raise CheckError(f"the JSON document is truncated or garbled: {error}") from error
     at = [index for index, line in enumerate(text.splitlines(), 1) if '"neuron_device"' in line]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from checks.culprit import retest
-from checks.culprit.retest import Bounds, Entry, Note
+from checks.culprit.retest import Bounds, Note, RetestEntry
 from checks.culprit.rounds import Pair, disjoint, is_small
 from checks.probes.pairs.pair_wait import MOST_ROUNDS
 from checks.probes.pairs.rank import RankSchedule
@@ -31,7 +31,7 @@ GONE_SHARE = (
     0.5  # the share of a round's deadline for which the reader waits for a sign of life from silent ranks
 )
 
-Choose = Callable[[Sequence[Entry]], Sequence[Pair]]
+Choose = Callable[[Sequence[RetestEntry]], Sequence[Pair]]
 
 
 @dataclass(frozen=True)

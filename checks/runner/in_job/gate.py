@@ -37,7 +37,7 @@ from checks.runner.deadline import LEAST_S, WRITE_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
-from checks.runner.journal import JournalError, now
+from checks.runner.journal import ReportWriteError, now
 from checks.runner.node_context import NodeContext
 from checks.runner.node_run import barrier_of, end_left, open_responder, run_beside
 from checks.runner.single_node import show
@@ -163,7 +163,7 @@ def _check(
     begun = now()
     try:
         journal = run_beside(node_context, attempt, out, responder)
-    except (JournalError, OSError) as error:
+    except (ReportWriteError, OSError) as error:
         return Refusal(Exit.CANNOT_TELL, str(error))
     own = journal.data
     barrier = barrier_of(node_context, responder)

@@ -97,8 +97,7 @@ class Stop:
 def place_of(
     environment: Mapping[str, str], nodes: int, node_rank: int, ranks_per_node: int, key_fd: int | None
 ) -> MpiHost:
-    """The host's place comes from the roster in its environment. The key is read from `key_fd`, which is then closed. Raises MpiError.
-    """
+    """The host's place comes from the roster in its environment. The key comes from `key_fd`, which is closed. Raises MpiError."""
     path = environment.get("PRELAUNCH_ROSTER", "")
     try:
         roster = decode(Roster, parse_json(Path(path).read_bytes(), 1 << 24))

@@ -18,7 +18,7 @@ TERMINATION_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
-class Record:
+class ExitRecord:
     """One run of one agent. `exit_code` is null while it runs."""
 
     gate_id: str
@@ -32,13 +32,13 @@ class Record:
     missing: tuple[str, ...] = ()
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: ExitRecord) -> None:
     """Keep folder/agent/<node>.json current. If the disk refuses it, that is written to stderr."""
     data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True).encode() + b"\n"
     _write(folder / "agent" / f"{record.node}.json", data)
 
 
-def ended(record: Record, code: int, signal: str, reason: str) -> Record:
+def ended(record: ExitRecord, code: int, signal: str, reason: str) -> ExitRecord:
     """The record of a run that has ended."""
     return dataclasses.replace(record, ended_at=now(), exit_code=code, signal=signal, reason=reason)
 
@@ -53,7 +53,7 @@ def write_failure(root: Path, reason: str) -> None:
     _write(failure_path(root), reason[:FAILURE_CHARACTERS].encode("utf-8", "replace"))
 
 
-def write_termination(path: str, record: Record) -> None:
+def write_termination(path: str, record: ExitRecord) -> None:
     """Write the end of this run as one JSON object to the file of which Kubernetes keeps the text ("" writes nothing).
 
     It keeps at most 4096 bytes ("Determine the Reason for Pod Failure"), and the file cannot be replaced: it is a mount.

@@ -24,7 +24,7 @@ class FetchError(Exception):
     """What the agent needs is missing or garbled."""
 
 
-class Missing(FetchError):
+class InputMissing(FetchError):
     """The file or object does not exist."""
 
 
@@ -68,10 +68,10 @@ def fetch(location: str, most: int) -> bytes:
     try:
         data = s3.get(location, most + 1) if s3.is_url(location) else _read(Path(location), most + 1)
     except OSError as error:
-        error_type = Missing if isinstance(error, FileNotFoundError) else FetchError
+        error_type = InputMissing if isinstance(error, FileNotFoundError) else FetchError
         raise error_type(f"{location} cannot be read: {error.strerror or error}") from error
     except s3.NoObject as error:
-        raise Missing(str(error)) from error
+        raise InputMissing(str(error)) from error
     except s3.S3Error as error:
         raise FetchError(str(error)) from error
     if len(data) > most:

@@ -45,8 +45,7 @@ class LeaseHeld(LeaseError):
 
 
 class LeaseLost(LeaseError):
-    """The gate has lost the lock, and with it the jobs. The message says whether another gate has the lock, or whether it was deleted.
-    """
+    """The gate has lost the lock, and with it the jobs. The message says whether another gate has it, or whether it was deleted."""
 
 
 @dataclass(frozen=True)

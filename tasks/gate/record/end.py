@@ -13,8 +13,8 @@ from checks.value_types import DecodeError
 from tasks.gate.outcome import (
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     Training,
     end_mark,
     with_ending,
@@ -130,7 +130,9 @@ def with_kept_end(file: JudgedFile) -> JudgedFile:
     training = None if end.training is None else Training("", end.training)
     judged = JudgedReport(report, file.verdict, context=file.context)
     launches = requested_launch(folder)
-    outcome = Outcome(end.gate_id, end.ending, end.decision, judged, training, end.reason, answer=end.answer)
+    outcome = GateOutcome(
+        end.gate_id, end.ending, end.decision, judged, training, end.reason, answer=end.answer
+    )
     ended = with_ending(without_training(outcome, launches, launches), file.name)
     return replace(file, context=ended.judged.context if ended.judged else file.context)
 

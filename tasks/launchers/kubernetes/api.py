@@ -3,7 +3,7 @@
 The official client finds the cluster, and signs in (kubeconfig with its plug-ins, or a pod's service account). Objects are plain
 tables in the API's own words, so that one code path serves every kind, also those of operators.
 
-Refused                 an answer that trying again does not mend; `status` and `code` (StatusReason) are the API server's
+ApiRefused                 an answer that trying again does not mend; `status` and `code` (StatusReason) are the API server's
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RBAC = "deployments/kubernetes/gate"
 
 
 @dataclass(frozen=True)
-class Kind:
+class ObjectKind:
     """Where the API serves objects of a kind: apiVersion, kind, and the plural in its paths."""
 
     api_version: str
@@ -47,18 +47,20 @@ class Kind:
         return self.api_version.rpartition("/")[0]
 
 
-CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
-SECRET = Kind("v1", "Secret", "secrets")
-SERVICE = Kind("v1", "Service", "services")
-POD = Kind("v1", "Pod", "pods")
-SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
-NODE = Kind("v1", "Node", "nodes", namespaced=False)
-JOB = Kind("batch/v1", "Job", "jobs")
-PYTORCH_JOB = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
-HYPERPOD_JOB = Kind("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
-ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
-LOCAL_QUEUE = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
-KINDS: Mapping[str, Kind] = {
+CONFIG_MAP = ObjectKind("v1", "ConfigMap", "configmaps")
+SECRET = ObjectKind("v1", "Secret", "secrets")
+SERVICE = ObjectKind("v1", "Service", "services")
+POD = ObjectKind("v1", "Pod", "pods")
+SERVICE_ACCOUNT = ObjectKind("v1", "ServiceAccount", "serviceaccounts")
+NODE = ObjectKind("v1", "Node", "nodes", namespaced=False)
+JOB = ObjectKind("batch/v1", "Job", "jobs")
+PYTORCH_JOB = ObjectKind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
+HYPERPOD_JOB = ObjectKind("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
+ACCESS_REVIEW = ObjectKind(
+    "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False
+)
+LOCAL_QUEUE = ObjectKind("kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
+KINDS: Mapping[str, ObjectKind] = {
     kind.name: kind
     for kind in (
         CONFIG_MAP,
@@ -76,7 +78,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-class Refused(LaunchError):
+class ApiRefused(LaunchError):
     """The API server refused to `verb` objects, by the `plural` of their kind."""
 
     def __init__(self, verb: str, plural: str, status: int, code: str, message: str) -> None:
@@ -94,17 +96,17 @@ class Api:
         self._lock = threading.Lock()
 
     def create(self, body: Object, dry_run: bool = False) -> Object:
-        """Create an object; returns it as the server has it. Raises Refused, EngineUnavailable."""
+        """Create an object; returns it as the server has it. Raises ApiRefused, EngineUnavailable."""
         resource = KINDS[body["kind"]]
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         return self._table("POST", resource, "create", body=body, query=query)
 
-    def get(self, resource: Kind, name: str) -> Object | None:
-        """The object, None if there is none. Raises Refused, EngineUnavailable."""
+    def get(self, resource: ObjectKind, name: str) -> Object | None:
+        """The object, None if there is none. Raises ApiRefused, EngineUnavailable."""
         return self._or_none("GET", resource, "get", name)
 
-    def items(self, resource: Kind, selector: str = "") -> Iterator[Object]:
-        """All objects with these labels, page by page. Raises Refused, EngineUnavailable."""
+    def items(self, resource: ObjectKind, selector: str = "") -> Iterator[Object]:
+        """All objects with these labels, page by page. Raises ApiRefused, EngineUnavailable."""
         query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
         while True:
             page = self._table("GET", resource, "list", query=query)
@@ -114,37 +116,37 @@ class Api:
                 return
             query["continue"] = following
 
-    def patch(self, resource: Kind, name: str, body: Object) -> Object | None:
-        """Merge into the object (RFC 7386); None if there is none. Raises Refused, EngineUnavailable."""
+    def patch(self, resource: ObjectKind, name: str, body: Object) -> Object | None:
+        """Merge into the object (RFC 7386); None if there is none. Raises ApiRefused, EngineUnavailable."""
         return self._or_none("PATCH", resource, "patch", name, body)
 
-    def delete(self, resource: Kind, name: str) -> bool:
-        """Delete the object after all that it owns; whether there was one. Raises Refused, EngineUnavailable."""
+    def delete(self, resource: ObjectKind, name: str) -> bool:
+        """Delete the object after all that it owns; whether there was one. Raises ApiRefused, EngineUnavailable."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
         return self._or_none("DELETE", resource, "delete", name, body) is not None
 
     def log(self, pod: str, query: Mapping[str, str]) -> str:
-        """What a pod printed, "" if it has not started or is gone. Raises Refused, EngineUnavailable."""
+        """What a pod printed, "" if it has not started or is gone. Raises ApiRefused, EngineUnavailable."""
         path = f"{self._path(POD)}/{pod}/log"
         try:
             return self._call("GET", path, "get", "pods/log", query).decode("utf-8", "replace")
-        except Refused as refusal:
+        except ApiRefused as refusal:
             # BadRequest: its container is waiting to start.
             if refusal.status in (400, 404):
                 return ""
             raise
 
     def version(self) -> str:
-        """The server's version, such as v1.31.2. Raises Refused, EngineUnavailable."""
+        """The server's version, such as v1.31.2. Raises ApiRefused, EngineUnavailable."""
         return str(json.loads(self._call("GET", "/version", "get", "version", {})).get("gitVersion", ""))
 
-    def _path(self, resource: Kind) -> str:
+    def _path(self, resource: ObjectKind) -> str:
         top = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.api_version}"
         scope = f"/namespaces/{self.namespace}" if resource.namespaced else ""
         return f"{top}{scope}/{resource.plural}"
 
     def _table(
-        self, method: str, resource: Kind, verb: str, name: str = "", body: Object | None = None,
+        self, method: str, resource: ObjectKind, verb: str, name: str = "", body: Object | None = None,
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         path = f"{self._path(resource)}/{name}" if name else self._path(resource)
@@ -159,11 +161,11 @@ class Api:
         return table
 
     def _or_none(
-        self, method: str, resource: Kind, verb: str, name: str, body: Object | None = None
+        self, method: str, resource: ObjectKind, verb: str, name: str, body: Object | None = None
     ) -> Object | None:
         try:
             return self._table(method, resource, verb, name, body=body)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status == 404:
                 return None
             raise
@@ -230,7 +232,7 @@ def _in_a_pod() -> bool:
 
 
 def _refusal(error: Any, verb: str, plural: str) -> LaunchError:
-    """What the server answered, as Refused; EngineUnavailable where trying again may help."""
+    """What the server answered, as ApiRefused; EngineUnavailable where trying again may help."""
     try:
         document = json.loads(error.body or b"{}")
     except ValueError:
@@ -240,10 +242,10 @@ def _refusal(error: Any, verb: str, plural: str) -> LaunchError:
     status = int(error.status or 0)
     if status == 429 or status >= 500 or status == 0:
         return EngineUnavailable(f"the API server answered {status} to {verb} {plural}: {message}")
-    return Refused(verb, plural, status, reason, message)
+    return ApiRefused(verb, plural, status, reason, message)
 
 
-def explained(refusal: Refused, name: str, rules: Mapping[str, str] | None = None) -> LaunchError:
+def explained(refusal: ApiRefused, name: str, rules: Mapping[str, str] | None = None) -> LaunchError:
     """The error to raise to the caller of a launcher, about the job of that name."""
     text = f"{name}: {refusal}"
     if refusal.status == 401:
@@ -264,7 +266,7 @@ def explaining(name: str) -> Iterator[None]:
     """What is refused within is raised as the launcher's error, about the job of that name."""
     try:
         yield
-    except Refused as refusal:
+    except ApiRefused as refusal:
         raise explained(refusal, name) from refusal
 
 

@@ -20,7 +20,7 @@ DETAIL_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
-class Record:
+class JobRecord:
     """`submitted` says that all objects of the job are there; `ours` that Prelaunch made them, for the job of this name.
 
     `ending` is what `final` will be once its pods are gone.
@@ -38,17 +38,17 @@ class Record:
         return (self.ending or self.final) is not None
 
 
-def read(api: Api, name: str) -> Record | None:
-    """The record of the job, None if there is none. Raises Refused, EngineUnavailable."""
+def read(api: Api, name: str) -> JobRecord | None:
+    """The record of the job, None if there is none. Raises ApiRefused, EngineUnavailable."""
     config_map = api.get(CONFIG_MAP, name)
     return None if config_map is None else record_of(config_map, name)
 
 
-def record_of(config_map: Object, name: str) -> Record:
+def record_of(config_map: Object, name: str) -> JobRecord:
     """The record that a ConfigMap holds."""
     annotations = (config_map.get("metadata") or {}).get("annotations") or {}
     nodes = str(annotations.get(NODES) or "")
-    return Record(
+    return JobRecord(
         is_ours(config_map, name),
         annotations.get(SUBMITTED) == "true",
         int(nodes) if nodes.isdecimal() else 0,
@@ -64,17 +64,17 @@ def is_ours(body: Object, name: str) -> bool:
 
 
 def write_submitted(api: Api, name: str) -> None:
-    """Record that all objects are there. Raises Refused, EngineUnavailable."""
+    """Record that all objects are there. Raises ApiRefused, EngineUnavailable."""
     _annotate(api, name, {SUBMITTED: "true"})
 
 
 def write_ending(api: Api, name: str, final: JobStatus) -> None:
-    """Record that the job is being ended: from now on nobody submits it. Raises Refused, EngineUnavailable."""
+    """Record that the job is being ended: from now on nobody submits it. Raises ApiRefused, EngineUnavailable."""
     _annotate(api, name, {ENDING: _text(final)})
 
 
 def write_final(api: Api, name: str, final: JobStatus) -> None:
-    """Record how the job ended. Raises Refused, EngineUnavailable."""
+    """Record how the job ended. Raises ApiRefused, EngineUnavailable."""
     _annotate(api, name, {FINAL: _text(final)})
 
 

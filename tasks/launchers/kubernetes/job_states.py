@@ -79,7 +79,7 @@ MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
-class Ending:
+class PodEnding:
     """What the agent wrote into the termination message."""
 
     attempt: str = ""
@@ -106,7 +106,7 @@ class PodView:
     waits: str = ""
     exit_code: int | None = None
     ends: bool = False
-    ending: Ending = field(default_factory=Ending)
+    ending: PodEnding = field(default_factory=PodEnding)
     restarts: int = 0
     before: str = ""
 
@@ -161,7 +161,7 @@ class WorkloadView:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PodsState:
     """The state of all of them together. `stuck` are the pods that may never start, by their nodes' names."""
 
     state: JobState
@@ -204,13 +204,13 @@ def _runtime_said(ended: Mapping[str, Any]) -> str:
     return str(ended.get("message") or "") if ended.get("reason") in RUNTIME_ENDS else ""
 
 
-def ending_of(message: str) -> Ending:
+def ending_of(message: str) -> PodEnding:
     """The termination message; an empty one where the agent wrote none."""
     try:
         record = json.loads(message)
-        return Ending(str(record["attempt"]), one_line(str(record["reason"]), 300))
+        return PodEnding(str(record["attempt"]), one_line(str(record["reason"]), 300))
     except (ValueError, TypeError, KeyError):
-        return Ending()
+        return PodEnding()
 
 
 def workload_view(workload: Object) -> WorkloadView:
@@ -247,7 +247,7 @@ def newest(pods: Iterable[PodView]) -> tuple[PodView, ...]:
     return tuple(sorted(latest.values(), key=lambda pod: int(pod.node.rpartition("-")[2])))
 
 
-def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> Verdict:
+def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> PodsState:
     """The job's state: PENDING until every pod has started, and final once every workload and every pod is."""
     current = newest(pods)
     codes = {pod.node: pod.exit_code for pod in current if pod.exit_code is not None}
@@ -260,22 +260,24 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     never = [pod for pod in waiting if pod.trouble is not Trouble.NONE]
     if never:
         wrong = {pod.trouble for pod in never}
-        return Verdict(JobState.FAILED, next(case for case in WORST if case in wrong), _listed(never), codes)
+        return PodsState(
+            JobState.FAILED, next(case for case in WORST if case in wrong), _listed(never), codes
+        )
     held = f"{suspended[0].name} is suspended: {suspended[0].message}" if suspended else ""
     without = [pod for pod in waiting if pod.unschedulable]
     if failed and (without or (held and len(workloads) > 1)):
         # The pods that ran have waited for the others, and have given up.
         detail = "; ".join(filter(None, (held, _listed([*without, *failed]))))
-        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, detail, codes)
+        return PodsState(JobState.FAILED, Trouble.NO_CAPACITY, detail, codes)
     if held:
-        return Verdict(JobState.PENDING, Trouble.NONE, held, codes)
+        return PodsState(JobState.PENDING, Trouble.NONE, held, codes)
     missing = nodes - len(current) if not any(job.state.final for job in workloads) else 0
     if waiting or missing > 0:
         detail = _listed(waiting) or f"{missing} of {nodes} pods are not there yet"
-        return Verdict(JobState.PENDING, Trouble.NONE, detail, codes, stuck)
+        return PodsState(JobState.PENDING, Trouble.NONE, detail, codes, stuck)
     ends = [pod for pod in current if pod.ends]
     detail = f"{_listed(ends)}; the kubelet has not confirmed its end" if ends else _running(current)
-    return Verdict(JobState.RUNNING, Trouble.NONE, detail, codes)
+    return PodsState(JobState.RUNNING, Trouble.NONE, detail, codes)
 
 
 def outliving(pods: Iterable[PodView], codes: Mapping[str, int]) -> tuple[str, ...]:
@@ -294,9 +296,9 @@ def cut_off_text(codes: Iterable[tuple[str, int]], cause: str) -> str:
     return "; ".join(filter(None, (cause, *failed[:MOST_NAMED], later)))
 
 
-def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Mapping[str, int]) -> Verdict:
+def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Mapping[str, int]) -> PodsState:
     if all(job.state is JobState.SUCCEEDED for job in workloads):
-        return Verdict(JobState.SUCCEEDED, Trouble.NONE, "every pod ended well", codes)
+        return PodsState(JobState.SUCCEEDED, Trouble.NONE, "every pod ended well", codes)
     failed = [pod for pod in pods if pod.state is JobState.FAILED]
     troubles = {pod.trouble for pod in failed} or {job.trouble for job in workloads}
     # A Job that was ended by its own limit has no pods any more.
@@ -305,7 +307,7 @@ def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Ma
     detail = _listed(failed) or "; ".join(f"{job.name}: {job.message}" for job in workloads if job.message)
     if trouble is Trouble.MAX_RUNTIME:
         detail = f"it reached its max runtime: {detail}"
-    return Verdict(JobState.FAILED, trouble, detail, codes)
+    return PodsState(JobState.FAILED, trouble, detail, codes)
 
 
 def _listed(pods: Sequence[PodView]) -> str:
@@ -323,7 +325,7 @@ def _running(pods: Sequence[PodView]) -> str:
     return "; ".join(filter(None, (f"{len(pods) - len(ended) - len(waits)} of {len(pods)} pods run", *rest)))
 
 
-def _ended_with(code: int, engine_reason: str, ending: Ending) -> str:
+def _ended_with(code: int, engine_reason: str, ending: PodEnding) -> str:
     reason = ending.reason or (engine_reason if engine_reason not in ("Error", "Completed") else "")
     return f"ended with {code}" + (f": {reason}" if reason else "")
 

@@ -33,12 +33,12 @@ from tasks.launchers.job_files import FolderLauncher, file_errors
 from tasks.launchers.job_rules import no_job
 from tasks.launchers.kubernetes import job_record, objects, preflight
 from tasks.launchers.kubernetes import submit as submission
-from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained, explaining
+from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, ApiRefused, explained, explaining
 from tasks.launchers.kubernetes.api import NODE as NODE_KIND
 from tasks.launchers.kubernetes.job_states import (
     MOST_NAMED,
+    PodsState,
     PodView,
-    Verdict,
     WorkloadView,
     cut_off_text,
     newest,
@@ -47,7 +47,7 @@ from tasks.launchers.kubernetes.job_states import (
     workload_view,
 )
 from tasks.launchers.kubernetes.options import PINNABLE, KubernetesOptions, Reports
-from tasks.launchers.kubernetes.output import Output, for_people
+from tasks.launchers.kubernetes.output import PodOutput, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
 from tasks.launchers.kubernetes.pod_template import read_template
 from tasks.launchers.kubernetes.workload_forms import FORMS
@@ -88,7 +88,7 @@ class KubernetesLauncher(FolderLauncher):
         self.excludes_failed = options.exclude_failed
         self.delays = Delays(options.joins_s + 60.0, REPORTS_S[options.reports], 60.0)
         self._template = read_template(options.pod_template_file)
-        self._outputs: dict[str, Output] = {}
+        self._outputs: dict[str, PodOutput] = {}
         self._stuck_since: dict[str, float] = {}
         self._failed_since: dict[str, float] = {}
         self._boots: dict[tuple[str, int], str] = {}
@@ -114,7 +114,7 @@ class KubernetesLauncher(FolderLauncher):
             return no_job(f"no job is named {name!r:.80}")
         try:
             return self._ask(name)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             return self._attempts(name).status(JobState.UNKNOWN, str(explained(refusal, name)))
         except (LaunchError, OSError) as error:
             return self._attempts(name).status(JobState.UNKNOWN, str(error))
@@ -168,11 +168,11 @@ class KubernetesLauncher(FolderLauncher):
     def _attempts(self, name: str) -> Attempts:
         return attempts_in(self._output(name).folder)
 
-    def _output(self, name: str) -> Output:
-        return self._outputs.setdefault(name, Output(self.api, name, self.root, self.options))
+    def _output(self, name: str) -> PodOutput:
+        return self._outputs.setdefault(name, PodOutput(self.api, name, self.root, self.options))
 
     def _ask(self, name: str) -> JobStatus:
-        """What the API server says. Raises Refused, LaunchError, OSError."""
+        """What the API server says. Raises ApiRefused, LaunchError, OSError."""
         record = job_record.read(self.api, name)
         if record is None or not record.ours:
             orphans = 0 if record is not None else len(submission.pods_of(self.api, name))
@@ -197,7 +197,7 @@ class KubernetesLauncher(FolderLauncher):
     def _running(
         self, name: str, nodes: int, views: list[WorkloadView], pods: tuple[PodView, ...]
     ) -> JobStatus:
-        """The state of a job that was submitted, and is not being ended. Raises Refused, LaunchError, OSError."""
+        """The state of a job that was submitted, and is not being ended. Raises ApiRefused, LaunchError, OSError."""
         expected = nodes if self.form.each else 1
         current = newest(pods)
         unread = self._unread(name, current)
@@ -209,7 +209,7 @@ class KubernetesLauncher(FolderLauncher):
         verdict = together(nodes, views, pods)
         late = self._image_is_late(name, verdict)
         if late:
-            verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
+            verdict = PodsState(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Nobody asks again about a final state. UNKNOWN has a deadline of its own.
             return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
@@ -267,14 +267,14 @@ class KubernetesLauncher(FolderLauncher):
         if start not in self._boots:
             try:
                 node = self.api.get(NODE_KIND, pod.host) or {}
-            except Refused:  # the right is for the whole cluster, and a gate can do without it
+            except ApiRefused:  # the right is for the whole cluster, and a gate can do without it
                 node = {}
             info = (node.get("status") or {}).get("nodeInfo") or {}
             self._boots[start] = str(info.get("bootID") or "")
         boot = self._boots[start]
         return {"engine_node": pod.host, **({ENGINE_BOOT_ID: boot} if boot else {})}
 
-    def _image_is_late(self, name: str, verdict: Verdict) -> bool:
+    def _image_is_late(self, name: str, verdict: PodsState) -> bool:
         """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""
         if not verdict.stuck:
             self._stuck_since.pop(name, None)
@@ -292,7 +292,7 @@ class KubernetesLauncher(FolderLauncher):
         return final
 
     def _end(self, name: str, final: JobStatus) -> None:
-        """End the job in that state. Raises Refused, LaunchError."""
+        """End the job in that state. Raises ApiRefused, LaunchError."""
         job_record.write_ending(self.api, name, final)
         with contextlib.suppress(LaunchError, OSError):
             self._output(name).bring(newest(submission.pods_of(self.api, name)))  # a deleted pod has no log
@@ -303,7 +303,7 @@ class KubernetesLauncher(FolderLauncher):
 
 
 def _final_of(
-    verdict: Verdict, agents: Attempts, pods: tuple[PodView, ...], machines: Mapping[str, Mapping[str, str]]
+    verdict: PodsState, agents: Attempts, pods: tuple[PodView, ...], machines: Mapping[str, Mapping[str, str]]
 ) -> JobStatus:
     codes = {**dict(agents.exit_codes), **verdict.exit_codes}
     # Where no file came, the termination message still has the token.

@@ -25,7 +25,7 @@ from tasks.launchers.job_rules import (
     require_no_request,
     require_variables,
 )
-from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Workload
+from tasks.launchers.kubernetes.options import KubernetesOptions, PodCode, Workload
 from tasks.launchers.kubernetes.pod import (
     ANSWERS_SUFFIX,
     CODE_SUFFIX,
@@ -58,7 +58,7 @@ def make_plan(job: JobSpec, options: KubernetesOptions, template: Mapping[str, A
     """Every object of the job; `uploads` are the files in its ConfigMaps and its Secret. Raises LaunchRejected."""
     _require_possible(job)
     files = {f"configmap/{job.name}/{name}": data for name, data in job.files.items()}
-    if options.code is Code.CONFIGMAP:
+    if options.code is PodCode.CONFIGMAP:
         files[f"configmap/{job.name}{CODE_SUFFIX}/{ARCHIVE}"] = code_archive()
         files[f"configmap/{job.name}{CODE_SUFFIX}/{START}"] = start_script()
     secrets = {f"secret/{job.name}/{name}": value.encode() for name, value in job.environment.items()}

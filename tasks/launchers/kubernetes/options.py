@@ -30,7 +30,7 @@ class Workload(StrEnum):
     HYPERPODPYTORCHJOB = "hyperpodpytorchjob"
 
 
-class Code(StrEnum):
+class PodCode(StrEnum):
     """Where a pod finds the checks: in a ConfigMap, as the gate has them, or in its image."""
 
     CONFIGMAP = "configmap"
@@ -75,7 +75,7 @@ class KubernetesOptions:
     kubeconfig_file: str = ""
     workload: Workload = Workload.JOBS
     placement: NodePlacement = NodePlacement.IN_JOB
-    code: Code = Code.CONFIGMAP
+    code: PodCode = PodCode.CONFIGMAP
     pod_template_file: str = ""
     service_account: Name = ""
     gpus_per_node: Annotated[int, Range(0, 64)] = 0

@@ -36,7 +36,7 @@ class PodLog:
     complete: bool = False
 
 
-class Output:
+class PodOutput:
     """The files of one job. `folder` is where they are; on a volume that is the pods' own."""
 
     def __init__(self, api: Api, name: str, root: Path, options: KubernetesOptions) -> None:

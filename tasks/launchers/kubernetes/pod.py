@@ -14,7 +14,7 @@ from checks.exchange import secret_key
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
 from tasks.launchers.job_rules import PASSED, agent_arguments, passed_nodes
 from tasks.launchers.kubernetes.api import JOB
-from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
+from tasks.launchers.kubernetes.options import KubernetesOptions, PodCode, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged
 from tasks.launchers.kubernetes.workload_forms import FORMS, INDEX_LABEL
 from tasks.launchers.preflight import TORCHRUN, starts_torchrun
@@ -149,7 +149,7 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
         mounts.append({"name": "reports", "mountPath": options.folder})
     own = (
         ("/bin/sh", f"{IN}/{START}")
-        if options.code is Code.CONFIGMAP
+        if options.code is PodCode.CONFIGMAP
         else ("python3", "-m", "container.agent")
     )
     own_names = {var.get("name") for var in _own_container(template).get("env") or ()} | set(job.environment)
@@ -209,7 +209,7 @@ def _training(job: JobSpec) -> list[Table]:
 
 
 def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> list[Table]:
-    code = [{"configMap": {"name": job.name + CODE_SUFFIX}}] if options.code is Code.CONFIGMAP else []
+    code = [{"configMap": {"name": job.name + CODE_SUFFIX}}] if options.code is PodCode.CONFIGMAP else []
     key = {"secret": {"name": job.name, "items": [{"key": secret_key.FILE, "path": secret_key.FILE}]}}
     pod_volumes: list[Table] = [
         {"name": "prelaunch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}},

@@ -21,9 +21,9 @@ from tasks.launchers.kubernetes.api import (
     SERVICE,
     SERVICE_ACCOUNT,
     Api,
-    Kind,
+    ApiRefused,
     Object,
-    Refused,
+    ObjectKind,
     explained,
     grant,
     refusal_group,
@@ -33,7 +33,7 @@ from tasks.launchers.kubernetes.workload_forms import FORMS, WorkloadForm
 from tasks.launchers.preflight import no_capacity, ok, run_checks, unanswered, unseen, wrong
 
 # What the launcher does, each with the sub-resource "" or "log".
-Right = tuple[Kind, tuple[str, ...], str]
+Right = tuple[ObjectKind, tuple[str, ...], str]
 RIGHTS: tuple[Right, ...] = (
     (POD, ("list",), ""),
     (POD, ("get",), "log"),
@@ -51,7 +51,7 @@ def check(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tupl
     """Everything that can be known now; nothing of it stays. Raises nothing, and ends by a deadline."""
     try:
         lines = [ok("API server", f"it is {api.version()}")]
-    except Refused as refusal:
+    except ApiRefused as refusal:
         return (wrong("API server", str(explained(refusal, "the API server"))),)
     except LaunchRejected as error:
         return (wrong("API server", str(error)),)
@@ -69,7 +69,7 @@ def check(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tupl
 
 def _without_answer(error: LaunchError) -> PreflightCheck:
     """The line for a question that the API server refused, or did not answer."""
-    if not isinstance(error, Refused):
+    if not isinstance(error, ApiRefused):
         return unanswered("API server", str(error), ASK_ELSEWHERE)
     rule = grant(error.verb, error.plural, refusal_group(error.plural)) if error.status == 403 else ""
     return unseen(error.plural, str(error), rule)
@@ -92,7 +92,7 @@ def _rights(api: Api, form: WorkloadForm) -> Iterator[PreflightCheck]:
         yield ok("rights", f"all that a gate does in namespace {api.namespace} is allowed")
 
 
-def _may(api: Api, target: Kind, verb: str, sub: str) -> bool:
+def _may(api: Api, target: ObjectKind, verb: str, sub: str) -> bool:
     attributes = {"namespace": api.namespace, "verb": verb, "group": target.group, "resource": target.plural}
     if sub:
         attributes["subresource"] = sub
@@ -138,7 +138,7 @@ def _refused(api: Api, body: Object, name: str) -> PreflightCheck | None:
     subject = f"{body['kind']} {body['metadata']['name']}"
     try:
         api.create(body, dry_run=True)
-    except Refused as refusal:
+    except ApiRefused as refusal:
         error = explained(refusal, name)
         if body["kind"] == "Pod" and refusal.status == 403 and "cannot create resource" in refusal.message:
             return unseen(

@@ -21,8 +21,8 @@ from tasks.launchers.kubernetes.api import (
     SECRET,
     SERVICE,
     Api,
+    ApiRefused,
     Object,
-    Refused,
     explained,
     explaining,
 )
@@ -63,7 +63,7 @@ def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
 
 
 def end(api: Api, name: str, form: WorkloadForm) -> None:
-    """Delete the job's workloads, each after its pods. Raises Refused, EngineUnavailable."""
+    """Delete the job's workloads, each after its pods. Raises ApiRefused, EngineUnavailable."""
     for workload in workloads(api, name, form):
         api.delete(form.kind, str(workload["metadata"]["name"]))
 
@@ -84,7 +84,7 @@ def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: fl
             EngineUnavailable
         ) as error:  # it may come back, and pods that are left would run to their limit
             remains = str(error)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             raise explained(refusal, name) from refusal
         if time.monotonic() > deadline:
             raise LaunchError(
@@ -105,18 +105,18 @@ def remove(api: Api, name: str, record: bool = False) -> None:
 
 
 def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:
-    """The job's workloads. Raises Refused, EngineUnavailable."""
+    """The job's workloads. Raises ApiRefused, EngineUnavailable."""
     return api.items(form.kind, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
 
 
 def pods_of(api: Api, name: str) -> tuple[PodView, ...]:
-    """All pods of the job, also those that were replaced. Raises Refused, EngineUnavailable."""
+    """All pods of the job, also those that were replaced. Raises ApiRefused, EngineUnavailable."""
     views = map(pod_view, api.items(POD, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}"))
     return tuple(pod for pod in views if pod is not None)
 
 
 def pod_of(api: Api, name: str, node: str) -> PodView | None:
-    """The newest pod of one node. Raises Refused, EngineUnavailable."""
+    """The newest pod of one node. Raises ApiRefused, EngineUnavailable."""
     return next((pod for pod in newest(pods_of(api, name)) if pod.node == node), None)
 
 
@@ -126,7 +126,7 @@ def _create(api: Api, name: str, body: Object) -> bool:
     try:
         _patiently(lambda: api.create(body))
         return True
-    except Refused as refusal:
+    except ApiRefused as refusal:
         if refusal.code != EXISTS:
             raise explained(refusal, name) from refusal
         existing = _patiently(lambda: api.get(resource, body["metadata"]["name"]))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.launchers.kubernetes.api import HYPERPOD_JOB, JOB, PYTORCH_JOB, Kind
+from tasks.launchers.kubernetes.api import HYPERPOD_JOB, JOB, PYTORCH_JOB, ObjectKind
 from tasks.launchers.kubernetes.options import Workload
 
 INDEX_LABEL = "prelaunch.dev/node-index"
@@ -29,7 +29,7 @@ class WorkloadForm:
     {job} for the job's name. `number` is the field of the pod that ends with its number; "" where the launcher writes it.
     """
 
-    kind: Kind
+    kind: ObjectKind
     each: bool = False
     container: str = "prelaunch"
     address: str = "{job}-%.{job}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.launchers.base import EngineUnavailable, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
 from tasks.launchers.interruption import pause, tell_silence
-from tasks.store.aws import AwsCalls, Limits, Refused, login_remedy
+from tasks.store.aws import AwsCalls, AwsRefused, AwsTimeouts, login_remedy
 
 # TrainingJobName (botocore 1.44.5).
 JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
@@ -57,10 +57,10 @@ class Clients(AwsCalls):
 
     unavailable, unusable = EngineUnavailable, LaunchRejected
 
-    def __init__(self, region: str, limits: Limits | None = None) -> None:
-        super().__init__(f"in {region}", region, limits or Limits())
+    def __init__(self, region: str, limits: AwsTimeouts | None = None) -> None:
+        super().__init__(f"in {region}", region, limits or AwsTimeouts())
 
-    def explained(self, refusal: Refused) -> Exception:
+    def explained(self, refusal: AwsRefused) -> Exception:
         """What was refused, for which object, and the remedy."""
         return explained(refusal)
 
@@ -105,7 +105,7 @@ def names_of(nodes: int) -> tuple[str, ...]:
     return tuple(f"algo-{number}" for number in range(1, nodes + 1))
 
 
-def explained(refusal: Refused) -> LaunchError:
+def explained(refusal: AwsRefused) -> LaunchError:
     """AWS's refusal as a launcher's error: what was refused, for which object, and the remedy. Pure."""
     if refusal.is_login:
         return LaunchRejected(login_remedy(refusal))
@@ -117,13 +117,13 @@ def explained(refusal: Refused) -> LaunchError:
     return error(f"{refusal}. {remedy}.")
 
 
-def _is_in_use(refusal: Refused) -> bool:
+def _is_in_use(refusal: AwsRefused) -> bool:
     """Whether the quota itself is large enough, so that waiting helps."""
     match = QUOTA.search(refusal.message)
     return match is not None and int(match["asked"]) <= int(match["limit"]) and int(match["used"]) > 0
 
 
-def _grant(refusal: Refused) -> str:
+def _grant(refusal: AwsRefused) -> str:
     if denied := DENIED_BY.search(refusal.message):
         return f"A {denied[1].lower()} of this account denies it, and no policy of the identity can undo that: ask whoever keeps it."
     match = re.search(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)", refusal.message)

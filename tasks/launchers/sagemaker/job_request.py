@@ -19,7 +19,7 @@ from checks.exchange import secret_key
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
 from tasks.launchers.job_rules import agent_arguments, filled, require_end, require_files
 from tasks.launchers.node_code import code_archive, start_script
-from tasks.launchers.sagemaker.options import Code, SageMakerOptions
+from tasks.launchers.sagemaker.options import ImageCode, SageMakerOptions
 from tasks.launchers.sagemaker.request import image, locations
 from tasks.launchers.sagemaker.request.locations import CHANNEL, Places, places_of
 from tasks.launchers.sagemaker.request.overrides import (
@@ -49,7 +49,7 @@ ULTRASERVER = r"(?P<id>[^=]+)=(?P<instances>[1-9]\d{0,4})"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ContainerEntry:
     """The container's entrypoint and arguments, and the files of the input channel that these need."""
 
     entrypoint: tuple[str, ...]
@@ -57,7 +57,7 @@ class Entry:
     files: Mapping[str, bytes]
 
 
-def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
+def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> ContainerEntry:
     """The start of one job's containers. Raises LaunchRejected for a file that cannot be given to them."""
     files = dict(job.files)
     require_files(job, OWN_FILES)
@@ -77,13 +77,13 @@ def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
         else:
             arguments = (*arguments, "--command-file", locations.COMMAND)
             files["command.json"] = json.dumps(list(command)).encode()
-    return Entry(FROM_CHANNEL if by_channel else FROM_IMAGE, arguments, files)
+    return ContainerEntry(FROM_CHANNEL if by_channel else FROM_IMAGE, arguments, files)
 
 
 def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
     """Whether the code comes by the input channel: asked for, or a training image of its own (AUTO)."""
     own_image = bool(job.image) and job.image != options.image
-    return options.code == Code.CHANNEL or (options.code == Code.AUTO and own_image)
+    return options.code == ImageCode.CHANNEL or (options.code == ImageCode.AUTO and own_image)
 
 
 def environment_of(job: JobSpec, options: SageMakerOptions) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
     )
 
 
-def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: Entry) -> Body:
+def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: ContainerEntry) -> Body:
     """The whole request of a job, in the order in which the API's documentation has its keys."""
     body: Body = {
         "TrainingJobName": job.name,
@@ -223,7 +223,7 @@ def _channel(where: Places) -> dict[str, object]:
     return {"ChannelName": CHANNEL, "DataSource": {"S3DataSource": source}, "InputMode": "File"}
 
 
-def _uploads(where: Places, entry: Entry) -> dict[str, bytes]:
+def _uploads(where: Places, entry: ContainerEntry) -> dict[str, bytes]:
     return {f"{where.inputs}{name}": data for name, data in sorted(entry.files.items())}
 
 

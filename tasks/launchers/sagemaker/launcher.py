@@ -30,10 +30,10 @@ from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, describe
 from tasks.launchers.sagemaker.job_states import trouble_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.output import logs
-from tasks.launchers.sagemaker.output.fetch import Output, SeenOutput
+from tasks.launchers.sagemaker.output.fetch import SageMakerOutput, SeenOutput
 from tasks.launchers.sagemaker.request.locations import object_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 
 __all__ = ["Options", "SageMakerLauncher", "launcher"]
 
@@ -43,7 +43,7 @@ Options = SageMakerOptions
 KERNEL_LOG = KernelLog.WITHHELD
 ANSWER_S = 20.0  # one look at a job; what did not come by then is asked again at the next
 SILENCE_S = 300.0
-PREFLIGHT = Limits(read_s=10.0, deadline_s=5.0)
+PREFLIGHT = AwsTimeouts(read_s=10.0, deadline_s=5.0)
 
 
 def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
@@ -60,7 +60,7 @@ class SageMakerLauncher:
     # every few seconds; SageMaker uploads outputs, and says so, within minutes.
     delays = Delays(begins_s=300.0, reports_s=30.0, ends_s=900.0)
 
-    def __init__(self, options: SageMakerOptions, limits: Limits | None = None) -> None:
+    def __init__(self, options: SageMakerOptions, limits: AwsTimeouts | None = None) -> None:
         self.options = options
         self.placement = options.placement
         self.offers = options.offers
@@ -68,7 +68,7 @@ class SageMakerLauncher:
         self.start_s = options.start_minutes * 60
         self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
         self.clients = Clients(options.region, limits)
-        self._outputs: dict[str, Output] = {}
+        self._outputs: dict[str, SageMakerOutput] = {}
         self._ended: set[str] = set()
         self._unseen: dict[str, bool] = {}
 
@@ -169,8 +169,8 @@ class SageMakerLauncher:
             self._ended.add(name)
             remove_key(self.clients, places_of(self.options, name).inputs)
 
-    def _output(self, name: str) -> Output:
-        return self._outputs.setdefault(name, Output(self.clients, places_of(self.options, name)))
+    def _output(self, name: str) -> SageMakerOutput:
+        return self._outputs.setdefault(name, SageMakerOutput(self.clients, places_of(self.options, name)))
 
     def _put(self, url: str, data: bytes) -> None:
         self.clients.call("s3", "put_object", **object_of(url), Body=data)

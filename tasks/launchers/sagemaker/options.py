@@ -16,7 +16,7 @@ from tasks.launchers.base import Placement
 KEEP_ALIVE_S = 3600
 
 
-class Code(StrEnum):
+class ImageCode(StrEnum):
     """Where a container finds the checks: in its image, or in an input channel, as the gate has them.
 
     AUTO takes the image's for the check image, and a channel for a training image of its own.
@@ -42,7 +42,7 @@ class SageMakerOptions:
     role_arn: Annotated[str, Text(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+", 2048)]
     prefix: Annotated[str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900)]
     placement: Placement = Placement.POOLED
-    code: Code = Code.AUTO
+    code: ImageCode = ImageCode.AUTO
     volume_gb: Annotated[int, Range(1, 16384)] = 100
     keep_alive_s: Annotated[int, Range(0, KEEP_ALIVE_S)] = KEEP_ALIVE_S
     subnets: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ from tasks.launchers.sagemaker.request.difference import Difference, differences
 from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of, object_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
 from tasks.launchers.sagemaker.request.validate import at
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 # Two jobs of one name must agree on these: the machines, what runs on them, its inputs, and where its output goes.
 SAME = (
@@ -116,7 +116,7 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
     except EngineUnavailable:
         unseen.setdefault(call.name, False)
         raise
-    except Refused as refusal:
+    except AwsRefused as refusal:
         if refusal.code != "ResourceInUse":
             raise explained(refusal) from refusal
         described = _describe_created(clients, call.name, unseen, str(refusal))

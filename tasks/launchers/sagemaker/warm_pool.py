@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tasks.launchers.base import COMING_S, EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker.api import Clients, Described, describe
 from tasks.launchers.sagemaker.job_states import keeps, state_of, trained
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 TABLE: Mapping[str, Keeping] = {
     "InUse": Keeping.COMING,  # by this very job, which is ending
@@ -103,7 +103,7 @@ def _let_go(clients: Clients, name: str) -> str:
     """Ask SageMaker to release the pool; returns why it does not, "" if it does."""
     reasons: list[str] = []
 
-    def is_not_yet(refusal: Refused) -> bool:
+    def is_not_yet(refusal: AwsRefused) -> bool:
         reasons.append(f"{refusal}.")  # not yet Available, or no more: the next look says which
         return refusal.is_missing or refusal.code in ("ValidationException", "ResourceInUse")
 

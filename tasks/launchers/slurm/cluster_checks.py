@@ -14,7 +14,7 @@ from functools import cache
 
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 
 NAMES = ("srun", "enroot", "pyxis")
 IMAGE = "docker://ubuntu:22.04"
@@ -27,7 +27,7 @@ ASK = (
 )
 
 
-class Outcome(Enum):
+class SlurmOutcome(Enum):
     """How a check of the cluster ended."""
 
     WORKS = "works"
@@ -41,7 +41,7 @@ class ClusterCheck:
     """One line of the answer; `remedy` is what to do unless it works."""
 
     name: str
-    outcome: Outcome
+    outcome: SlurmOutcome
     message: str
     remedy: str = ""
 
@@ -72,45 +72,51 @@ def run_checks(
         except commands.MissingCommand:
             raise
         except EngineUnavailable as error:
-            yield ClusterCheck(name, Outcome.UNSEEN, str(error).rstrip("."))
+            yield ClusterCheck(name, SlurmOutcome.UNSEEN, str(error).rstrip("."))
 
 
-def _srun(nodes: int, done: Reply, answers: Mapping[str, str]) -> ClusterCheck:
+def _srun(nodes: int, done: SlurmReply, answers: Mapping[str, str]) -> ClusterCheck:
     if len(answers) == nodes:
-        return ClusterCheck("srun", Outcome.WORKS, f"{_listed(answers)} answered")
+        return ClusterCheck("srun", SlurmOutcome.WORKS, f"{_listed(answers)} answered")
     return _without_answer("srun", done, answers, nodes)
 
 
-def _enroot(nodes: int, done: Reply, answers: Mapping[str, str]) -> ClusterCheck:
+def _enroot(nodes: int, done: SlurmReply, answers: Mapping[str, str]) -> ClusterCheck:
     without = [node for node, version in answers.items() if not version]
     if without:
         # slurmd may have another PATH, on which pyxis finds it.
         message = f"it is not on the PATH of {_listed(without)}"
-        return ClusterCheck("enroot", Outcome.MISSING, message, "pyxis needs it on every node.")
+        return ClusterCheck("enroot", SlurmOutcome.MISSING, message, "pyxis needs it on every node.")
     if len(answers) == nodes:
         versions = "/".join(sorted(set(answers.values())))
-        return ClusterCheck("enroot", Outcome.WORKS, f"version {versions} on {_listed(answers)}")
+        return ClusterCheck("enroot", SlurmOutcome.WORKS, f"version {versions} on {_listed(answers)}")
     return _without_answer("enroot", done, answers, nodes)
 
 
 def _pyxis(
-    nodes: int, where: Sequence[str], image: str, plain: Callable[[], tuple[Reply, dict[str, str]]]
+    nodes: int, where: Sequence[str], image: str, plain: Callable[[], tuple[SlurmReply, dict[str, str]]]
 ) -> ClusterCheck:
     if "--container-image" not in commands.run("srun", "--help").out:
         remedy = "Install pyxis, and name it in plugstack.conf, on this machine and on every node."
-        return ClusterCheck("pyxis", Outcome.MISSING, "srun has no option --container-image here", remedy)
+        return ClusterCheck(
+            "pyxis", SlurmOutcome.MISSING, "srun has no option --container-image here", remedy
+        )
     before, free = plain()
     if len(free) < nodes:
         return _without_answer("pyxis", before, free, nodes)
     same = (f"--nodelist={','.join(free)}", f"--container-image={image}")
     done, answers = _ask_nodes(nodes, (*where, *same), DOWNLOAD_S)
     if len(answers) == nodes:
-        return ClusterCheck("pyxis", Outcome.WORKS, f"{image} started on {_listed(answers)}")
+        return ClusterCheck("pyxis", SlurmOutcome.WORKS, f"{image} started on {_listed(answers)}")
     silent = _listed([node for node in free if node not in answers])
-    return ClusterCheck("pyxis", Outcome.FAILS, f"{image} did not start on {silent}: {done.text}", REMEDY)
+    return ClusterCheck(
+        "pyxis", SlurmOutcome.FAILS, f"{image} did not start on {silent}: {done.text}", REMEDY
+    )
 
 
-def _ask_nodes(nodes: int, where: Sequence[str], seconds: float = ANSWER_S) -> tuple[Reply, dict[str, str]]:
+def _ask_nodes(
+    nodes: int, where: Sequence[str], seconds: float = ANSWER_S
+) -> tuple[SlurmReply, dict[str, str]]:
     """What srun said, and what each node answered. Raises EngineUnavailable."""
     size = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--immediate={FREE_S}")
     done = commands.run(
@@ -128,12 +134,12 @@ def _ask_nodes(nodes: int, where: Sequence[str], seconds: float = ANSWER_S) -> t
     return done, {field[1]: "".join(field[2:]).strip() for field in fields}
 
 
-def _without_answer(name: str, done: Reply, answers: Mapping[str, str], nodes: int) -> ClusterCheck:
+def _without_answer(name: str, done: SlurmReply, answers: Mapping[str, str], nodes: int) -> ClusterCheck:
     """If no node answered, they were not free, or Slurm refused the step; if some did, the others are broken."""
     if not answers:
-        return ClusterCheck(name, Outcome.UNSEEN, f"no node could be asked: {done.text}")
+        return ClusterCheck(name, SlurmOutcome.UNSEEN, f"no node could be asked: {done.text}")
     return ClusterCheck(
-        name, Outcome.FAILS, f"only {_listed(answers)} of {nodes} nodes answered: {done.text}", REMEDY
+        name, SlurmOutcome.FAILS, f"only {_listed(answers)} of {nodes} nodes answered: {done.text}", REMEDY
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm.job_states import SACCT_FORMAT, SQUEUE_FORMAT, Job, UnreadableRow, rows_of
+from tasks.launchers.slurm.job_states import SACCT_FORMAT, SQUEUE_FORMAT, SlurmJob, UnreadableRow, rows_of
 from tasks.text.inert import one_line
 
 # slurmctld is waited for by the commands themselves for MessageTimeout (10 s by default) and a few repetitions of it.
@@ -38,7 +38,7 @@ class MissingCommand(EngineUnavailable):
 
 
 @dataclass(frozen=True)
-class Reply:
+class SlurmReply:
     """How a command ended, and what it printed."""
 
     code: int
@@ -54,7 +54,7 @@ class Reply:
         return one_line("; ".join([lines[0], lines[-1]] if gave_up else lines), 500)
 
 
-def run(*argv: str, timeout_s: float = ANSWER_S) -> Reply:
+def run(*argv: str, timeout_s: float = ANSWER_S) -> SlurmReply:
     """Run a command to its end. Raises MissingCommand, and EngineUnavailable if it does not answer."""
     try:
         done = subprocess.run(
@@ -76,7 +76,9 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> Reply:
         ) from error
     except OSError as error:
         raise EngineUnavailable(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
-    return Reply(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    return SlurmReply(
+        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
 
 
 def environment_of(own: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +86,7 @@ def environment_of(own: Mapping[str, str]) -> dict[str, str]:
     return {name: own[name] for name in PASSED if name in own}
 
 
-def jobs_named(name: str) -> tuple[Job, ...]:
+def jobs_named(name: str) -> tuple[SlurmJob, ...]:
     """Every job of that name and of our own user that slurmctld knows, ended ones included (slurm.conf, MinJobAge).
 
     Raises EngineUnavailable.
@@ -93,7 +95,7 @@ def jobs_named(name: str) -> tuple[Job, ...]:
     return _parsed(run("squeue", *arguments))
 
 
-def accounted(job_id: int) -> tuple[Job, ...]:
+def accounted(job_id: int) -> tuple[SlurmJob, ...]:
     """What the accounting says of a job that slurmctld has forgotten; () where there is no accounting, or it has no such job.
 
     Raises EngineUnavailable, also where slurmdbd does not answer: it will know how the job ended.
@@ -131,7 +133,7 @@ def lost_nodes(nodes: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def end_jobs(job_ids: Iterable[int]) -> Reply:
+def end_jobs(job_ids: Iterable[int]) -> SlurmReply:
     """Ask slurmctld to end these jobs of our own user. Raises EngineUnavailable."""
     return run("scancel", own_user(), *map(str, job_ids))
 
@@ -141,7 +143,7 @@ def own_user() -> str:
     return f"--user={os.geteuid()}"
 
 
-def _parsed(done: Reply) -> tuple[Job, ...]:
+def _parsed(done: SlurmReply) -> tuple[SlurmJob, ...]:
     if done.code:
         raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
     try:

@@ -112,7 +112,7 @@ class UnreadableRow(Exception):
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """One job as squeue shows it: its number, its state, its nodes as Slurm's list, and why it waits."""
 
     job_id: int
@@ -190,18 +190,18 @@ def task_ends(log: str, nodes: str) -> dict[str, TaskEnd]:
     return ends
 
 
-def rows_of(text: str) -> tuple[Job, ...]:
+def rows_of(text: str) -> tuple[SlurmJob, ...]:
     """The rows of `squeue -o SQUEUE_FORMAT` or `sacct -P -o SACCT_FORMAT`. Raises UnreadableRow."""
     return tuple(_parsed(line) for line in text.splitlines() if line.strip())
 
 
-def row_for(rows: Iterable[Job], job_id: int | None) -> Job | None:
+def row_for(rows: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
     """The row of that job; without a number that of the first job that bears the name."""
     matches = sorted((row for row in rows if job_id in (None, row.job_id)), key=lambda row: row.job_id)
     return matches[0] if matches else None
 
 
-def submitted_row(rows: Iterable[Job], job_id: int | None) -> Job | None:
+def submitted_row(rows: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
     """The row of that job; without a number that of a job that may be ours, first of one that has not ended.
 
     A job of ours writes its number down when it starts, so one that ended well is an older one of the same name.
@@ -212,9 +212,11 @@ def submitted_row(rows: Iterable[Job], job_id: int | None) -> Job | None:
     return row_for((row for row in possible if not row.job_state.final), None) or row_for(possible, None)
 
 
-def _parsed(line: str) -> Job:
+def _parsed(line: str) -> SlurmJob:
     fields = line.split("|", 3)
     if len(fields) != 4 or not fields[0].isdecimal() or not fields[1].strip():
         raise UnreadableRow(f"this is no row of the jobs that were asked for: {line!r:.200}")
     # sacct writes "CANCELLED by 1000".
-    return Job(int(fields[0]), fields[1].split()[0], fields[2].strip(), fields[3].strip().replace("_", " "))
+    return SlurmJob(
+        int(fields[0]), fields[1].split()[0], fields[2].strip(), fields[3].strip().replace("_", " ")
+    )

@@ -32,7 +32,7 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, ScriptEnd, SharedJobFolder
-from tasks.launchers.slurm.job_states import PROLOG, Job, TaskEnd, row_for, submitted_row, task_ends
+from tasks.launchers.slurm.job_states import PROLOG, SlurmJob, TaskEnd, row_for, submitted_row, task_ends
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
@@ -139,7 +139,7 @@ class SlurmLauncher(FolderLauncher):
         if job is None and job_id is None:
             return _unsubmitted(name, folder)
         if job is None and folder.ended() is None:
-            job = row_for(commands.accounted(job_id or 0), job_id) or Job(job_id or 0, FORGOTTEN)
+            job = row_for(commands.accounted(job_id or 0), job_id) or SlurmJob(job_id or 0, FORGOTTEN)
         if job is not None and job.held:
             # Released by somebody, it would start long after the gate was over.
             self._end(name, folder, HELD_S)
@@ -172,7 +172,9 @@ class SlurmLauncher(FolderLauncher):
             return agents.status(JobState.RUNNING, text)
         return self._final(name, folder, agents, with_lost(_end_of(job, ended, agents, folder), job))
 
-    def _absent(self, name: str, job: Job, folder: SharedJobFolder, agents: Attempts) -> dict[str, TaskEnd]:
+    def _absent(
+        self, name: str, job: SlurmJob, folder: SharedJobFolder, agents: Attempts
+    ) -> dict[str, TaskEnd]:
         """The nodes on which nothing of the gate runs: srun could not start their task, or it has ended and no agent left a record.
 
         A record may be on its way here; one that is still missing after SETTLE_S was never written. Of a job that has begun to train
@@ -189,7 +191,12 @@ class SlurmLauncher(FolderLauncher):
         return lost
 
     def _settling(
-        self, name: str, job: Job | None, ended: ScriptEnd | None, folder: SharedJobFolder, agents: Attempts
+        self,
+        name: str,
+        job: SlurmJob | None,
+        ended: ScriptEnd | None,
+        folder: SharedJobFolder,
+        agents: Attempts,
     ) -> bool:
         """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here. A training may also be
         listed again, by a slurmctld that gets its state back.
@@ -238,12 +245,14 @@ def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
     return no_job(f"{name} was prepared and never submitted. Submit it again.")
 
 
-def _not_started(job: Job, agents: Attempts, cause: str = "") -> JobStatus:
+def _not_started(job: SlurmJob, agents: Attempts, cause: str = "") -> JobStatus:
     text = f"{job.detail}{cause}. Look at the prolog, and at the reason of its nodes: sinfo -R"
     return agents.status(JobState.FAILED, text, Trouble.SERVICE)
 
 
-def _end_of(job: Job | None, ended: ScriptEnd | None, agents: Attempts, folder: SharedJobFolder) -> JobStatus:
+def _end_of(
+    job: SlurmJob | None, ended: ScriptEnd | None, agents: Attempts, folder: SharedJobFolder
+) -> JobStatus:
     """The last state: Slurm's, but where the script ended by itself, the script's."""
     by_itself = job is None or job.job_state is JobState.SUCCEEDED or job.state in BY_ITSELF
     if ended is None or not by_itself:
@@ -266,7 +275,7 @@ def _end_of(job: Job | None, ended: ScriptEnd | None, agents: Attempts, folder: 
     return agents.status(JobState.FAILED, _with_words(text, agents, folder), Trouble.ENDED)
 
 
-def with_lost(final: JobStatus, job: Job | None) -> JobStatus:
+def with_lost(final: JobStatus, job: SlurmJob | None) -> JobStatus:
     """The end of a job of which Slurm lost a node, with the nodes that are down or do not answer. Raises EngineUnavailable."""
     if job is None or job.state != NODE_FAIL:
         return final
@@ -277,7 +286,7 @@ def with_lost(final: JobStatus, job: Job | None) -> JobStatus:
     return replace(final, detail=f"{final.detail}: {nodes}", lost=dict(lost))
 
 
-def _without(lost: Mapping[str, TaskEnd], job: Job, agents: Attempts) -> JobStatus:
+def _without(lost: Mapping[str, TaskEnd], job: SlurmJob, agents: Attempts) -> JobStatus:
     """The end of a job of which some nodes never began; the others are ended because of them."""
     nodes = "; ".join(f"{node}: {end.message}" for node, end in sorted(lost.items())[:8])
     others = tuple(node for node in expand(job.nodes) if node not in lost)

@@ -23,7 +23,7 @@ from tasks.launchers.preflight import (
     wrong,
 )
 from tasks.launchers.slurm import commands, partition
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.submit import NOT_AVAILABLE
 
@@ -131,7 +131,7 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             yield wrong(subject, f"Slurm refuses it: {done.text}", remedy)
 
 
-def _test_only(script: str, plan: Plan, options: SlurmOptions) -> Reply:
+def _test_only(script: str, plan: Plan, options: SlurmOptions) -> SlurmReply:
     """What slurmctld says of the script."""
     done = commands.run("sbatch", "--test-only", script)
     for _ in range(TRIES - 1):
@@ -224,7 +224,7 @@ def _script(plans: tuple[Plan, ...], options: SlurmOptions) -> str:
 
 
 def _python(
-    plans: tuple[Plan, ...], options: SlurmOptions, answers: Mapping[str, str], done: Reply
+    plans: tuple[Plan, ...], options: SlurmOptions, answers: Mapping[str, str], done: SlurmReply
 ) -> PreflightCheck:
     """Whether the node's interpreter is there, is new enough, and has PyTorch where that is needed."""
     python, node = answers.get("python", ""), answers.get("node", "a node")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.notifiers.base import AnswerLine, Item, Kind, Link, Notification, PendingQuestion, Status
+from tasks.notifiers.base import AnswerLine, Item, Link, Notification, PageKind, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
     FALLBACK,
@@ -151,7 +151,7 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     called = f"{mention(ids)} " if ids else ""
     blocks = [marked(f"{called}*{escape(line)}*")]
     first = page.items[0] if page.items else None
-    if page.kind is Kind.QUESTION:
+    if page.kind is PageKind.QUESTION:
         blocks.append(plain("The gate waits for an answer: see the first message of this thread."))
     elif first is not None and first.remedy:
         blocks.append(plain(f"What to do: {first.remedy}"))

@@ -12,11 +12,11 @@ from tasks.gate_file.people import SlackTable
 from tasks.notifiers.base import (
     AnswerLine,
     Audience,
-    Kind,
     Notification,
     Notifier,
     NotifierAccess,
     NotifyError,
+    PageKind,
     Status,
 )
 from tasks.notifiers.slack.client import SlackWeb
@@ -27,14 +27,14 @@ from tasks.notifiers.slack.messages import (
     notification_message,
     status_message,
 )
-from tasks.notifiers.slack.thread import SlackRun, State, digest_of
+from tasks.notifiers.slack.thread import SlackRun, ThreadState, digest_of
 
 # An end waits for a progress that is on its way; progress waits for nobody, because a newer one comes soon.
 END_S, SHOW_S = 9.0, 2.0
 # tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
 BESIDE = "-machines"
 # Notifications of these kinds are replies below the run's message, which stays as it is.
-BELOW = (Kind.MACHINES, Kind.REPAIR)
+BELOW = (PageKind.MACHINES, PageKind.REPAIR)
 # One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
 _TURNS = tuple(threading.Lock() for _ in range(64))
 
@@ -59,18 +59,18 @@ class SlackNotifier(Notifier):
         """Show the progress. An open question and an end are not overwritten."""
         with self._turn(status.gate_id, SHOW_S, patient=False) as web:
             run = SlackRun(web, self._means.store, status.gate_id)
-            if run.record.state is State.ASKING and status.answered:
+            if run.record.state is ThreadState.ASKING and status.answered:
                 if digest_of(str(status.answered)) == run.record.heard:
                     return  # the answer to an earlier question
                 run.answer(status.answered)
-            if run.record.state is State.RUNNING:
+            if run.record.state is ThreadState.RUNNING:
                 run.bring(self._table.channel, status_message(status))
 
     def answered(self, gate_id: str, answer: AnswerLine) -> None:
         """Remove the buttons of a question that was answered; the thread says who answered and why. Raises NotifyError, StoreError."""
         with self._turn(gate_id, END_S) as web:
             run = SlackRun(web, self._means.store, gate_id)
-            if run.record.state is State.ASKING:
+            if run.record.state is ThreadState.ASKING:
                 run.answer(answer)
 
     def _tell(self, page: Notification, calls: bool) -> str:
@@ -91,7 +91,7 @@ class SlackNotifier(Notifier):
     def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
         """The channel and the people for an audience."""
         table = self._table
-        if page.audience is Audience.OWNER and page.kind not in (Kind.GO, Kind.CANCELLED):
+        if page.audience is Audience.OWNER and page.kind not in (PageKind.GO, PageKind.CANCELLED):
             return table.owner_channel or table.channel, table.owner_mention
         return table.channel, table.mention
 

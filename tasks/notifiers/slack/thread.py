@@ -31,7 +31,7 @@ POSTED: dict[str, Any] = {**INERT, "unfurl_links": False, "unfurl_media": False}
 GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
 
 
-class State(StrEnum):
+class ThreadState(StrEnum):
     """Who may write into the run's messages: progress only while RUNNING."""
 
     RUNNING = "running"
@@ -49,7 +49,7 @@ class Posted:
 
 
 @dataclass(frozen=True)
-class Record:
+class ThreadRecord:
     """The messages of a run by the channel that the gate file names.
 
     `key` is the last question's, `asked` the channel of the message that asks it ("" once it is answered), `blocks` the JSON
@@ -57,7 +57,7 @@ class Record:
     """
 
     schema_version: Version = SCHEMA_VERSION
-    state: State = State.RUNNING
+    state: ThreadState = ThreadState.RUNNING
     messages: Mapping[str, Posted] = field(default_factory=dict)
     key: str = ""
     asked: str = ""
@@ -65,20 +65,20 @@ class Record:
     text: str = ""
     blocks: str = "[]"
 
-    def with_message(self, name: str, posted: Posted) -> Record:
+    def with_message(self, name: str, posted: Posted) -> ThreadRecord:
         """The record with the message of that channel."""
         return replace(self, messages={**self.messages, name: posted})
 
 
-def read_record(store: Store, gate_id: str) -> tuple[Record, bytes | None]:
+def read_record(store: Store, gate_id: str) -> tuple[ThreadRecord, bytes | None]:
     """The kept record and its bytes; an empty record if there is none or it cannot be read. Raises StoreError."""
     data = store.get(slack_key(gate_id))
     if data is None:
-        return Record(), None
+        return ThreadRecord(), None
     try:
-        return decode(Record, parse_json(data, FILE_BYTES)), data
+        return decode(ThreadRecord, parse_json(data, FILE_BYTES)), data
     except DecodeError:
-        return Record(), data  # a message more is better than a page less
+        return ThreadRecord(), data  # a message more is better than a page less
 
 
 class SlackRun:
@@ -118,7 +118,14 @@ class SlackRun:
         """Remember the message with the question, so that the process that gets the answer can remove its buttons."""
         blocks = json.dumps(without_question(message.blocks))
         self.keep(
-            replace(self.record, state=State.ASKING, key=key, asked=channel, text=message.text, blocks=blocks)
+            replace(
+                self.record,
+                state=ThreadState.ASKING,
+                key=key,
+                asked=channel,
+                text=message.text,
+                blocks=blocks,
+            )
         )
 
     def answer(self, answer: AnswerLine) -> None:
@@ -127,7 +134,7 @@ class SlackRun:
         The run and the process that serves the buttons may both hear of it: whoever notes it first says it.
         """
         asked, reply = self.record, answer_message(answer)
-        over = replace(_asks_nothing(asked, State.RUNNING), heard=digest_of(str(answer)))
+        over = replace(_asks_nothing(asked, ThreadState.RUNNING), heard=digest_of(str(answer)))
         data = dump_plain(over)
         if self._data is None or not self._store.replace_if(slack_key(self._gate_id), self._data, data):
             self.record, self._data = read_record(self._store, self._gate_id)
@@ -139,11 +146,11 @@ class SlackRun:
 
     def end(self) -> None:
         """Progress is not shown any more, and nothing is asked."""
-        over = _asks_nothing(self.record, State.FINAL)
+        over = _asks_nothing(self.record, ThreadState.FINAL)
         if over != self.record:
             self.keep(over)
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record: ThreadRecord) -> None:
         """Remember it here and in the store. If the store fails now, a message may be posted twice, but none is lost."""
         self.record = record
         try:
@@ -182,7 +189,7 @@ class SlackRun:
             return self._web.call(method, text=message.long or message.text, blocks=[], **inert, **where)
 
 
-def _asks_nothing(record: Record, state: State) -> Record:
+def _asks_nothing(record: ThreadRecord, state: ThreadState) -> ThreadRecord:
     return replace(record, state=state, asked="", text="", blocks="[]")
 
 

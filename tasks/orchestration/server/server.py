@@ -67,7 +67,7 @@ class ServerFailed(ServerError):
 
 
 @dataclass(frozen=True)
-class _Files:
+class _ServerFiles:
     """What lies in the server's folder. `template` is outside: it serves every folder of this user."""
 
     folder: Path
@@ -202,14 +202,14 @@ def drain_client(timeout_s: float) -> bool:
     return True
 
 
-def _files(state_dir: Path, template_dir: Path | None) -> _Files:
+def _files(state_dir: Path, template_dir: Path | None) -> _ServerFiles:
     try:
         release = version("prefect")
     except PackageNotFoundError as error:
         raise ServerFailed("Prefect is not installed here. Run `make setup`.") from error
     folder = state_dir.resolve() / "prefect"
     cache = template_dir or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prelaunch"
-    return _Files(
+    return _ServerFiles(
         folder=folder,
         database=folder / f"prefect-{release}.sqlite",
         template=cache / f"prefect-{release}.template.sqlite",
@@ -218,7 +218,7 @@ def _files(state_dir: Path, template_dir: Path | None) -> _Files:
     )
 
 
-def _open_log(files: _Files) -> TextIO:
+def _open_log(files: _ServerFiles) -> TextIO:
     try:
         files.home.mkdir(parents=True, exist_ok=True)
         files.folder.chmod(0o700)
@@ -232,7 +232,7 @@ def _open_log(files: _Files) -> TextIO:
         ) from error
 
 
-def _command(files: _Files, listen_fd: int, ready_fd: int) -> tuple[str, ...]:
+def _command(files: _ServerFiles, listen_fd: int, ready_fd: int) -> tuple[str, ...]:
     # -P: a file prefect.py or a folder tasks/ where the person happens to stand must not be imported.
     return (
         *(sys.executable, "-P", "-m", "tasks.orchestration.server.process"),
@@ -241,7 +241,7 @@ def _command(files: _Files, listen_fd: int, ready_fd: int) -> tuple[str, ...]:
     )
 
 
-def _child_environment(files: _Files, auth: str) -> dict[str, str]:
+def _child_environment(files: _ServerFiles, auth: str) -> dict[str, str]:
     environment = server_environment(files.database, auth, files.home)
     path = environment.get("PYTHONPATH", "")
     return {**environment, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)}

@@ -38,7 +38,7 @@ _SANE = 1e18
 
 
 @dataclass(frozen=True)
-class Rate:
+class CollectiveRate:
     """One message size of a collective over all ranks: slowest, median and fastest. `expected` is None if it is not known."""
 
     check: str
@@ -61,14 +61,14 @@ class Bandwidth:
     expected. `unknown` says of which collectives nothing is expected, and why: that must not look like an expectation that is met.
     """
 
-    rates: tuple[Rate, ...]
+    rates: tuple[CollectiveRate, ...]
     sources: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 def bandwidth(report: Report, facts: Facts | None) -> Bandwidth:
     """What the report measured. `facts` are those that it was judged by."""
-    rates: list[Rate] = []
+    rates: list[CollectiveRate] = []
     sources, unknown = dict[str, None](), dict[str, None]()
     for check, by_size in sorted(_measured(report).items()):
         # From the largest downwards: the one that shows the peak is never the one that is left out.
@@ -78,7 +78,7 @@ def bandwidth(report: Report, facts: Facts | None) -> Bandwidth:
         for size in sizes:
             speeds = by_size[size]
             ends = min(speeds), median(speeds), max(speeds)
-            rates.append(Rate(check, size, *ends, len(speeds), values.get(size)))
+            rates.append(CollectiveRate(check, size, *ends, len(speeds), values.get(size)))
     return Bandwidth(tuple(rates), tuple(sources), tuple(unknown))
 
 
@@ -135,12 +135,12 @@ def _expected(
     return {}, f"Nothing is known of {named}{where}: nothing is expected of it here."
 
 
-def bandwidth_table(rates: Sequence[Rate]) -> Table:
+def bandwidth_table(rates: Sequence[CollectiveRate]) -> Table:
     """The rates as text."""
     return table(HEAD, map(_cells, rates))
 
 
-def _cells(rate: Rate) -> tuple[str, ...]:
+def _cells(rate: CollectiveRate) -> tuple[str, ...]:
     return (
         one_line(rate.check, 120), size_text(rate.size_bytes), f"{rate.least:.3g}", f"{rate.middle:.3g}", f"{rate.most:.3g}",
         str(rate.ranks), "not known" if rate.expected is None else f"{rate.expected:.4g}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from checks.facts.failures import Span
+from checks.facts.failures import ValueSpan
 from checks.judge.cost.cost import Cost
 
 LEAST = 0.001
@@ -23,19 +23,19 @@ def cost_line(cost: Cost) -> str:
         f"waiting for a replacement costs {_amount(cost, cost.waiting)}",
     ]
     if cost.checking is not None:
-        parts.append(f"this check cost {_amount(cost, Span(cost.checking, cost.checking))}")
+        parts.append(f"this check cost {_amount(cost, ValueSpan(cost.checking, cost.checking))}")
     at = f" ({cost.price.where})" if cost.price is not None and cost.price.where else ""
     return f"{'; '.join(parts)}{at}."
 
 
-def _amount(cost: Cost, span: Span) -> str:
+def _amount(cost: Cost, span: ValueSpan) -> str:
     text = _span(span, cost.unit)
     if cost.usd_per_unit_hour is None:
         return text
     return f"{text} ({_span(span.scaled(cost.usd_per_unit_hour), 'USD')})"
 
 
-def _span(span: Span, unit: str) -> str:
+def _span(span: ValueSpan, unit: str) -> str:
     low, high = _number(span.low), _number(span.high)
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 

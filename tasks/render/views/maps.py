@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Cell:
+class MapCell:
     """Text is the number, "none" where a test gave nothing, "" where none was to be made. `step` is 0 (bad) to 5, None for none."""
 
     text: str = ""
@@ -34,7 +34,7 @@ class HeatMap:
 
     title: str
     unit: str
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, tuple[MapCell, ...]], ...]
     hidden: int
 
 
@@ -80,15 +80,15 @@ def _settled(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known and 2 * len(known) >= len(values) else None
 
 
-def _cell(matrix: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> Cell:
+def _cell(matrix: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> MapCell:
     """The worst of the tests of two parts; nothing at all is worse than any number."""
     if tests is None:
-        return Cell()
+        return MapCell()
     values = [value for value in tests if value is not None]
     if len(values) < len(tests):
-        return Cell("none", None, bad)
+        return MapCell("none", None, bad)
     lower = matrix.matrix.better is Better.LOWER
     value, usual = (max if lower else min)(values), matrix.decoded.noise.usual
     over, under = (usual, value) if lower else (value, usual)
     step = int(STEPS * over / under) if under > 0 else 0
-    return Cell(f"{value:.3g}", min(STEPS - 1, max(0, step)), bad)
+    return MapCell(f"{value:.3g}", min(STEPS - 1, max(0, step)), bad)

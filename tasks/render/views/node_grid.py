@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checks.model import Report, Scope, Verdict
-from tasks.render.views.nodes import CheckLine, Line, State, check_lines, node_lines
+from tasks.render.views.nodes import CheckLine, NodeLine, State, check_lines, node_lines
 
 COLUMNS = 12
 
@@ -24,7 +24,7 @@ class Grid:
 
     columns: tuple[CheckLine, ...]
     merged: tuple[CheckLine, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[NodeLine, ...]
     counts: tuple[tuple[State, int], ...]
 
 
@@ -44,7 +44,7 @@ def grid(report: Report, verdict: Verdict) -> Grid:
     )
 
 
-def _merged(places: Sequence[int], lines: Sequence[Line]) -> frozenset[int]:
+def _merged(places: Sequence[int], lines: Sequence[NodeLine]) -> frozenset[int]:
     if len(places) <= COLUMNS:
         return frozenset()
     # A node that never reported lacks every check: its line says so, and no single check does.
@@ -53,7 +53,7 @@ def _merged(places: Sequence[int], lines: Sequence[Line]) -> frozenset[int]:
     return frozenset(place for place in places if place not in unwell)
 
 
-def _grid_line(line: Line, own: list[int], merged: frozenset[int]) -> Line:
+def _grid_line(line: NodeLine, own: list[int], merged: frozenset[int]) -> NodeLine:
     cells = [line.cells[place] for place in own]
     if merged:
         cells.append(max(line.cells[place] for place in merged))

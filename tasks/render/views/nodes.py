@@ -46,7 +46,7 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True)
-class Line:
+class NodeLine:
     """One node (or "cluster") with one state per planned check, and the worst state of all its findings.
 
     `rank` is None for a node that never reported.
@@ -88,7 +88,7 @@ class CheckLine:
         return ", ".join(part for part in (whole if self.required else "", more) if part)
 
 
-def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
+def node_lines(report: Report, verdict: Verdict) -> tuple[NodeLine, ...]:
     """One line a node, declared or reported, the worst first; then one for the cluster if it has findings."""
     by_subject = _by_place(verdict.findings)
     seen, excused = _measured(report), _excused(report)
@@ -152,7 +152,7 @@ def _line(
     findings: Mapping[str, list[Finding]],
     measured: Mapping[tuple[str, str], set[str]],
     excused: frozenset[tuple[str, str]],
-) -> Line:
+) -> NodeLine:
     mine = findings.get(name, [])
     of_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in (*mine, *(one for one in findings.get(CLUSTER, ()) if _is_of_all(one))):
@@ -165,7 +165,7 @@ def _line(
         whole = len(measured.get((name, planned.check), ())) >= need
         cells.append(_state(of_check[planned.check], skipped, whole))
     states = [*cells, *map(finding_state, mine), State.PASS if rank is not None else State.UNKNOWN]
-    return Line(name, rank, max(states), tuple(cells), len(mine))
+    return NodeLine(name, rank, max(states), tuple(cells), len(mine))
 
 
 def _is_of_all(finding: Finding) -> bool:
@@ -173,7 +173,7 @@ def _is_of_all(finding: Finding) -> bool:
     return bool(finding.metric) and not finding.named_nodes and finding.cause is not Cause.EVIDENCE
 
 
-def _cluster_line(report: Report, findings: Mapping[str, list[Finding]]) -> tuple[Line, ...]:
+def _cluster_line(report: Report, findings: Mapping[str, list[Finding]]) -> tuple[NodeLine, ...]:
     mine = findings.get(CLUSTER, [])
     if not mine:
         return ()
@@ -181,7 +181,7 @@ def _cluster_line(report: Report, findings: Mapping[str, list[Finding]]) -> tupl
         max((finding_state(f) for f in mine if f.check == planned.check), default=State.SKIPPED)
         for planned in report.plan
     )
-    return (Line(CLUSTER, None, max(map(finding_state, mine)), cells, len(mine)),)
+    return (NodeLine(CLUSTER, None, max(map(finding_state, mine)), cells, len(mine)),)
 
 
 def _state(findings: Iterable[Finding], skipped: bool, whole: bool) -> State:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Answer, Better, Decoded, Entity, Matrix, Suspect
+from checks.culprit.matrix import Better, Decoded, Entity, Matrix, MatrixAnswer, Suspect
 from checks.judge.culprits import wording
 from checks.judge.culprits.matrix_file import DecodedTable
-from checks.judge.culprits.pattern_findings import Reading
+from checks.judge.culprits.pattern_findings import MatrixReading
 from tasks.text.inert import one_line
 from tasks.text.tables import Table, counted, table
 
@@ -29,7 +29,7 @@ class DecodedMatrix:
     decoded: Decoded
 
 
-def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
+def of_readings(readings: Sequence[MatrixReading]) -> tuple[DecodedMatrix, ...]:
     """The matrices of a report's pair tests."""
     return tuple(
         DecodedMatrix(one.check, f"{one.matrix.what} {one.matrix.span.value}", one.matrix, one.decoded)
@@ -51,14 +51,14 @@ def suspects_table(matrices: Sequence[DecodedMatrix], most: int = NAMED) -> Tabl
 
 def matrices_table(matrices: Sequence[DecodedMatrix]) -> Table:
     """One row per matrix: its answer, what was usual, and the noise that was fitted to it. Those that name a suspect come first."""
-    quiet = (Answer.NOBODY, Answer.TOO_FEW)
+    quiet = (MatrixAnswer.NOBODY, MatrixAnswer.TOO_FEW)
     ordered = sorted(matrices, key=lambda matrix: matrix.decoded.answer in quiet)
     return table(MATRICES_HEAD, map(_matrix, ordered))
 
 
 def is_quiet(matrices: Sequence[DecodedMatrix]) -> bool:
     """Whether no matrix holds more than one sentence for all of them can say: each was compared, and no part is worse."""
-    return all(matrix.decoded.answer is Answer.NOBODY for matrix in matrices)
+    return all(matrix.decoded.answer is MatrixAnswer.NOBODY for matrix in matrices)
 
 
 def said_of(matrices: Sequence[DecodedMatrix]) -> str:
@@ -67,17 +67,17 @@ def said_of(matrices: Sequence[DecodedMatrix]) -> str:
     if suspects:
         return f"{counted(len(suspects), 'suspect')}, the likeliest first"
     answers = {matrix.decoded.answer for matrix in matrices}
-    if Answer.FABRIC in answers:
+    if MatrixAnswer.FABRIC in answers:
         return "Nearly all tests are bad, so no single part is to blame. Suspect the configuration before any machine"
-    if Answer.UNEXPLAINED in answers:
+    if MatrixAnswer.UNEXPLAINED in answers:
         return "Some tests are bad, and no single part explains them"
-    if answers == {Answer.TOO_FEW}:
+    if answers == {MatrixAnswer.TOO_FEW}:
         return "There are too few tests to compare, so no suspect can be named"
     return "No single node or link is worse than the rest"
 
 
 def _named_suspects(matrix: DecodedMatrix) -> Sequence[Suspect]:
-    return matrix.decoded.suspects if matrix.decoded.answer is Answer.NAMED else ()
+    return matrix.decoded.suspects if matrix.decoded.answer is MatrixAnswer.NAMED else ()
 
 
 def _suspect(matrix: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
@@ -103,14 +103,14 @@ def _percent(probability: float) -> str:
 
 def _matrix(entry: DecodedMatrix) -> tuple[str, ...]:
     matrix, noise, answer = entry.matrix, entry.decoded.noise, entry.decoded.answer
-    blind = answer is Answer.TOO_FEW
+    blind = answer is MatrixAnswer.TOO_FEW
     no_unit, word = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
     return (
         f"{one_line(entry.check, 80)}: {one_line(entry.title, 120)}",
-        counted(len(entry.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
+        counted(len(entry.decoded.suspects), "suspect") if answer is MatrixAnswer.NAMED else answer.value,
         f"{len(entry.decoded.bad)} of {len(matrix.values)}",
         "" if no_unit else wording.number(noise.usual, matrix.unit),
         "" if no_unit else f"{word} {wording.number(noise.line, matrix.unit)}",
-        _percent(noise.sensitivity) if answer is Answer.NAMED else "",
+        _percent(noise.sensitivity) if answer is MatrixAnswer.NAMED else "",
         "" if blind else _percent(noise.hiccup),
     )

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.judge.clocks import seconds_of
-from checks.judge.trend.model import Machine as TrendMachine
-from checks.judge.trend.model import Trend
+from checks.judge.trend.model import Trend, TrendMachine
 from checks.judge.trend.trend import follow
 from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural
-from tasks.machines.base import Service
+from tasks.machines.base import ServiceState
 from tasks.remediation.model import Act
 from tasks.reports.fleet.model import (
     NO_TREND,
@@ -251,8 +250,8 @@ def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> 
     if row is None:
         return node
     contradiction: dict[object, Disagreement] = {
-        (NodeState.CONDEMNED, Service.SERVING): Disagreement.CONDEMNED,
-        (NodeState.PROVEN, Service.OUT): Disagreement.PROVEN,
+        (NodeState.CONDEMNED, ServiceState.SERVING): Disagreement.CONDEMNED,
+        (NodeState.PROVEN, ServiceState.OUT): Disagreement.PROVEN,
     }
     differs = row.disagreement or contradiction.get((node.state, row.machine and row.machine.service))
     return replace(node, engine=row.machine, ours=row.ours, differs=differs)

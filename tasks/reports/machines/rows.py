@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tasks.machines.base import REPAIRS, Holder, Machine, Machines, Rung, Service
+from tasks.machines.base import REPAIRS, Holder, Machine, Machines, Rung, ServiceState
 from tasks.remediation.model import Act, ActState
 
 # Acts that say where a node is; a page leaves it where it is.
@@ -117,17 +117,17 @@ def disagreement(machine: Machine | None, ours: OurState, last: Act | None) -> D
     if ours in (OurState.UNSETTLED, OurState.UNREAD):
         return None
     holds = ours in (OurState.FENCED, OurState.TESTING, OurState.REPAIRING)
-    if machine is None or machine.service is Service.GONE:
+    if machine is None or machine.service is ServiceState.GONE:
         return Disagreement.MISSING if holds and ours is not OurState.REPAIRING else None
-    if machine.service is Service.UNKNOWN:
+    if machine.service is ServiceState.UNKNOWN:
         return None
     if not holds:
         return Disagreement.HELD if machine.holder is Holder.PRELAUNCH else None
-    if machine.service is Service.SERVING:
+    if machine.service is ServiceState.SERVING:
         return Disagreement.SERVES
     if machine.holder is Holder.OTHER:
         return Disagreement.TAKEN
-    if machine.holder is Holder.NOBODY and machine.service is Service.OUT:
+    if machine.holder is Holder.NOBODY and machine.service is ServiceState.OUT:
         return Disagreement.UNMARKED
     other = machine.mark is not None and last is not None and machine.mark.gate_id != last.gate_id
     return Disagreement.OTHER_GATE if other else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checks.culprit.matrix import Answer, Decoded, Entity, Suspect
+from checks.culprit.matrix import Decoded, Entity, MatrixAnswer, Suspect
 from checks.model import LINK
 from tests.benchmarks.localising.cluster import Cluster, name_of
 
@@ -19,7 +19,7 @@ class Calibration:
 
     def add(self, cluster: Cluster, decoded: Decoded) -> None:
         """The suspects of one run, those that are too uncertain to be named as well."""
-        for one in (*(decoded.suspects if decoded.answer is Answer.NAMED else ()), *decoded.slow):
+        for one in (*(decoded.suspects if decoded.answer is MatrixAnswer.NAMED else ()), *decoded.slow):
             at = min(int(one.probability * BINS), BINS - 1)
             every, right, total = self.bins.get(at, (0, 0, 0.0))
             self.bins[at] = every + 1, right + is_at_fault(cluster, one), total + one.probability

@@ -10,7 +10,7 @@ import time
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
-from checks.culprit.retest import Entry, goes_on, suspects
+from checks.culprit.retest import RetestEntry, goes_on, suspects
 from checks.culprit.rounds import is_small, sweeps
 from checks.model_details import PairOutcome
 from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
@@ -42,11 +42,11 @@ class Tests:
         self.values += self.world.measure(plan)
         self.rounds += [began + when for when in range(len(plan.starts)) for _ in plan.tests_of(when)]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RetestEntry]:
         """The tests as the ranks tell them to each other."""
         columns = zip(self.sources, self.targets, self.values, strict=True)
         ended = {True: PairOutcome.OK, False: PairOutcome.NO_ANSWER}
-        return [Entry(a, b, value, None, ended[bool(value)]) for a, b, value in columns]
+        return [RetestEntry(a, b, value, None, ended[bool(value)]) for a, b, value in columns]
 
     @property
     def matrix(self) -> Matrix:

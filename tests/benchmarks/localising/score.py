@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.culprit.matrix import Answer, Decoded, Entity
+from checks.culprit.matrix import Decoded, Entity, MatrixAnswer
 from checks.judge.culprits.readings import SURE
 from tests.benchmarks.localising.cluster import Cluster
 from tests.benchmarks.localising.rules import Blame
@@ -84,7 +84,7 @@ HEAD = (
 
 def blame_of(decoded: Decoded) -> Blame:
     """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
-    suspects = decoded.suspects if decoded.answer is Answer.NAMED else ()
+    suspects = decoded.suspects if decoded.answer is MatrixAnswer.NAMED else ()
     suspects = tuple(one for one in suspects if one.probability >= SURE)  # the others are candidates
     kinds = (Entity.NODE, Entity.RANK)
     nodes = [node for one in (*suspects, *decoded.slow) if one.kind in kinds for node in one.nodes]

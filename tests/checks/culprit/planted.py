@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from checks.culprit.matrix import Answer, Better, Decoded, Direction, Endpoint, Entity, Matrix, Span
+from checks.culprit.matrix import Better, Decoded, Direction, Endpoint, Entity, Matrix, MatrixAnswer, Span
 from checks.culprit.rounds import round_robin
 
 GOOD, BAD = 10.0, 3.0
@@ -95,5 +95,5 @@ def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]
 
 def named(decoded: Decoded) -> set[tuple[Entity, str, Direction]]:
     """Whom the decoder names, each with its way."""
-    assert (decoded.answer is Answer.NAMED) == bool(decoded.suspects)
+    assert (decoded.answer is MatrixAnswer.NAMED) == bool(decoded.suspects)
     return {(one.kind, one.subject, one.way) for one in decoded.suspects}

@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.likelihood import Chance, Odds
-from checks.culprit.matrix import Answer, Better, Direction, Entity, Matrix, Span, Tolerance
+from checks.culprit.matrix import Better, Direction, Entity, Matrix, MatrixAnswer, Span, Tolerance
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -20,7 +20,12 @@ def test_a_healthy_cluster_has_no_culprit() -> None:
     """Good values that scatter are nobody's fault, and the noise says what is usual."""
     decoded = decode(matrix(nodes(8)), HALF)
 
-    assert (Answer.NOBODY, (), (), ()) == (decoded.answer, decoded.suspects, decoded.confirm, decoded.bad)
+    assert (MatrixAnswer.NOBODY, (), (), ()) == (
+        decoded.answer,
+        decoded.suspects,
+        decoded.confirm,
+        decoded.bad,
+    )
     assert GOOD == pytest.approx(decoded.noise.usual, rel=0.02)
     assert GOOD / 2 == pytest.approx(decoded.noise.line, rel=0.02)
     assert 0.001 < decoded.noise.spread < 0.02
@@ -135,7 +140,7 @@ def test_what_went_wrong_at_one_time_is_one_event() -> None:
     bad = matrix(parts, lambda a, b: {a // 4, b // 4} == {2, 9})
     assert set(cells) <= set(decode(bad, HALF).confirm)
 
-    assert Answer.NOBODY is decode(_together(bad, matrix(parts, cells=3 * cells)), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(_together(bad, matrix(parts, cells=3 * cells)), HALF).answer
 
 
 @pytest.mark.parametrize("events", [3, 9])
@@ -143,7 +148,7 @@ def test_events_that_strike_pairs_are_no_bad_links(events: int) -> None:
     """Where pairs go wrong here and there, each at one time on all rails, no link is named before it is met again."""
     decoded = decode(matrix(ranks(32, 4), lambda a, b: a // 8 == b // 8 < events and a != b), HALF)
 
-    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
     assert {(a, b) for a, b in all_pairs(ranks(32, 4)) if a // 8 == b // 8 < events} <= set(decoded.confirm)
 
 
@@ -153,7 +158,7 @@ def test_what_has_passed_is_no_bad_link() -> None:
     again = matrix(parts, cells=3 * [(1, 2), (2, 1)])
     decoded = decode(_together(matrix(parts, lambda a, b: {a, b} == {1, 2}), again), HALF)
 
-    assert (Answer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
+    assert (MatrixAnswer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
 
 
 def test_one_bad_visit_of_three_is_no_link_however_rare_spells_are() -> None:
@@ -169,13 +174,13 @@ def test_a_bad_moment_is_no_bad_node() -> None:
     parts = nodes(64)
     moment = {(9, other) for other in range(20, 29)} | {(other, 9) for other in range(30, 36)}
     first = decode(matrix(parts, lambda a, b: (a, b) in moment), HALF)
-    assert (Answer.UNEXPLAINED, ()) == (first.answer, first.suspects)
+    assert (MatrixAnswer.UNEXPLAINED, ()) == (first.answer, first.suspects)
     assert moment <= set(first.confirm)
 
     healthy = matrix(parts, cells=3 * list(first.confirm))
     second = decode(_together(matrix(parts, lambda a, b: (a, b) in moment), healthy), HALF)
 
-    assert (Answer.NOBODY, (), ()) == (second.answer, second.suspects, second.confirm)
+    assert (MatrixAnswer.NOBODY, (), ()) == (second.answer, second.suspects, second.confirm)
     assert len(moment) == len(second.bad)
 
 
@@ -185,10 +190,10 @@ def test_a_single_bad_test_is_unexplained_until_it_is_measured_again() -> None:
     once = matrix(parts, lambda a, b: (a, b) == (3, 4))
     decoded = decode(once, HALF)
 
-    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
     assert {(3, 4), (4, 3)} == set(decoded.confirm)
     healthy = matrix(parts, cells=3 * [(3, 4), (4, 3)])
-    assert Answer.NOBODY is decode(_together(once, healthy), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(_together(once, healthy), HALF).answer
 
 
 @pytest.mark.parametrize("slow", [2, 3])
@@ -196,7 +201,7 @@ def test_most_rails_slow_is_the_fabric(slow: int) -> None:
     """Two rails of three, or three of four, are no broken rails."""
     decoded = decode(matrix(ranks(6, slow + 1), lambda a, b: a % (slow + 1) < slow), HALF)
 
-    assert Answer.FABRIC is decoded.answer
+    assert MatrixAnswer.FABRIC is decoded.answer
 
 
 def test_a_link_on_one_rail_and_on_all() -> None:
@@ -256,7 +261,7 @@ def test_distance_is_no_fault() -> None:
         for a, b, value in zip(far.sources, far.targets, far.values, strict=True)
     ]
 
-    assert Answer.NOBODY is decode(far, HALF).answer
+    assert MatrixAnswer.NOBODY is decode(far, HALF).answer
     assert {(Entity.NODE, "node-6", Direction.BOTH)} == named(decode(replace(far, values=worse), HALF))
 
 
@@ -264,8 +269,8 @@ def test_two_parts() -> None:
     """Two parts have nobody to be compared with: against a floor, or where nothing came, it is their link."""
     pair = nodes(2)
 
-    assert Answer.TOO_FEW is decode(matrix(pair), HALF).answer
-    assert Answer.NOBODY is decode(matrix(pair), Tolerance(0.5, floor=5.0)).answer
+    assert MatrixAnswer.TOO_FEW is decode(matrix(pair), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(matrix(pair), Tolerance(0.5, floor=5.0)).answer
     link = {(Entity.LINK, "node-0<->node-1", Direction.BOTH)}
     assert link == named(decode(matrix(pair, lambda a, b: True), Tolerance(0.5, floor=5.0)))
     assert link == named(decode(matrix(pair, lambda a, b: True, value=lambda _: None), HALF))
@@ -285,8 +290,8 @@ def test_nothing_at_all() -> None:
     silent = decode(matrix(nodes(5), lambda a, b: True, value=lambda _: None), HALF)
     empty = decode(matrix(nodes(5), cells=()), HALF)
 
-    assert (Answer.FABRIC, 20) == (silent.answer, len(silent.bad))
-    assert (Answer.TOO_FEW, (0, 1, 2, 3, 4)) == (empty.answer, empty.unseen)
+    assert (MatrixAnswer.FABRIC, 20) == (silent.answer, len(silent.bad))
+    assert (MatrixAnswer.TOO_FEW, (0, 1, 2, 3, 4)) == (empty.answer, empty.unseen)
 
 
 def test_who_was_not_measured_is_unseen() -> None:
@@ -294,7 +299,7 @@ def test_who_was_not_measured_is_unseen() -> None:
     parts = nodes(6)
     decoded = decode(matrix(parts, cells=[cell for cell in all_pairs(parts) if 4 not in cell]), HALF)
 
-    assert (Answer.NOBODY, (4,)) == (decoded.answer, decoded.unseen)
+    assert (MatrixAnswer.NOBODY, (4,)) == (decoded.answer, decoded.unseen)
 
 
 def test_who_is_named_on_few_tests_has_a_runner_up() -> None:
@@ -312,7 +317,7 @@ def test_one_round_of_pairs_names_neither_end() -> None:
     cells = [(a, a ^ 1) for a in range(16)]
     decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b), cells=cells), HALF)
 
-    assert (Answer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
+    assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
     assert {(4, 5), (5, 4)} == set(decoded.confirm)
 
 
@@ -336,7 +341,7 @@ def test_lower_is_better() -> None:
     decoded = decode(latency, HALF)
     assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert 20 == pytest.approx(decoded.noise.line, rel=0.03)
-    assert Answer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
+    assert MatrixAnswer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
 
 
 def _together(one: Matrix, other: Matrix) -> Matrix:

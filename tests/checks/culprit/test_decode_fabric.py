@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Direction, Endpoint, Entity, Matrix, Span, Tolerance
+from checks.culprit.matrix import Better, Direction, Endpoint, Entity, Matrix, MatrixAnswer, Span, Tolerance
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
 
 HALF = Tolerance(0.5)
@@ -15,9 +15,9 @@ def test_all_equally_slow_is_nobody_and_below_a_floor_the_fabric() -> None:
     """Without a floor no part is worse than the rest; below it no part is named, but the fabric."""
     slow = matrix(nodes(8), lambda a, b: True)
 
-    assert Answer.NOBODY is decode(slow, HALF).answer
+    assert MatrixAnswer.NOBODY is decode(slow, HALF).answer
     decoded = decode(slow, Tolerance(0.5, floor=5.0))
-    assert (Answer.FABRIC, ()) == (decoded.answer, decoded.suspects)
+    assert (MatrixAnswer.FABRIC, ()) == (decoded.answer, decoded.suspects)
     assert (56, 5.0) == (len(decoded.bad), decoded.noise.line)
 
 
@@ -25,7 +25,7 @@ def test_half_slow_is_the_fabric() -> None:
     """More nodes than may be unfit are not named, but listed."""
     decoded = decode(matrix(nodes(8), lambda a, b: min(a, b) < 4), HALF)
 
-    assert Answer.FABRIC is decoded.answer
+    assert MatrixAnswer.FABRIC is decoded.answer
     assert {f"node-{n}" for n in range(4)} == {one.subject for one in decoded.suspects}
     three = decode(matrix(nodes(8), lambda a, b: min(a, b) < 3), Tolerance(0.5, max_unfit_fraction=0.4))
     assert {f"node-{n}" for n in range(3)} == {subject for _, subject, _ in named(three)}
@@ -33,19 +33,19 @@ def test_half_slow_is_the_fabric() -> None:
 
 def test_most_nodes_slow_is_the_fabric() -> None:
     """Where the slow ones are the many, the few that reach more than is usual give it away."""
-    assert Answer.FABRIC is decode(matrix(nodes(16), lambda a, b: min(a, b) < 10), HALF).answer
+    assert MatrixAnswer.FABRIC is decode(matrix(nodes(16), lambda a, b: min(a, b) < 10), HALF).answer
 
 
 def test_near_partners_are_no_fault() -> None:
     """Pairs under one switch that nobody told of are faster, and no node is blamed for the others."""
-    assert Answer.NOBODY is decode(matrix(nodes(32), lambda a, b: a // 4 != b // 4), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(matrix(nodes(32), lambda a, b: a // 4 != b // 4), HALF).answer
 
 
 def test_a_cut_between_two_groups_blames_no_node() -> None:
     """Four nodes that reach each other well and nobody else are no four bad nodes."""
     decoded = decode(matrix(nodes(16), lambda a, b: (a < 4) != (b < 4)), HALF)
 
-    assert Answer.FABRIC is decoded.answer
+    assert MatrixAnswer.FABRIC is decoded.answer
 
 
 def inside(*slow: float) -> Matrix:
@@ -61,8 +61,8 @@ def test_one_slow_direction_of_one_pair_is_not_the_fabric() -> None:
     floor = Tolerance(0.1, floor=0.02)
     once = decode(inside(0.015), floor)
 
-    assert (Answer.UNEXPLAINED, {(2, 3), (3, 2)}) == (once.answer, set(once.confirm))
-    assert Answer.NOBODY is decode(inside(0.015, 0.4, 0.4, 0.4), floor).answer
+    assert (MatrixAnswer.UNEXPLAINED, {(2, 3), (3, 2)}) == (once.answer, set(once.confirm))
+    assert MatrixAnswer.NOBODY is decode(inside(0.015, 0.4, 0.4, 0.4), floor).answer
     assert [Entity.LINK] == [one.kind for one in decode(inside(*[0.015] * 4), floor).suspects]
 
 
@@ -91,4 +91,4 @@ def test_so_many_hiccups_are_the_fabric(share: int) -> None:
     """Where every third test is bad at random, nobody is picked out."""
     decoded = decode(matrix(nodes(16), lambda a, b: (a * 7919 + b * 104729) % 1009 % 100 < share), HALF)
 
-    assert Answer.FABRIC is decoded.answer
+    assert MatrixAnswer.FABRIC is decoded.answer

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import (
-    Answer,
     Better,
     Decoded,
     Endpoint,
     Entity,
     Matrix,
+    MatrixAnswer,
     Span,
     Suspect,
     Tolerance,
@@ -55,7 +55,7 @@ def planted(draw: st.DrawFn, clear: bool = False) -> Matrix:
     )
 
 
-def said(decoded: Decoded) -> tuple[Answer, set[tuple[Entity, frozenset[str], int, int]]]:
+def said(decoded: Decoded) -> tuple[MatrixAnswer, set[tuple[Entity, frozenset[str], int, int]]]:
     """The answer, and whom it names: links by their ends, in whatever order."""
     return decoded.answer, {_said(one) for one in decoded.suspects}
 
@@ -124,7 +124,7 @@ def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) 
 
     one, same = decode(matrix, HALF), decode(other, HALF)
     assert one.answer is same.answer
-    if one.answer is Answer.NAMED:
+    if one.answer is MatrixAnswer.NAMED:
         assert said(one) == said(same)
 
 
@@ -141,9 +141,9 @@ def test_nobody_is_blamed_without_evidence(matrix: Matrix, tolerance: Tolerance)
         assert 0 < len(one.cells) == min(16, one.bad)
         assert all(set(one.nodes) & _nodes(matrix, test) for test in one.cells)
         assert one.runner_up is None or 0 <= one.runner_up.probability <= 0.5
-    if decoded.answer is Answer.NOBODY:
+    if decoded.answer is MatrixAnswer.NOBODY:
         assert not decoded.bad
-    if decoded.answer is Answer.NAMED:
+    if decoded.answer is MatrixAnswer.NAMED:
         blamed = {
             node for one in decoded.suspects if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes
         }

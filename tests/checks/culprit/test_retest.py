@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checks.culprit import retest
-from checks.culprit.test_rows import FINE, Ending, Trial, lost_percent, metrics
+from checks.culprit.test_rows import FINE, TestEnding, Trial, lost_percent, metrics
 from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
@@ -28,7 +28,7 @@ def notes(ranks: int, rate: Callable[[int, int], float | None], **change: str) -
             [
                 Trial(other, FINE, rate(one, other), 30.0, 60.0)
                 if rate(one, other) is not None
-                else Trial(other, Ending(PairOutcome.NO_ANSWER, "said so"))
+                else Trial(other, TestEnding(PairOutcome.NO_ANSWER, "said so"))
                 for other in range(ranks)
                 if other != one
             ],
@@ -39,7 +39,7 @@ def notes(ranks: int, rate: Callable[[int, int], float | None], **change: str) -
     return {rank: retest.read(rank, text) for rank, text in said.items()}
 
 
-def entries_of(made: Mapping[int, retest.Note]) -> list[retest.Entry]:
+def entries_of(made: Mapping[int, retest.Note]) -> list[retest.RetestEntry]:
     return [test for note in made.values() for test in note.tests]
 
 
@@ -57,10 +57,10 @@ def test_a_slow_pair_is_measured_again() -> None:
     assert retest.testable(made, retest.doubtful(entries_of(made), 1)) == ((2, 5),)
 
 
-def inside(slow_gbps: float) -> list[retest.Entry]:
+def inside(slow_gbps: float) -> list[retest.RetestEntry]:
     """Two nodes of two ranks; one direction of one pair is slow, though not a tenth of what is usual."""
     cells = {(0, 1): 0.1, (1, 0): 0.1, (2, 3): 0.1, (3, 2): slow_gbps}
-    return [retest.Entry(a, b, gbps, 70.0, PairOutcome.OK) for (a, b), gbps in cells.items()]
+    return [retest.RetestEntry(a, b, gbps, 70.0, PairOutcome.OK) for (a, b), gbps in cells.items()]
 
 
 def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
@@ -73,7 +73,9 @@ def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
 
 def test_where_everything_is_below_the_floor_everything_is_measured_again() -> None:
     """A busy host slows all pairs of the first round."""
-    made = [retest.Entry(a, b, 0.001, 70.0, PairOutcome.OK) for a in range(4) for b in range(4) if a != b]
+    made = [
+        retest.RetestEntry(a, b, 0.001, 70.0, PairOutcome.OK) for a in range(4) for b in range(4) if a != b
+    ]
 
     assert 12 == len(set(retest.doubtful(made, 1, retest.Bounds(0.1, floor_gbps=0.02))))
 
@@ -88,8 +90,8 @@ def test_a_failed_pair_comes_first() -> None:
 def test_a_pause_is_measured_again_however_high_the_bandwidth() -> None:
     """Packet loss: TCP waits 200 ms before it sends again."""
     made = [
-        retest.Entry(1, 2, 10.0, 101_000.0, PairOutcome.OK),
-        retest.Entry(2, 1, 10.0, 70.0, PairOutcome.OK),
+        retest.RetestEntry(1, 2, 10.0, 101_000.0, PairOutcome.OK),
+        retest.RetestEntry(2, 1, 10.0, 70.0, PairOutcome.OK),
     ]
 
     assert retest.doubtful(made, 1) == ((1, 2),)
@@ -111,7 +113,7 @@ def test_suspects_meet_each_other_and_a_few_good_nodes_on_all_rails() -> None:
         return 1.0 if 3 in (a // 2, b // 2) else 10.0
 
     made = [
-        retest.Entry(a, b, rate(a, b), 60.0, PairOutcome.OK)
+        retest.RetestEntry(a, b, rate(a, b), 60.0, PairOutcome.OK)
         for a, b in itertools.permutations(range(24), 2)
         if a % 2 == b % 2 and abs(a - b) in (2, 4)
     ]
@@ -134,7 +136,8 @@ def test_two_that_wait_in_vain_make_a_rank_silent() -> None:
 def test_tests_that_never_ran_say_nothing() -> None:
     """They are in the row, and nowhere else."""
     text = retest.write(
-        [Trial(1, Ending(PairOutcome.PEER_LEFT, "a")), Trial(2, Ending(PairOutcome.NOT_RUN, "b"))], True
+        [Trial(1, TestEnding(PairOutcome.PEER_LEFT, "a")), Trial(2, TestEnding(PairOutcome.NOT_RUN, "b"))],
+        True,
     )
 
     assert retest.read(0, text).tests == ()
@@ -209,7 +212,7 @@ def test_what_its_receiver_had_already_was_not_lost(
 
 def test_the_row_has_an_entry_a_test() -> None:
     """Also for one that failed, and segments where they are counted."""
-    made = [Trial(1, FINE, 9.0, 1.0, 2.0, 0, 0), Trial(3, Ending(PairOutcome.CLOSED, "closed"))]
+    made = [Trial(1, FINE, 9.0, 1.0, 2.0, 0, 0), Trial(3, TestEnding(PairOutcome.CLOSED, "closed"))]
     row = metrics(made, 3, 0, with_segments=True)
 
     assert (row["peers"], row["bandwidth_gbps"]) == ((1, 3), (9.0, None))

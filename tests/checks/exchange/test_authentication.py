@@ -9,8 +9,8 @@ import pytest
 from checks.exchange.authentication import (
     LENGTH_BYTES,
     AuthenticationError,
+    ExchangeSession,
     Op,
-    Session,
     greeting,
     length_of,
     nonce_of,
@@ -21,10 +21,10 @@ from tests.exchanges import SECRET, access
 
 KEY, NONCE, MINE = access().key, bytes(range(32)), bytes(range(32, 64))
 DATA = b'{"from": "node-1"}'
-SESSION = Session(KEY, NONCE, MINE, Op.NOTES, len(DATA))
+SESSION = ExchangeSession(KEY, NONCE, MINE, Op.NOTES, len(DATA))
 
 
-def opened(message: bytes, nonce: bytes = NONCE, key: bytes = KEY) -> Session:
+def opened(message: bytes, nonce: bytes = NONCE, key: bytes = KEY) -> ExchangeSession:
     """What the responder makes of an opening."""
     return open_opening(key, nonce, message)
 
@@ -46,7 +46,7 @@ def test_both_sides_come_to_one_session() -> None:
     ],
     ids=["op", "length", "caller's nonce", "responder's nonce"],
 )
-def test_a_request_belongs_to_its_opening(other: Session) -> None:
+def test_a_request_belongs_to_its_opening(other: ExchangeSession) -> None:
     """It does not fit behind another one."""
     with pytest.raises(AuthenticationError):
         other.open_request(SESSION.request(DATA))

@@ -17,8 +17,8 @@ from checks.exchange.authentication import (
     MARK,
     NONCE_BYTES,
     OPENING_BYTES,
+    ExchangeSession,
     Op,
-    Session,
     nonce_of,
 )
 from checks.exchange.exchange import (
@@ -163,7 +163,7 @@ def test_whoever_takes_a_nodes_address_is_not_believed() -> None:
 def test_a_stranger_gets_no_word(member: Member, stranger: Access, op: Op) -> None:
     """Another key, or that of another gate: neither the gate's id nor a reason."""
     link, nonce = greeted(member)
-    session = Session(stranger.key, nonce, bytes(NONCE_BYTES), op, 2)
+    session = ExchangeSession(stranger.key, nonce, bytes(NONCE_BYTES), op, 2)
     with link:
         link.sendall(session.opening() + session.request(b"{}"))
 
@@ -282,7 +282,9 @@ def test_a_length_that_is_too_great_is_not_read(member: Member) -> None:
     """Not even of a peer."""
     link, nonce = greeted(member)
     with link:
-        link.sendall(Session(ME.key, nonce, bytes(NONCE_BYTES), Op.PUT, exchange.MESSAGE_BYTES + 1).opening())
+        link.sendall(
+            ExchangeSession(ME.key, nonce, bytes(NONCE_BYTES), Op.PUT, exchange.MESSAGE_BYTES + 1).opening()
+        )
 
         assert is_cut(link)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checks.culprit.matrix import Better, Matrix, Span
 from checks.explain import registry
 from checks.explain.matrix import detect, read
-from checks.explain.reading import Broken, ExplainError, Kind, Reading, ReadOptions
+from checks.explain.reading import ExplainError, Garbled, OutputKind, Reading, ReadOptions
 from tests.checks.culprit.matrix_texts import csv_long, csv_square, p2p, rates
 
 NAMES = [f"ip-10-0-0-{i}" for i in range(11, 17)]
@@ -88,14 +88,14 @@ def test_what_nobody_says_is_asked(corner: str) -> None:
     """The option is named, and helps."""
     text = csv_square(NAMES, VALUES, corner)
 
-    with pytest.raises(Broken, match="--better higher"):
+    with pytest.raises(Garbled, match="--better higher"):
         read(text, ReadOptions())
     assert Better.LOWER is _only(text, ReadOptions(better=Better.LOWER)).better
 
 
 def test_an_option_that_the_header_contradicts_is_refused() -> None:
     """Turned, all that is bad would pass."""
-    with pytest.raises(Broken, match="not --better lower"):
+    with pytest.raises(Garbled, match="not --better lower"):
         read(SQUARE, ReadOptions(better=Better.LOWER))
 
 
@@ -130,7 +130,7 @@ def _broken() -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(("text", "said"), _broken().values(), ids=_broken())
 def test_what_contradicts_itself_is_refused_with_its_place(text: str, said: str) -> None:
     """Nothing of it is judged."""
-    with pytest.raises(Broken) as error:
+    with pytest.raises(Garbled) as error:
         read(text, ReadOptions())
 
     assert said in str(error.value)
@@ -233,5 +233,5 @@ def test_no_text_makes_a_reader_stumble(text: str, at: int) -> None:
         except ExplainError as error:
             assert str(error)
         else:
-            assert reading is not None and reading.kind is Kind.MATRIX
+            assert reading is not None and reading.kind is OutputKind.MATRIX
             assert reading.tables or reading.unread

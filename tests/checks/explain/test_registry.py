@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.explain import registry
-from checks.explain.reading import ExplainError, Kind, ReadOptions
+from checks.explain.reading import ExplainError, OutputKind, ReadOptions
 
 ROOT = Path(__file__).parents[3]
 STRANGE = {
@@ -27,7 +27,7 @@ def test_every_kind_has_one_reader() -> None:
     """But a report, which is judged."""
     kinds = [kind for kinds in registry.MODULES.values() for kind in kinds]
 
-    assert sorted(set(Kind) - {Kind.REPORT}) == sorted(kinds)
+    assert sorted(set(OutputKind) - {OutputKind.REPORT}) == sorted(kinds)
     assert all(registry.module_of(kind) in registry.MODULES for kind in kinds)
 
 

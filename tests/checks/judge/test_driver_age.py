@@ -13,7 +13,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.facts import driver_fields as table
 from checks.facts.builtin import builtin
-from checks.facts.driver_fields import DriverTable, Reader
+from checks.facts.driver_fields import DriverTable, FieldReader
 from checks.judge import driver_age
 from checks.judge.verdict import decide
 from checks.model import Cause, Level, Observation, Value, Verdict
@@ -184,10 +184,10 @@ def test_the_oldest_row_bounds_what_is_known() -> None:
     """Of drivers below it nothing is excused, and of the newest nothing is missing."""
     found = table.builtin()
 
-    assert not found.unknown_to((449,), "gpu.ecc", Reader.NVML)
-    assert found.unknown_to((450,), "gpu.ecc", Reader.NVML)
-    assert not found.unknown_to((615, 1), "gpu.fabric", Reader.NVML)
-    assert not found.unknown_to(None, "gpu.fabric", Reader.NVML)
+    assert not found.unknown_to((449,), "gpu.ecc", FieldReader.NVML)
+    assert found.unknown_to((450,), "gpu.ecc", FieldReader.NVML)
+    assert not found.unknown_to((615, 1), "gpu.fabric", FieldReader.NVML)
+    assert not found.unknown_to(None, "gpu.fabric", FieldReader.NVML)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

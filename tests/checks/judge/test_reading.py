@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from checks.explain.reading import WHOLE, Complete, Kind, Part, Reading, ReadOptions
+from checks.explain.reading import WHOLE, CheckData, Complete, OutputKind, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.reading import Judged, judge, unread
 from checks.model import Answer, Cause, Declared, Level, Value
@@ -22,7 +22,9 @@ def policy(*rules: Rule, on_warn: OnWarn = OnWarn.GO, check: str = "a.check") ->
 
 
 def reading(metrics: dict[str, Value], lines: dict[str, str] | None = None, *unread: str) -> Reading:
-    return Reading(Kind.DCGMI, "a title", (Part("a.check", metrics, lines or {}, "all of it"),), unread)
+    return Reading(
+        OutputKind.DCGMI, "a title", (CheckData("a.check", metrics, lines or {}, "all of it"),), unread
+    )
 
 
 def judged(read: Reading, by: Policy, asked: ReadOptions | None = None) -> Judged:
@@ -156,7 +158,7 @@ def test_a_null_that_no_rule_looks_at_is_a_warning() -> None:
 
 def test_a_reading_of_nothing_is_no_pass() -> None:
     """A file of the right kind that measures nothing."""
-    found = judge(Reading(Kind.DCGMI, "t", ()), policy(WRONG), builtin(), ReadOptions(), b"")
+    found = judge(Reading(OutputKind.DCGMI, "t", ()), policy(WRONG), builtin(), ReadOptions(), b"")
 
     assert Answer.CANNOT_TELL is found.verdict.answer
 
@@ -203,7 +205,7 @@ def test_what_nobody_can_read_is_no_pass() -> None:
         (judged(reading({"wrong": 0}), policy(WRONG, check="b.check")), "Name a policy that judges a.check"),
         (judged(reading({"links": (18,)}), policy(LINKS)), "Give --instance-type"),
         (judged(reading({"other": 18}), policy(LINKS), P5), "or name another policy".capitalize()),
-        (judged(Reading(Kind.DCGMI, "t", ()), policy(WRONG)), "prelaunch explain --help"),
+        (judged(Reading(OutputKind.DCGMI, "t", ()), policy(WRONG)), "prelaunch explain --help"),
         (unread("it is a binary", policy(WRONG), builtin(), b"", "Give its text."), "Give its text."),
     ],
 )

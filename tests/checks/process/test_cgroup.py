@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.process.cgroup import CgroupError, Limits, parse_mounts, parse_paths, read_limits
+from checks.process.cgroup import CgroupError, CgroupLimits, parse_mounts, parse_paths, read_limits
 from tests.checks.proc_trees import GIB, NONE_V1, memory_v2, tree, v1, v2
 
 
@@ -19,7 +19,7 @@ def test_a_v2_container_has_its_own_limits(tmp_path: Path) -> None:
         "memory.events": "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n",
     }
 
-    assert read_limits(tree(tmp_path, v2("/", files))) == Limits(4 * GIB, 3 * GIB, 1.5, 512, 1)
+    assert read_limits(tree(tmp_path, v2("/", files))) == CgroupLimits(4 * GIB, 3 * GIB, 1.5, 512, 1)
 
 
 def test_the_least_of_all_ancestors_binds(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_v1_container(tmp_path: Path) -> None:
         "pids/docker/abc/pids.max": "max\n",
     }
 
-    assert read_limits(tree(tmp_path, v1(files))) == Limits(4 * GIB, 2 * GIB, 2.5, None, 4)
+    assert read_limits(tree(tmp_path, v1(files))) == CgroupLimits(4 * GIB, 2 * GIB, 2.5, None, 4)
 
 
 def test_a_hybrid_takes_each_controller_where_it_is(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_path_that_is_not_visible_falls_back_to_the_mount(tmp_path: Path, path
 
 def test_no_limit_is_none(tmp_path: Path) -> None:
     """An unlimited machine, in both versions, has none, and keeps no count of its root's OOM kills."""
-    assert read_limits(tree(tmp_path, v2("/", {"cgroup.procs": ""}))) == Limits(None, None, None, None, None)
+    assert read_limits(tree(tmp_path, v2("/", {"cgroup.procs": ""}))) == CgroupLimits(
+        None, None, None, None, None
+    )
 
 
 def test_a_hierarchy_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from checks import bundle as bundles
 from checks.documents.report import dump_plain
 from checks.exchange import admission, secret_key
-from checks.exchange.authentication import Session
+from checks.exchange.authentication import ExchangeSession
 from checks.exchange.exchange import Responder
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
@@ -143,7 +143,7 @@ def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch
     nodes, asked = 12, list[str]()
     whole = Responder._serve
 
-    def counted(self: Responder, link: socket.socket, session: Session) -> None:
+    def counted(self: Responder, link: socket.socket, session: ExchangeSession) -> None:
         asked.append(session.op.name)
         whole(self, link, session)
 

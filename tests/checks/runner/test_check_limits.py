@@ -21,9 +21,9 @@ from checks.process.observe import errored
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process
 from checks.runner.deadline import Deadline
-from checks.runner.journal import Journal, JournalWriter
+from checks.runner.journal import JournalWriter, ReportJournal
 from checks.runner.node_context import NodeContext, write_node_context
-from checks.runner.rank_process import RankFile, Session
+from checks.runner.rank_process import RankFile, RankSession
 from tests.checks.local_policy import local_policy, lone_node
 
 TOO_SHORT = "its time limit of 0.1 s ([checks] timeouts_s) passed before the check could start"
@@ -51,7 +51,7 @@ def ranked(
     monkeypatch.setattr(rank_process, "init_group", lambda *given: groups.append(given[2]))
     monkeypatch.setattr(rank_process, "_leave_time_to_tell", lambda longest_s: None)
     path = folder / "rank.jsonl"
-    Session(context, RankPlace(0, 0, 2, "cpu"), RankFile(path)).run()
+    RankSession(context, RankPlace(0, 0, 2, "cpu"), RankFile(path)).run()
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return {
         event["row"]["check"]: event["row"] for event in events if event["event"] == "observation"
@@ -76,7 +76,7 @@ def test_a_rank_without_time_to_join_is_not_told_to_use_torchrun(
 ) -> None:
     """The run's deadline is the reason."""
     context = node_context(tmp_path, {})
-    monkeypatch.setattr(Session, "left_s", lambda self: 0.7)
+    monkeypatch.setattr(RankSession, "left_s", lambda self: 0.7)
     rows, groups = ranked(tmp_path, monkeypatch, replace(context, deadline=Deadline(120.0, 0.0)))
 
     assert [] == groups
@@ -108,7 +108,7 @@ def test_a_rank_that_its_limit_ended_names_it_in_all_that_follows(
 ) -> None:
     """The watchdog writes what is known and leaves."""
     path = tmp_path / "rank.jsonl"
-    session = Session(node_context(tmp_path, timeouts_s), RankPlace(0, 0, 2, "cpu"), RankFile(path))
+    session = RankSession(node_context(tmp_path, timeouts_s), RankPlace(0, 0, 2, "cpu"), RankFile(path))
     monkeypatch.setattr("os._exit", lambda code: None)
     while session.left[0].name != "compute.gemm":
         session.left.pop(0)
@@ -161,7 +161,7 @@ def test_the_load_of_a_node_explains_no_limit_that_somebody_set(
     monkeypatch.setattr("checks.process.cpu_usage.Watch.contention", lambda self: busy)
     node = Node("node-0", 0, "t", "c", False, {"host": "h"})
     report = NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, Declared("cpu", 1, 0, 1), (), node, ())
-    writer = JournalWriter(Journal(tmp_path / "node-0.json", report))
+    writer = JournalWriter(ReportJournal(tmp_path / "node-0.json", report))
     writer([errored("a.a", "node-0", "too late", 0.0, error_kind=kind)])
     (row,) = writer.rows.values()
 

@@ -17,14 +17,14 @@ from checks.facts import profile_options
 from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile, rank_subject
 from checks.runner import journal as journals
 from checks.runner.deadline import limited
-from checks.runner.journal import Journal, JournalError
+from checks.runner.journal import ReportJournal, ReportWriteError
 
 
-def journal(path: Path) -> Journal:
+def journal(path: Path) -> ReportJournal:
     """A journal of node-0."""
     node = Node("node-0", 0, "t", "c", False, {"host": "h"})
     declared = Declared("cpu", 1, 0, 1)
-    return Journal(path, NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, declared, (), node, ()))
+    return ReportJournal(path, NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, declared, (), node, ()))
 
 
 def row(check: str, evidence: str = "") -> Observation:
@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_made_is_a_journal_error(tmp_path: Path) -> None
     """The message names the path and the remedy."""
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(JournalError, match="another --out"):
+    with pytest.raises(ReportWriteError, match="another --out"):
         journal(tmp_path / "file" / "node-0.json").write()
 
 
@@ -123,7 +123,7 @@ def test_a_file_system_that_does_not_answer_is_waited_for_once(
     fifo = made.path.with_name(f".{made.path.name}.{os.getpid()}-fixed.tmp")
     os.mkfifo(fifo)
     for number in range(5):
-        with pytest.raises(JournalError, match="does not respond"):
+        with pytest.raises(ReportWriteError, match="does not respond"):
             made.add([row(f"a.a{number}")])
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # the file system answers again
     while made._writing.is_set():

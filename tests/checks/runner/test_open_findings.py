@@ -18,7 +18,7 @@ from checks.merge import merge
 from checks.model import Action, Cause, Finding, FindingKind, Level, Profile
 from checks.process.machine_state import FINDINGS, VARIABLE
 from checks.runner import node_run
-from checks.runner.journal import Journal
+from checks.runner.journal import ReportJournal
 from checks.runner.node_context import NodeContext
 from checks.runner.single_node import declare, read_policy
 from tests.checks.local_policy import lone_node
@@ -47,7 +47,7 @@ def context(tmp_path: Path) -> NodeContext:
 def told(tmp_path: Path) -> list[Finding]:
     """What the verdict on the node's report says of what was open, through the file and the merge."""
     alone = context(tmp_path)
-    journal = Journal(tmp_path / "node-0.json", node_run.first_report(alone, "one"))
+    journal = ReportJournal(tmp_path / "node-0.json", node_run.first_report(alone, "one"))
     journal.write()
     data = journal.path.read_bytes()
     assert load_node(data).node.open_findings == journal.report.node.open_findings

@@ -24,7 +24,7 @@ from checks.policy import OnWarn, Policy
 from checks.process.fork_server import ForkServer
 from checks.process.tree import alive, start_ticks
 from checks.runner import node_run
-from checks.runner.journal import Journal, JournalWriter
+from checks.runner.journal import JournalWriter, ReportJournal
 from checks.runner.node_context import NodeContext, watch_path
 from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
@@ -59,7 +59,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     """The rows of a runner's stages with these checks, and `stage` in the place of the ranks'."""
     alone = node_context(folder, *checks)
     kept: dict[str, Observation] = {}
-    journal = Journal(folder / "node-0.json", node_run.first_report(alone, "one"))
+    journal = ReportJournal(folder / "node-0.json", node_run.first_report(alone, "one"))
     keep = JournalWriter(journal, lambda row: kept.update({row.check: row}))
     watches = Watchers(alone)
     opened = node_run._look_before

@@ -16,20 +16,20 @@ from checks.cli import add_verbs
 from checks.command_line import Parser
 from flows.cli.verbs import whole_parser
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.config import PORTS, SHIPPED, Job, Settings, rendered
+from tasks.monitoring.config import PORTS, SHIPPED, MonitoringSettings, ScrapeJob, rendered
 from tasks.monitoring.targets import document, targets_of
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
 
 ROOT = Path(__file__).parents[3]
 HOOK = "http://127.0.0.1:1/"
-SETTINGS = Settings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
+SETTINGS = MonitoringSettings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
 WHOLE = replace(
     SETTINGS, slurm="127.0.0.1:9341", remote_write="https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1/api/v1/remote_write",
     region="us-west-2",
 )  # fmt: skip
 
 
-def written(folder: Path, settings: Settings) -> Path:
+def written(folder: Path, settings: MonitoringSettings) -> Path:
     """The configuration with targets of four nodes."""
     for name, text in rendered(settings).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def written(folder: Path, settings: Settings) -> Path:
 
 @pytest.mark.needs("promtool")
 @pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["small", "whole"])
-def test_prometheus_takes_the_configuration(tmp_path: Path, settings: Settings) -> None:
+def test_prometheus_takes_the_configuration(tmp_path: Path, settings: MonitoringSettings) -> None:
     """With its rules and its targets, SigV4 included."""
     file = written(tmp_path, settings) / "prometheus.yml"
     done = promtool("check", "config", file)
@@ -85,7 +85,7 @@ def linted(text: bytes) -> None:
 
 @pytest.mark.needs("amtool")
 @pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["small", "whole"])
-def test_alertmanager_takes_the_configuration(tmp_path: Path, settings: Settings) -> None:
+def test_alertmanager_takes_the_configuration(tmp_path: Path, settings: MonitoringSettings) -> None:
     """And each notify label of a rule leads to a receiver of its name."""
     file = written(tmp_path, settings) / "alertmanager.yml"
     done = subprocess.run(("amtool", "check-config", file), capture_output=True, text=True, check=False)
@@ -184,7 +184,7 @@ def test_the_daemon_set_runs_the_watch() -> None:
     ]
     assert namespace["metadata"]["name"] == document_["metadata"]["namespace"] != "prelaunch"
     assert "privileged" == namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-    assert PORTS[Job.WATCH] == container["livenessProbe"]["httpGet"]["port"]
+    assert PORTS[ScrapeJob.WATCH] == container["livenessProbe"]["httpGet"]["port"]
     assert "/var/lib/prelaunch" in {volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == {
         volume["name"] for volume in pod["volumes"]

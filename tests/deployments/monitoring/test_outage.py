@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from checks.process.free_ports import free_port
-from tasks.monitoring.config import Settings, rendered
+from tasks.monitoring.config import MonitoringSettings, rendered
 from tests.deployments.monitoring.test_configuration import SETTINGS
 from tests.deployments.monitoring.test_rules import ALERTS
 
@@ -117,7 +117,7 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
     port, hook = free_port(), free_port()
     with Pages(("127.0.0.1", hook)) as heard:
         address = f"http://127.0.0.1:{hook}"
-        settings = Settings(address + "/on-call", address + "/owner", address + "/heartbeat")
+        settings = MonitoringSettings(address + "/on-call", address + "/owner", address + "/heartbeat")
         (tmp_path / "alertmanager.yml").write_text(
             rendered(settings)["alertmanager.yml"].replace("group_wait: 10s", "group_wait: 2s")
         )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from checks.watch.families import FAMILIES
-from tasks.monitoring.config import RULES, SHIPPED, Settings, rendered
+from tasks.monitoring.config import RULES, SHIPPED, MonitoringSettings, rendered
 from tests.deployments.monitoring.rule_cases import HEALTHY, SITUATIONS, Alert, Situation
 
 pytestmark = pytest.mark.needs("promtool")
@@ -182,7 +182,7 @@ def test_a_metric_that_nobody_exports_is_an_alert_by_itself(tmp_path: Path) -> N
 
 def test_two_scrapes_that_fail_are_an_alert_and_one_is_none(tmp_path: Path) -> None:
     """With the evaluations that are shipped; the first scrape fails at 5 min."""
-    settings = Settings(on_call="http://h", owner="http://h", heartbeat="http://h")
+    settings = MonitoringSettings(on_call="http://h", owner="http://h", heartbeat="http://h")
     interval = yaml.safe_load(rendered(settings)["prometheus.yml"])["global"]["evaluation_interval"]
     up = 'up{job="node",instance="n0:9100",cluster="c",node="n0"}'
     down = dict(re.findall(r'(\w+)="([^"]*)"', up)) | {"notify": "on-call"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.documents.decode import decode
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.engines.kubernetes.cluster import IMAGE, ROOT, KubernetesCluster
@@ -55,13 +55,13 @@ def gate_file(
     return few_checks.gate_file(SHIPPED, folder, changes)
 
 
-def gate(path: Path, **more: Any) -> Outcome:
+def gate(path: Path, **more: Any) -> GateOutcome:
     """Run the flow to its end."""
     with few_checks.chosen():
         _, outcome = asyncio.run(run(request_of(path, **more)))
     return outcome
 
 
-def kept(path: Path, outcome: Outcome, name: str) -> Any:
+def kept(path: Path, outcome: GateOutcome, name: str) -> Any:
     """A document that the gate kept."""
     return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())

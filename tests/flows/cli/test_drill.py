@@ -18,7 +18,7 @@ import pytest
 
 from flows.cli import machines as machines_command
 from flows.cli.main import main
-from tasks.machines.base import Machine, Service
+from tasks.machines.base import Machine, ServiceState
 from tests.fakes.machines import PlayedMachines, serving
 
 ROOT = Path(__file__).parents[3]
@@ -65,13 +65,13 @@ def test_a_fault_that_was_made_and_is_undone_is_a_success(
 
 
 @pytest.mark.parametrize(
-    "more", [{"jobs": ("17",)}, {"service": Service.OUT}, {"service": Service.UNKNOWN}], ids=str
+    "more", [{"jobs": ("17",)}, {"service": ServiceState.OUT}, {"service": ServiceState.UNKNOWN}], ids=str
 )
 def test_a_node_that_is_not_free_is_rejected(
     gate: Path, machines: PlayedMachines, more: dict[str, object]
 ) -> None:
     """With exit code 2, and nothing was written."""
-    machines.shown["n2"] = replace(Machine("n2", Service.SERVING), **more)  # type: ignore[arg-type]
+    machines.shown["n2"] = replace(Machine("n2", ServiceState.SERVING), **more)  # type: ignore[arg-type]
 
     assert 2 == main(words(gate))
     assert "NVRM" not in (gate.parent / "messages").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 from checks.documents.report import dump
 from checks.explain import registry
-from checks.explain.reading import Kind
+from checks.explain.reading import OutputKind
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import healthy
 
@@ -36,7 +36,7 @@ ABOUT = {"file", "kind", "title", "held", "not_judged"}
 @pytest.fixture
 def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command in this process, with one reader and one policy; texts are written to files 0.txt, 1.txt ..."""
-    monkeypatch.setattr(registry, "MODULES", {"tests.fakes.reader": (Kind.DCGMI,)})
+    monkeypatch.setattr(registry, "MODULES", {"tests.fakes.reader": (OutputKind.DCGMI,)})
     (tmp_path / "policy.toml").write_text(POLICY)
 
     def runner(*words: object, texts: tuple[str | bytes, ...] = ()) -> Ended:
@@ -84,7 +84,7 @@ def test_a_kind_that_is_given_is_not_guessed(run: Run) -> None:
 
 def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kinds are named, and --kind decides."""
-    both = {"tests.fakes.reader": (Kind.DCGMI,), "tests.fakes.other": (Kind.NEURON_LS,)}
+    both = {"tests.fakes.reader": (OutputKind.DCGMI,), "tests.fakes.other": (OutputKind.NEURON_LS,)}
     monkeypatch.setattr(registry, "MODULES", both)
     monkeypatch.setitem(sys.modules, "tests.fakes.other", import_module("tests.fakes.reader"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli import fleet
 from flows.cli.main import main
-from tasks.machines.base import Machine, Rung, Service
+from tasks.machines.base import Machine, Rung, ServiceState
 from tasks.remediation.records import Records
 from tasks.reports.store_argument import open_named_store
 from tasks.store.folder import FolderStore
@@ -183,7 +183,7 @@ def test_the_scheduler_of_a_gate_file_is_asked(
 ) -> None:
     """Its word is beside ours, and a contradiction is marked; one that does not answer is said."""
     file = gate_file(tmp_path, store, "c")
-    played = PlayedMachines({name: Machine(name, Service.SERVING) for name in ("node-0", "node-1")})
+    played = PlayedMachines({name: Machine(name, ServiceState.SERVING) for name in ("node-0", "node-1")})
     assert None is fleet.engine_of(open_named_store(file))
     monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
 

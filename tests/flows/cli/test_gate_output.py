@@ -20,7 +20,7 @@ from flows.cli.output import annotate_end, write_remedy
 from tasks.gate.context import open_gate_context
 from tasks.gate.lease.lease import LauncherAddress, Lease
 from tasks.gate.lease.owner import this_process
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobState
@@ -116,7 +116,7 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         shown = LiveProgress(None)
         judged = JudgedReport(healthy(), verdict_of(healthy()))
         training = Training("g-1-train-1", JobState.CANCELLED)
-        shown.outcome = Outcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
+        shown.outcome = GateOutcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
         context.store.put(report_key("g-1"), b"{}")
         arguments = typed_words()
         interrupted(arguments, "g-1", signal.SIGTERM, context, shown)
@@ -143,7 +143,7 @@ def test_why_a_training_failed_is_said_once(
     judged = JudgedReport(healthy(), verdict_of(healthy()))
     failed = ending is Ending.JOB_FAILED
     training = Training("g-1-train-1", state, "logs: /x", "KeyError: 'x'" if failed else "")
-    outcome = Outcome("g-1", ending, Decision.LAUNCHED, judged, training, training.cause or "GO")
+    outcome = GateOutcome("g-1", ending, Decision.LAUNCHED, judged, training, training.cause or "GO")
     show(typed_words(format="text"), "test", outcome)
 
     out, err = capsys.readouterr()
@@ -159,7 +159,7 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     path = write_gate(tmp_path, fake=False)
     context = open_gate_context(GateRequest(gate_file=str(path)))
     line = path.read_text().splitlines().index("[training]") + 2
-    outcome = Outcome(
+    outcome = GateOutcome(
         "", Ending.REJECTED, None, None, None, "training script: it is not there", key="training.command"
     )
     arguments = typed_words(file=str(path), junit=tmp_path / "j.xml", summary=tmp_path / "s.md")
@@ -228,7 +228,7 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     judged = JudgedReport(healthy(), verdict_of(healthy()))
     training = Training("g-1-train-1", JobState.FAILED, "logs: /x", "KeyError: 'x'")
-    outcome = Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, training.cause)
+    outcome = GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, training.cause)
     logs, summary = tmp_path / "logs.txt" if asked else None, tmp_path / "s.md"
     show(typed_words(summary=summary, logs=logs), "test", outcome)
 

@@ -11,7 +11,7 @@ import pytest
 
 from checks.documents.report import dump_plain
 from checks.model import Answer, Report
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training, outcome_summary
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training, outcome_summary
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.launchers.base import JobState
 from tasks.store.folder import FolderStore
@@ -21,7 +21,7 @@ from tests.sample_reports import healthy, verdict_of
 from tests.tasks.kept_gates import gate_id, keep
 
 WHY = "node-1, rank 3: RuntimeError: my loss exploded"
-FAILED = Outcome(
+FAILED = GateOutcome(
     gate_id(0), Ending.JOB_FAILED, Decision.LAUNCHED, None, Training("t-1", JobState.FAILED, "exit 1", WHY), WHY
 )  # fmt: skip
 NO = ApprovalAnswer(
@@ -30,7 +30,7 @@ NO = ApprovalAnswer(
 HOSTILE = "<script>alert(1)</script>\x1b[31m [x](http://evil) " + "A" * 10_000
 
 
-def folder_of(tmp_path: Path, report: Report, outcome: Outcome | None, **changes: object) -> Path:
+def folder_of(tmp_path: Path, report: Report, outcome: GateOutcome | None, **changes: object) -> Path:
     """The folder of a gate, as the gate keeps it."""
     store = FolderStore(tmp_path / "store")
     keep(store, 0, report)
@@ -73,7 +73,7 @@ def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_every_other_end_is_the_first_line_too(
-    run: Run, tmp_path: Path, outcome: Outcome, first: str
+    run: Run, tmp_path: Path, outcome: GateOutcome, first: str
 ) -> None:
     """Cancelled, without machines, refused by a person."""
     assert first == first_lines(run, folder_of(tmp_path, healthy(), outcome))[0]

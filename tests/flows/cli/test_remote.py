@@ -16,8 +16,8 @@ from flows.cli.watch import no_verdict, show
 from tasks.gate.outcome import (
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     Training,
     outcome_json,
     unjudged_json,
@@ -98,7 +98,7 @@ def failed_run(store: FolderStore) -> FollowedRun:
     """A run whose training failed, and what its gate kept."""
     judged = JudgedReport(healthy(), verdict_of(healthy()))
     training = Training("g-1-train-1", JobState.FAILED, "node-1 exited 1", "KeyError: 'x'")
-    outcome = Outcome(
+    outcome = GateOutcome(
         "g-1",
         Ending.JOB_FAILED,
         Decision.LAUNCHED,

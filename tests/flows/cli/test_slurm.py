@@ -9,12 +9,12 @@ import pytest
 from flows.cli import slurm
 from flows.cli.main import main
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.cluster_checks import ClusterCheck, Outcome
+from tasks.launchers.slurm.cluster_checks import ClusterCheck, SlurmOutcome
 
-WORKS = ClusterCheck("srun", Outcome.WORKS, "n0, n1 answered")
-MISSING = ClusterCheck("enroot", Outcome.MISSING, "it is not on the PATH of n1")
-UNSEEN = ClusterCheck("pyxis", Outcome.UNSEEN, "no node could be asked")
-FAILS = ClusterCheck("pyxis", Outcome.FAILS, "it did not start on n1")
+WORKS = ClusterCheck("srun", SlurmOutcome.WORKS, "n0, n1 answered")
+MISSING = ClusterCheck("enroot", SlurmOutcome.MISSING, "it is not on the PATH of n1")
+UNSEEN = ClusterCheck("pyxis", SlurmOutcome.UNSEEN, "no node could be asked")
+FAILS = ClusterCheck("pyxis", SlurmOutcome.FAILS, "it did not start on n1")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_machine_without_slurm_is_refused(
 ) -> None:
     """With the remedy."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> commands.Reply:
+    def run(*argv: str, timeout_s: float = 0.0) -> commands.SlurmReply:
         raise commands.MissingCommand("there is no srun on this machine. Run the gate where it is.")
 
     monkeypatch.setattr(commands, "run", run)

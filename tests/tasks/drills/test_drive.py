@@ -10,16 +10,16 @@ import pytest
 from tasks.drills import drive
 from tasks.drills.drive import DrillRun, Interruption, NodeCommands, condition_after, require_free
 from tasks.drills.faults import DRILLS, Argv, DrillRefused, FaultOptions
-from tasks.machines.base import Holder, Machine, Mark, Service
+from tasks.machines.base import Holder, Machine, Mark, ServiceState
 from tests.fakes.machines import PlayedMachines, serving
 
 REFUSED = {
-    "a job": Machine("n2", Service.SERVING, jobs=("17",)),
-    "out": Machine("n2", Service.OUT),
-    "unknown": Machine("n2", Service.UNKNOWN),
-    "testing": Machine("n2", Service.TESTING, Holder.PRELAUNCH, mark=Mark("g", "c")),
-    "changing": Machine("n2", Service.CHANGING),
-    "held": Machine("n2", Service.SERVING, Holder.OTHER, owner="jdoe"),
+    "a job": Machine("n2", ServiceState.SERVING, jobs=("17",)),
+    "out": Machine("n2", ServiceState.OUT),
+    "unknown": Machine("n2", ServiceState.UNKNOWN),
+    "testing": Machine("n2", ServiceState.TESTING, Holder.PRELAUNCH, mark=Mark("g", "c")),
+    "changing": Machine("n2", ServiceState.CHANGING),
+    "held": Machine("n2", ServiceState.SERVING, Holder.OTHER, owner="jdoe"),
 }
 INJECT, UNDO = ">>", "dd of"
 
@@ -174,7 +174,7 @@ def test_a_job_that_starts_while_the_drill_is_prepared_is_left_alone(log: Path) 
     machines = serving("n2")
 
     def start(words: Argv) -> None:
-        machines.shown["n2"] = Machine("n2", Service.SERVING, jobs=("18",))
+        machines.shown["n2"] = Machine("n2", ServiceState.SERVING, jobs=("18",))
 
     with pytest.raises(DrillRefused, match="runs 18"):
         drill(log, machines, node(start)).run()

@@ -19,13 +19,13 @@ from checks.probes.kernel.log_lines import Now
 from checks.probes.kernel.log_source import Reader, read_file
 from tasks.drills import drive
 from tasks.drills.drive import NodeCommands, commands_for, passed
-from tasks.drills.faults import BUCKET, DRILLS, Drill, DrillRefused, Fault, FaultOptions
+from tasks.drills.faults import BUCKET, DRILLS, Drill, DrillFault, DrillRefused, FaultOptions
 
 HERE = NodeCommands()
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
-def fault(drill: Drill, options: FaultOptions, commands: NodeCommands = HERE) -> Fault:
+def fault(drill: Drill, options: FaultOptions, commands: NodeCommands = HERE) -> DrillFault:
     """The fault, made of what this machine says."""
     return drill.make(options, commands.run(drill.probe(options))[1])
 

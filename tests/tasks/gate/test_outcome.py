@@ -12,8 +12,8 @@ from tasks.gate.outcome import (
     NOT_STARTED,
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     Training,
     kept_logs,
     without_training,
@@ -39,7 +39,7 @@ def said(
     requested: bool = True,
 ) -> str:
     """The sentence on the outcome's pages."""
-    made = Outcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")
+    made = GateOutcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")
     judged = without_training(made, launches, requested).judged
     return judged.context.training if judged else ""
 
@@ -75,7 +75,7 @@ def test_every_page_says_it(training: str) -> None:
 @pytest.mark.parametrize("decision", [*Decision, None])
 def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision | None) -> None:
     """What an ending says already counts first; only what launched, passed or observed is a 0, and nothing known is a 3."""
-    code = Outcome("g-1", ending, decision, None, None, "why it ended").code
+    code = GateOutcome("g-1", ending, decision, None, None, "why it ended").code
     endings = {Ending.REJECTED: 2, Ending.JOB_FAILED: 4, Ending.NO_CAPACITY: 5, Ending.CANCELLED: 130}
     good = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
     decided = 0 if decision in good else 3 if decision in (Decision.CANNOT_TELL, None) else 1

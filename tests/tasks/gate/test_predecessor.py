@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import GateOutcome
 from tasks.gate.progress import LISTENER, LiveProgress, Progress
 from tasks.launchers.base import JobState, JobStatus, Placement
 from tasks.provision import settle_lease
@@ -31,7 +31,7 @@ class Heard:
         """Keep it."""
         self.lines.append(progress)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: GateOutcome) -> None:
         """Nothing ends here."""
         raise AssertionError(outcome)
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tasks.gate.outcome import Ending, Outcome
+from tasks.gate.outcome import Ending, GateOutcome
 from tasks.gate.progress import SHOWN_NODES, LiveProgress, Progress, measured_text, node_lines
 from tasks.reports.node_reports import NodeProgress
 
@@ -32,7 +32,7 @@ def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest
         shown.tick()
     shown.progress(Progress("verdict", "GO local"))
     clock.now += 3.0
-    shown.ended(Outcome("g-1", Ending.VERDICT, None, None, None, ""))
+    shown.ended(GateOutcome("g-1", Ending.VERDICT, None, None, None, ""))
 
     assert capsys.readouterr().err.splitlines() == [
         r"checks: 0 of 27 observations\x1b (0 s)",

@@ -15,8 +15,8 @@ from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import (
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     PlacementProof,
     Training,
     outcome_json,
@@ -62,7 +62,7 @@ def test_every_end_of_a_gate_is_taken(ending: Ending, decision: Decision | None)
     for report in (None, *REPORTS):
         whole = None if report is None else judged(report)
         for more in ((None, None, None), (training, proof, ANSWERED)):
-            made = Outcome("g-1", ending, decision, whole, more[0], "why", "r.json", "r.html", *more[1:])
+            made = GateOutcome("g-1", ending, decision, whole, more[0], "why", "r.json", "r.html", *more[1:])
             document = outcome_json(made, "local")
 
             assert [] == errors(document)
@@ -73,7 +73,7 @@ def test_every_end_of_a_gate_is_taken(ending: Ending, decision: Decision | None)
 def test_a_culprit_is_named_where_somebody_is_to_blame() -> None:
     """The nodes, as in events and notifications; nobody is where the gate could not tell, or all is well."""
     named = [
-        outcome_json(Outcome("g-1", Ending.VERDICT, None, judged(report), None, ""), "local")["culprits"]
+        outcome_json(GateOutcome("g-1", Ending.VERDICT, None, judged(report), None, ""), "local")["culprits"]
         for report in REPORTS
     ]
 
@@ -107,7 +107,9 @@ def test_a_pipeline_can_tell_a_busy_cluster_from_a_wrong_file(error: Exception, 
 )
 def test_another_document_is_refused(change: dict[str, Any]) -> None:
     """An unknown key, decision or type; and a key that is missing."""
-    good = outcome_json(Outcome("g-1", Ending.VERDICT, Decision.PASSED, judged(REPORTS[0]), None, ""), "a")
+    good = outcome_json(
+        GateOutcome("g-1", Ending.VERDICT, Decision.PASSED, judged(REPORTS[0]), None, ""), "a"
+    )
 
     assert errors({**good, **change})
     assert errors({key: value for key, value in good.items() if key != "decision"})

@@ -15,19 +15,21 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, JobHandle, Launcher, Plan
 from tasks.launchers.kubernetes import submit as kubernetes
-from tasks.launchers.kubernetes.api import EXISTS, KINDS, Kind, Refused
+from tasks.launchers.kubernetes.api import EXISTS, KINDS, ApiRefused, ObjectKind
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm import submit as slurm
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.kubernetes.planned import JOB as POD_JOB
 from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
-LOST = Reply(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
-KILLED = Reply(-15, "", "")
+LOST = SlurmReply(
+    1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+)
+KILLED = SlurmReply(-15, "", "")
 
 
 @dataclass
@@ -39,16 +41,16 @@ class Slurm:
     jobs: int = 0
     lost: bool = False
 
-    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Reply:
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> SlurmReply:
         """In the place of commands.run."""
         if argv[0] == "sbatch":
             first, self.lost = not self.lost, True
             self.jobs += self.takes or not first
-            return (KILLED if self.late else LOST) if first else Reply(0, f"{4 + self.jobs}\n", "")
+            return (KILLED if self.late else LOST) if first else SlurmReply(0, f"{4 + self.jobs}\n", "")
         if self.jobs and self.late:
             self.late -= 1
-            return Reply(0, "", "")
-        return Reply(0, "".join(f"{5 + index}|PENDING||None\n" for index in range(self.jobs)), "")
+            return SlurmReply(0, "", "")
+        return SlurmReply(0, "".join(f"{5 + index}|PENDING||None\n" for index in range(self.jobs)), "")
 
 
 @dataclass
@@ -75,18 +77,18 @@ class Cluster:
             raise EngineUnavailable("the API server does not answer")
         self._answers()
         if key in self.made:
-            raise Refused("create", KINDS[body["kind"]].plural, 409, EXISTS, "exists")
+            raise ApiRefused("create", KINDS[body["kind"]].plural, 409, EXISTS, "exists")
         self.made[key] = copy.deepcopy(body)
         return body
 
-    def get(self, kind: Kind, name: str) -> Any:
+    def get(self, kind: ObjectKind, name: str) -> Any:
         """GET."""
         self._answers()
         return next(
             (made for (word, at), made in self.made.items() if at == name and KINDS[word] == kind), None
         )
 
-    def patch(self, kind: Kind, name: str, body: Any) -> Any:
+    def patch(self, kind: ObjectKind, name: str, body: Any) -> Any:
         """PATCH of annotations."""
         found = self.get(kind, name)
         found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])

@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Trouble
 from tasks.launchers.kubernetes import job_record
-from tasks.launchers.kubernetes.api import Refused
+from tasks.launchers.kubernetes.api import ApiRefused
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
-from tasks.launchers.slurm.commands import MissingCommand, Reply
+from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.sagemaker.stubbed import JOB, stubbed
@@ -43,10 +43,10 @@ def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> J
         return made.launcher.state(JOB)
 
 
-def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | Reply) -> JobStatus:
+def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | SlurmReply) -> JobStatus:
     """What is said where squeue and sacct answer this."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
+    def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -76,18 +76,18 @@ def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> 
         (of_sagemaker, aws("UnrecognizedClientException", 400)),
         (of_sagemaker, aws("AccessDeniedException", 400)),
         (of_sagemaker, NoCredentialsError()),
-        (of_slurm, Reply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
-        (of_slurm, Reply(1, "", "slurm_load_jobs error: Invalid authentication credential")),
-        (of_slurm, Reply(0, "no row", "")),
+        (of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
+        (of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Invalid authentication credential")),
+        (of_slurm, SlurmReply(0, "no row", "")),
         (of_slurm, EngineUnavailable("squeue did not answer within 60 s.")),
         (of_slurm, MissingCommand("there is no squeue on this machine")),
         (of_kubernetes, EngineUnavailable("the API server does not answer")),
-        (of_kubernetes, Refused("get", "configmaps", 401, "Unauthorized", "the token has expired")),
-        (of_kubernetes, Refused("get", "configmaps", 403, "Forbidden", "no")),
+        (of_kubernetes, ApiRefused("get", "configmaps", 401, "Unauthorized", "the token has expired")),
+        (of_kubernetes, ApiRefused("get", "configmaps", 403, "Forbidden", "no")),
     ],
 )  # fmt: skip
 def test_no_answer_is_no_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | Reply
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | SlurmReply
 ) -> None:
     """It is neither final nor absent, so that a training goes on and the next look asks again."""
     status = ask(tmp_path, monkeypatch, answer)
@@ -100,7 +100,7 @@ def test_a_deletion_that_the_engine_itself_says_is_an_end_at_once(
 ) -> None:
     """Kubernetes: the job's record is there, and its Jobs are not. (SageMaker's Deleting, sacct's CANCELLED: the launchers' tests.)"""
     launcher = KubernetesLauncher(tmp_path, options())
-    monkeypatch.setattr(job_record, "read", lambda api, name: job_record.Record(True, True, 2, None, None))
+    monkeypatch.setattr(job_record, "read", lambda api, name: job_record.JobRecord(True, True, 2, None, None))
     monkeypatch.setattr(job_record, "write_final", lambda api, name, final: None)
     monkeypatch.setattr(launcher.api, "items", lambda kind, selector: iter(()))
     monkeypatch.setattr(launcher.api, "delete", lambda kind, name: None)

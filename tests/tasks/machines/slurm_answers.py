@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import Mark
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 from tasks.machines.slurm_commands import reservation_name
 
 DAY, BOOTED = "2026-11-25", "12:43:38"
-OK = Reply(0, "", "")
+OK = SlurmReply(0, "", "")
 MARK = Mark("gate-7f3a", "gpu.ecc")
 NAME = reservation_name("gate-7f3a", "n1")
 
@@ -40,10 +40,10 @@ class SlurmAnswers:
     program: str = "/sbin/reboot"
     keeps_reason: bool = False
     argvs: list[tuple[str, ...]] = field(default_factory=list)
-    refuse: dict[tuple[str, ...], Reply | Exception] = field(default_factory=dict)
+    refuse: dict[tuple[str, ...], SlurmReply | Exception] = field(default_factory=dict)
     asked: int = 0
 
-    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Reply:
+    def __call__(self, *argv: str, timeout_s: float = 60.0) -> SlurmReply:
         """Answer one command."""
         for begins, answer in self.refuse.items():
             if argv[: len(begins)] == begins:
@@ -52,10 +52,10 @@ class SlurmAnswers:
                     raise answer
                 return answer
         if argv[0] == "squeue":
-            return Reply(0, "".join(f"{job}|{node}\n" for job, node in self.jobs.items()), "")
+            return SlurmReply(0, "".join(f"{job}|{node}\n" for job, node in self.jobs.items()), "")
         if argv[1] == "show":
             self.asked += 1
-            return Reply(
+            return SlurmReply(
                 0,
                 {"node": self._nodes, "reservation": self._reservations, "config": self._config}[argv[2]](),
                 "",
@@ -89,10 +89,10 @@ class SlurmAnswers:
     def _config(self) -> str:
         return f"RebootProgram           = {self.program}\n"
 
-    def _update(self, words: dict[str, str], argv: tuple[str, ...]) -> Reply:
+    def _update(self, words: dict[str, str], argv: tuple[str, ...]) -> SlurmReply:
         node, state = self.nodes[words["nodename"]], words.get("state", "")
         if state == "resume" and node.flags == ["IDLE"]:
-            return Reply(1, "", "slurm_update error: Invalid node state specified")
+            return SlurmReply(1, "", "slurm_update error: Invalid node state specified")
         if reason := words.get("reason"):
             node.reason = reason
         if state == "resume":
@@ -102,18 +102,18 @@ class SlurmAnswers:
             node.flags = [*(flag for flag in node.flags if flag not in ("DRAIN", "FAIL")), state.upper()]
         return OK
 
-    def _create(self, words: dict[str, str], argv: tuple[str, ...]) -> Reply:
+    def _create(self, words: dict[str, str], argv: tuple[str, ...]) -> SlurmReply:
         name = words["ReservationName"]
         self.reservations[name] = (
             f"ReservationName={name} Nodes={words['Nodes']} Flags={words['Flags']},SPEC_NODES Users={words['Users']} State=ACTIVE\n"
         )
-        return Reply(0, f"Reservation created: {name}\n", "")
+        return SlurmReply(0, f"Reservation created: {name}\n", "")
 
-    def _delete(self, words: dict[str, str], argv: tuple[str, ...]) -> Reply:
+    def _delete(self, words: dict[str, str], argv: tuple[str, ...]) -> SlurmReply:
         del self.reservations[words["ReservationName"]]
         return OK
 
-    def _reboot(self, words: dict[str, str], argv: tuple[str, ...]) -> Reply:
+    def _reboot(self, words: dict[str, str], argv: tuple[str, ...]) -> SlurmReply:
         self.nodes[argv[-1]].flags += ["REBOOT_REQUESTED"]
         return OK
 

@@ -20,7 +20,7 @@ from tasks.machines.base import (
     Machine,
     Mark,
     Rung,
-    Service,
+    ServiceState,
     Settled,
 )
 from tasks.machines.kubernetes import KubernetesMachineOptions, KubernetesMachines
@@ -78,7 +78,7 @@ def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
     assert node(cluster)["spec"]["unschedulable"] is True
     assert node(cluster)["spec"]["taints"] == [GPU, {"key": TAINT, "value": "gate-1", "effect": "NoSchedule"}]
     assert (seen.service, seen.holder, seen.mark, seen.since) == (
-        Service.OUT,
+        ServiceState.OUT,
         Holder.PRELAUNCH,
         MARK,
         AT.timestamp(),
@@ -97,7 +97,7 @@ def test_freeing_leaves_the_node_as_it_was(cluster: Cluster) -> None:
     assert not {
         key for key in node(cluster)["metadata"].get("annotations", {}) if key.startswith("prelaunch.dev/")
     }
-    assert here.by_name()["worker-0"].service is Service.SERVING
+    assert here.by_name()["worker-0"].service is ServiceState.SERVING
 
 
 def failing(condition: str) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def test_hyperpod_is_asked_by_a_label_that_only_it_may_take_back(cluster: Cluste
     here.act(Rung.REBOOT, "worker-0", MARK)
 
     assert node(cluster)["metadata"]["labels"][HEALTH] == PENDING_REBOOT
-    assert here.by_name()["worker-0"].service is Service.CHANGING
+    assert here.by_name()["worker-0"].service is ServiceState.CHANGING
     with pytest.raises(ValueError, match="not to be written"):
         health_change(here.by_name()["worker-0"], "Schedulable")
 
@@ -260,8 +260,8 @@ def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> N
     Of the machine as it was before, the remediation has what its records keep.
     """
     seen = machines(cluster).by_name()["worker-0"]
-    before = Machine("worker-0", Service.OUT, boot_id=seen.boot_id)
-    changing = replace(before, service=Service.CHANGING)
+    before = Machine("worker-0", ServiceState.OUT, boot_id=seen.boot_id)
+    changing = replace(before, service=ServiceState.CHANGING)
     away = replace(before, holder=Holder.OTHER)
     other = replace(before, boot_id="other")
     settled = machines(cluster).settled
@@ -271,8 +271,8 @@ def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> N
     assert settled(Rung.REBOOT, before, away) is Settled.PENDING
     assert settled(Rung.REBOOT, before, other) is Settled.DONE
     assert settled(Rung.REBOOT, changing, before) is Settled.FAILED
-    assert settled(Rung.REBOOT, before, replace(before, service=Service.GONE)) is Settled.FAILED
-    assert settled(Rung.REPLACE, before, replace(before, service=Service.GONE)) is Settled.DONE
+    assert settled(Rung.REBOOT, before, replace(before, service=ServiceState.GONE)) is Settled.FAILED
+    assert settled(Rung.REPLACE, before, replace(before, service=ServiceState.GONE)) is Settled.DONE
     assert settled(Rung.REPLACE, before, other) is Settled.PENDING
     assert settled(Rung.REBOOT, replace(before, boot_id=""), other) is Settled.PENDING
 
@@ -289,8 +289,11 @@ def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
     after = here.by_name()
 
     assert (place.nodes, place.options) == (("worker-0", "worker-1"), {"only_nodes": "worker-0,worker-1"})
-    assert (during["worker-0"].service, during["worker-1"].service) == (Service.TESTING, Service.OUT)
-    assert (after["worker-0"].service, after["worker-1"].service) == (Service.OUT, Service.SERVING)
+    assert (during["worker-0"].service, during["worker-1"].service) == (
+        ServiceState.TESTING,
+        ServiceState.OUT,
+    )
+    assert (after["worker-0"].service, after["worker-1"].service) == (ServiceState.OUT, ServiceState.SERVING)
     assert HELD == (TAINT, "node.kubernetes.io/unschedulable")
 
 
@@ -302,7 +305,7 @@ def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
     with pytest.raises(ActRefused, match="worker-1 still runs default/busy"):
         here.open_retest("worker-0", ("worker-1",), MARK)
 
-    assert here.by_name()["worker-1"].service is Service.SERVING
+    assert here.by_name()["worker-1"].service is ServiceState.SERVING
 
 
 def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm.commands import MissingCommand, Reply
+from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.machines.base import (
     ActAmbiguous,
     ActRefused,
@@ -19,7 +19,7 @@ from tasks.machines.base import (
     MachineError,
     Mark,
     Rung,
-    Service,
+    ServiceState,
 )
 from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
@@ -34,9 +34,9 @@ CREATE = (
 DELETE = ("scontrol", "delete", f"ReservationName={NAME}")
 REBOOT = ("scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=prelaunch: gate-7f3a gpu.ecc", "n1")
 CLEAR = ("scontrol", "update", "nodename=n1", "reason=none")
-TIMED_OUT = Reply(1, "", "slurm_update error: Socket timed out on send/recv operation")
-NOT_REACHED = Reply(1, "", "slurm_update error: Unable to contact slurm controller (connect failure)")
-REFUSED = Reply(1, "", "slurm_update error: Invalid user id")
+TIMED_OUT = SlurmReply(1, "", "slurm_update error: Socket timed out on send/recv operation")
+NOT_REACHED = SlurmReply(1, "", "slurm_update error: Unable to contact slurm controller (connect failure)")
+REFUSED = SlurmReply(1, "", "slurm_update error: Invalid user id")
 
 
 def test_a_fence_is_one_command_and_a_second_one_is_none() -> None:
@@ -66,7 +66,7 @@ def test_a_node_is_freed_inside_its_reservation(keeps_reason: bool, more: list[t
     machines(answers).free("n1", MARK)
 
     assert answers.argvs == [CREATE, RESUME, *more, DELETE]
-    assert machines(answers).by_name()["n1"].service is Service.SERVING
+    assert machines(answers).by_name()["n1"].service is ServiceState.SERVING
 
 
 def test_a_reboot_happens_in_a_reservation() -> None:
@@ -88,7 +88,7 @@ def test_a_node_that_came_back_by_itself_is_still_ours() -> None:
         machines(answers).act(Rung.REBOOT, "n1", MARK)
 
         assert (seen.service, seen.holder, seen.mark and seen.mark.gate_id) == (
-            Service.TESTING,
+            ServiceState.TESTING,
             Holder.PRELAUNCH,
             "gate-7f3a",
         )
@@ -247,14 +247,16 @@ def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
     ("answer", "error"),
     [
         (TIMED_OUT, ActAmbiguous),
-        (Reply(-9, "", ""), ActAmbiguous),
+        (SlurmReply(-9, "", ""), ActAmbiguous),
         (EngineUnavailable("scontrol did not answer within 60 s."), ActAmbiguous),
         (NOT_REACHED, EngineSilent),
         (MissingCommand("there is no scontrol on this machine."), EngineSilent),
         (REFUSED, ActRefused),
     ],
 )
-def test_what_came_of_a_command_that_failed(answer: Reply | Exception, error: type[MachineError]) -> None:
+def test_what_came_of_a_command_that_failed(
+    answer: SlurmReply | Exception, error: type[MachineError]
+) -> None:
     """Whatever may have reached slurmctld is ambiguous; in each case the command was sent once."""
     answers = SlurmAnswers(refuse={("scontrol", "update"): answer})
 
@@ -264,13 +266,14 @@ def test_what_came_of_a_command_that_failed(answer: Reply | Exception, error: ty
 
 
 @pytest.mark.parametrize(
-    "answer", [TIMED_OUT, Reply(0, "NodeName=n1", ""), EngineUnavailable("no answer"), MissingCommand("none")]
+    "answer",
+    [TIMED_OUT, SlurmReply(0, "NodeName=n1", ""), EngineUnavailable("no answer"), MissingCommand("none")],
 )
 @pytest.mark.parametrize(
     "question", [("scontrol", "show", "node"), ("scontrol", "show", "reservation"), ("squeue",)]
 )
 def test_a_question_without_an_answer_changes_nothing(
-    answer: Reply | Exception, question: tuple[str, ...]
+    answer: SlurmReply | Exception, question: tuple[str, ...]
 ) -> None:
     """It is silence, whatever the reason."""
     answers = fenced(refuse={question: answer})
@@ -328,7 +331,7 @@ def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
     """Slurm refuses to delete the reservation before; the node is drained at once."""
     answers = fenced()
     name = machines(answers).open_retest("n1", (), MARK).options["reservation"]
-    busy = Reply(1, "", f"delete_reservation ReservationName={name}: Requested reservation is in use")
+    busy = SlurmReply(1, "", f"delete_reservation ReservationName={name}: Requested reservation is in use")
     answers.refuse[("scontrol", "delete")] = busy
     pauses: list[float] = []
 
@@ -346,7 +349,7 @@ def test_a_job_that_does_not_end_keeps_the_reservation() -> None:
     """The message names it, and the node stays drained."""
     answers = fenced()
     machines(answers).open_retest("n1", (), MARK)
-    answers.refuse[("scontrol", "delete")] = Reply(1, "", "Requested reservation is in use")
+    answers.refuse[("scontrol", "delete")] = SlurmReply(1, "", "Requested reservation is in use")
 
     with pytest.raises(ActRefused, match="in use"):
         machines(answers).close_retest("n1", MARK)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import MachineError, Rung
 from tasks.machines.slurm import SlurmMachines
 from tasks.machines.slurm_commands import is_ours
@@ -51,7 +51,7 @@ class Watched(SlurmAnswers):
     foreign: bool = False
     undone: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Reply:
+    def __call__(self, *argv: str, timeout_s: float = 60.0) -> SlurmReply:
         """Answer one command."""
         said = super().__call__(*argv, timeout_s=timeout_s)
         if argv[1] in CHANGES:

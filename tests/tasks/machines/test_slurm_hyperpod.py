@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.machines.base import ActRefused, Holder, Rung, Service
+from tasks.machines.base import ActRefused, Holder, Rung, ServiceState
 from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced
 
@@ -31,7 +31,7 @@ def test_hyperpod_repairs_for_an_exact_reason_in_a_reservation(rung: Rung, reaso
     assert ([argv[1] for argv in answers.argvs], answers.argvs[-1]) == (["create", "update"], handed)
     assert (NAME in answers.reservations, words) == (True, f"IDLE+FAIL {reason} [root]")
     assert shlex.split(made.command(rung, "n1", MARK)) == list(handed)
-    assert (during.service, during.holder, during.owner) == (Service.OUT, Holder.OTHER, "HyperPod")
+    assert (during.service, during.holder, during.owner) == (ServiceState.OUT, Holder.OTHER, "HyperPod")
     with pytest.raises(ActRefused, match="belongs to HyperPod"):
         made.act(rung, "n1", MARK)
     with pytest.raises(ActRefused, match="belongs to HyperPod"):
@@ -49,5 +49,5 @@ def test_a_node_that_hyperpod_gives_back_is_still_ours() -> None:
     made.open_retest("n1", (), MARK)
     made.free("n1", MARK)
 
-    assert (seen.service, seen.holder) == (Service.TESTING, Holder.PRELAUNCH)
+    assert (seen.service, seen.holder) == (ServiceState.TESTING, Holder.PRELAUNCH)
     assert [argv[1] for argv in answers.argvs] == ["create", "update", "delete"]

@@ -6,30 +6,30 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.machines.base import Holder, Machine, Rung, Service, Settled
+from tasks.machines.base import Holder, Machine, Rung, ServiceState, Settled
 from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
 
-BEFORE = Machine("n1", Service.OUT, Holder.PRELAUNCH, booted_at=1000.0)
+BEFORE = Machine("n1", ServiceState.OUT, Holder.PRELAUNCH, booted_at=1000.0)
 
 
 @pytest.mark.parametrize(
     ("service", "booted_at", "words", "settled"),
     [
-        (Service.CHANGING, 1000.0, "", Settled.PENDING),
-        (Service.CHANGING, 2000.0, "", Settled.PENDING),
-        (Service.UNKNOWN, 1000.0, "", Settled.PENDING),
-        (Service.OUT, None, "", Settled.PENDING),
-        (Service.OUT, None, "DOWN prelaunch: g c : reboot issued : reboot timed out", Settled.FAILED),
-        (Service.OUT, 1000.0, "", Settled.FAILED),
-        (Service.TESTING, 1001.0, "", Settled.FAILED),
-        (Service.OUT, 2000.0, "", Settled.DONE),
-        (Service.TESTING, 2000.0, "", Settled.DONE),
-        (Service.SERVING, 1000.0, "", Settled.FAILED),
+        (ServiceState.CHANGING, 1000.0, "", Settled.PENDING),
+        (ServiceState.CHANGING, 2000.0, "", Settled.PENDING),
+        (ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
+        (ServiceState.OUT, None, "", Settled.PENDING),
+        (ServiceState.OUT, None, "DOWN prelaunch: g c : reboot issued : reboot timed out", Settled.FAILED),
+        (ServiceState.OUT, 1000.0, "", Settled.FAILED),
+        (ServiceState.TESTING, 1001.0, "", Settled.FAILED),
+        (ServiceState.OUT, 2000.0, "", Settled.DONE),
+        (ServiceState.TESTING, 2000.0, "", Settled.DONE),
+        (ServiceState.SERVING, 1000.0, "", Settled.FAILED),
     ],
 )
 def test_a_reboot_is_done_when_the_boot_time_moved(
-    service: Service, booted_at: float | None, words: str, settled: Settled
+    service: ServiceState, booted_at: float | None, words: str, settled: Settled
 ) -> None:
     """By more than Slurm's own reckoning moves it."""
     now = replace(BEFORE, service=service, booted_at=booted_at, status=words)
@@ -40,12 +40,12 @@ def test_a_reboot_is_done_when_the_boot_time_moved(
 @pytest.mark.parametrize(
     ("rung", "service", "settled"),
     [
-        (Rung.RESET, Service.TESTING, Settled.DONE),
-        (Rung.RESET, Service.UNKNOWN, Settled.PENDING),
-        (Rung.REPLACE, Service.OUT, Settled.FAILED),
+        (Rung.RESET, ServiceState.TESTING, Settled.DONE),
+        (Rung.RESET, ServiceState.UNKNOWN, Settled.PENDING),
+        (Rung.REPLACE, ServiceState.OUT, Settled.FAILED),
     ],
 )
-def test_what_became_of_other_acts(rung: Rung, service: Service, settled: Settled) -> None:
+def test_what_became_of_other_acts(rung: Rung, service: ServiceState, settled: Settled) -> None:
     """A request that was not answered may still be taken, so it is pending until it shows."""
     assert machines(SlurmAnswers()).settled(rung, BEFORE, replace(BEFORE, service=service)) is settled
 
@@ -54,18 +54,18 @@ def test_what_became_of_other_acts(rung: Rung, service: Service, settled: Settle
 @pytest.mark.parametrize(
     ("service", "holder", "booted_at", "settled"),
     [
-        (Service.OUT, Holder.OTHER, 1000.0, Settled.PENDING),
-        (Service.OUT, Holder.OTHER, 2000.0, Settled.PENDING),
-        (Service.OUT, Holder.PRELAUNCH, 1000.0, Settled.PENDING),
-        (Service.TESTING, Holder.PRELAUNCH, None, Settled.PENDING),
-        (Service.TESTING, Holder.PRELAUNCH, 1001.0, Settled.PENDING),
-        (Service.CHANGING, Holder.PRELAUNCH, 2000.0, Settled.PENDING),
-        (Service.UNKNOWN, Holder.NOBODY, 2000.0, Settled.PENDING),
-        (Service.TESTING, Holder.PRELAUNCH, 2000.0, Settled.DONE),
+        (ServiceState.OUT, Holder.OTHER, 1000.0, Settled.PENDING),
+        (ServiceState.OUT, Holder.OTHER, 2000.0, Settled.PENDING),
+        (ServiceState.OUT, Holder.PRELAUNCH, 1000.0, Settled.PENDING),
+        (ServiceState.TESTING, Holder.PRELAUNCH, None, Settled.PENDING),
+        (ServiceState.TESTING, Holder.PRELAUNCH, 1001.0, Settled.PENDING),
+        (ServiceState.CHANGING, Holder.PRELAUNCH, 2000.0, Settled.PENDING),
+        (ServiceState.UNKNOWN, Holder.NOBODY, 2000.0, Settled.PENDING),
+        (ServiceState.TESTING, Holder.PRELAUNCH, 2000.0, Settled.DONE),
     ],
 )
 def test_what_hyperpod_repairs_is_done_when_it_has_given_the_node_back_with_another_boot_time(
-    rung: Rung, service: Service, holder: Holder, booted_at: float | None, settled: Settled
+    rung: Rung, service: ServiceState, holder: Holder, booted_at: float | None, settled: Settled
 ) -> None:
     """Nobody says that it ignores the reason, so that what does not show is pending until its time is up."""
     made = SlurmMachines(run=SlurmAnswers(), hyperpod=True)
@@ -98,9 +98,9 @@ def test_every_node_is_looked_at() -> None:
     found = machines(answers).by_name()
 
     assert {name: (one.service, one.holder, one.jobs) for name, one in found.items()} == {
-        "n0": (Service.SERVING, Holder.NOBODY, ("41",)),
-        "n1": (Service.OUT, Holder.PRELAUNCH, ()),
-        "n2": (Service.SERVING, Holder.NOBODY, ("41", "42")),
+        "n0": (ServiceState.SERVING, Holder.NOBODY, ("41",)),
+        "n1": (ServiceState.OUT, Holder.PRELAUNCH, ()),
+        "n2": (ServiceState.SERVING, Holder.NOBODY, ("41", "42")),
     }
     assert found["n1"].booted_at == found["n0"].booted_at is not None
     assert found["n1"].since is not None and found["n2"].since is None

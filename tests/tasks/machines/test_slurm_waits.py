@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import ActRefused, Retest
 from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, SlurmAnswers, fenced
@@ -26,7 +26,7 @@ def test_a_node_whose_slurmd_has_not_answered_yet_is_waited_for(answers_after: i
 
     resume = slurm._update
 
-    def resumed(words: dict[str, str], argv: tuple[str, ...]) -> Reply:
+    def resumed(words: dict[str, str], argv: tuple[str, ...]) -> SlurmReply:
         said = resume(words, argv)
         silent.flags = ["IDLE", "NOT_RESPONDING"]
         return said
@@ -44,7 +44,7 @@ RESUME = ("scontrol", "update", "nodename=n1", "state=resume")
 def opened(after: Callable[[SlurmAnswers, int], None]) -> tuple[Retest | ActRefused, int]:
     """What comes of a re-test of a node that Slurm does not resume yet, and how often it was waited for. `after` is told of each."""
     slurm, waited = fenced(), list[float]()
-    slurm.refuse[RESUME] = Reply(1, "", "slurm_update error: Invalid node state specified")
+    slurm.refuse[RESUME] = SlurmReply(1, "", "slurm_update error: Invalid node state specified")
 
     def pause(seconds: float) -> None:
         waited.append(seconds)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.monitoring.config import PLACEHOLDER, ConfigError, Job, Settings, rendered
+from tasks.monitoring.config import PLACEHOLDER, ConfigError, MonitoringSettings, ScrapeJob, rendered
 
 HOOK = "http://127.0.0.1:1/"
-SETTINGS = Settings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
+SETTINGS = MonitoringSettings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
 
 
 def test_no_placeholder_is_left_and_every_file_is_yaml() -> None:
@@ -48,7 +48,7 @@ def test_optional_parts_are_left_out() -> None:
 def test_ports_are_those_of_the_table_unless_another_is_named() -> None:
     """Each job adds its own to the declared nodes."""
 
-    def ports(settings: Settings) -> dict[str, str]:
+    def ports(settings: MonitoringSettings) -> dict[str, str]:
         found = yaml.safe_load(rendered(settings)["prometheus.yml"])["scrape_configs"]
         return {
             job["job_name"]: job["relabel_configs"][-1]["replacement"].removeprefix("$1:")
@@ -57,7 +57,7 @@ def test_ports_are_those_of_the_table_unless_another_is_named() -> None:
         }
 
     assert {"prelaunch-watch": "9402", "node": "9100", "dcgm": "9400", "efa": "9109"} == ports(SETTINGS)
-    assert "9100" == ports(replace(SETTINGS, ports={Job.EFA: 9100}))["efa"]
+    assert "9100" == ports(replace(SETTINGS, ports={ScrapeJob.EFA: 9100}))["efa"]
 
 
 @pytest.mark.parametrize(

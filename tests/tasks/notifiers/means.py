@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
-from tasks.notifiers.base import Item, Kind, Notification, NotifierAccess
+from tasks.notifiers.base import Item, Notification, NotifierAccess, PageKind
 from tasks.notifiers.deliver import means_of
 from tests.flows.gates import write_gate
 
@@ -35,12 +35,12 @@ def means_in(folder: Path) -> NotifierAccess:
     return means_of(setting_of(folder).store)
 
 
-def page(kind: Kind = Kind.REFUSED, **more: Any) -> Notification:
+def page(kind: PageKind = PageKind.REFUSED, **more: Any) -> Notification:
     """A refusal for node-1 by gate g-1 of cluster p5."""
     told: dict[str, Any] = {
         "gate": "p5-prod",
         "kind": kind,
-        "culprits": ("node-1",) if kind is Kind.REFUSED else (),
+        "culprits": ("node-1",) if kind is PageKind.REFUSED else (),
         "items": (ITEM,),
         "facts": (("coverage", "2 of 2 nodes"), ("training", "was not started")),
         "costs": ("launching anyway loses 40 USD",),

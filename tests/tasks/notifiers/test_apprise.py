@@ -10,7 +10,7 @@ import pytest
 
 from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.apprise import AppriseNotifier
-from tasks.notifiers.base import Audience, Kind, NotifyError, Severity
+from tasks.notifiers.base import Audience, NotifyError, PageKind, Severity
 from tests.fakes.mail import MailServer, Webhook, mail_server, webhook
 from tests.tasks.notifiers.means import means_in, page
 
@@ -83,7 +83,7 @@ def test_a_webhook_gets_title_text_and_severity(notifier: NotifierFor, hook: Web
 
 def test_the_owner_has_urls_of_its_own(notifier: NotifierFor, hook: Webhook, post: MailServer) -> None:
     """What nobody's hardware is to blame for does not reach the on-call's."""
-    notifier(mail_url(post), owner=hook_url(hook)).send(page(Kind.CANNOT_TELL, audience=Audience.OWNER))
+    notifier(mail_url(post), owner=hook_url(hook)).send(page(PageKind.CANNOT_TELL, audience=Audience.OWNER))
 
     assert (1, 0) == (len(hook.posted), len(post.mails))
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.gate.context import GateContext
 from tasks.notifiers import deliver as delivering
-from tasks.notifiers.base import Audience, Kind, Notification
+from tasks.notifiers.base import Audience, Notification, PageKind
 from tasks.notifiers.deliver import DeliveryResult, still_paid
 from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.store.base import StoreFull
@@ -126,7 +126,7 @@ def test_the_log_is_shown_where_it_is_named(town: Town, capfd: pytest.CaptureFix
 
 def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     """An override calls both; the owner's failure is not the on-call's."""
-    told = deliver(town.context(), page(Kind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
+    told = deliver(town.context(), page(PageKind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
 
     assert ["/owner"] == [path for path, _ in town.hook.posted]
     assert (
@@ -139,7 +139,7 @@ def test_a_go_calls_nobody_and_resolves(town: Town) -> None:
     """What was open is resolved, and that is kept."""
     context = town.context()
     deliver(context, page())
-    settle(context, page(Kind.GO, gate_id="g-2"))
+    settle(context, page(PageKind.GO, gate_id="g-2"))
 
     assert ([], []) == (town.pagerduty.open(town.key), town.hook.posted)
     assert ["pagerduty: 1 incident resolved"] == town.told("go", "g-2")["told"]
@@ -160,7 +160,7 @@ def test_a_way_that_hangs_or_is_broken_is_left_behind(town: Town, verb: str) -> 
         (broken, "KeyError: 'no such thing'"),
     ):
         town.patch.setattr(PagerDutyNotifier, verb, fault)
-        told = deliver(context, page()) if verb == "send" else settle(context, page(Kind.GO))
+        told = deliver(context, page()) if verb == "send" else settle(context, page(PageKind.GO))
         assert said in told.failed[0]
         assert (verb == "send") == told.where.endswith("pages/g-1.txt")
     released.set()

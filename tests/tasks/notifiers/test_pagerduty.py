@@ -13,11 +13,11 @@ import pytest
 from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import (
     Audience,
-    Kind,
     Link,
     Notification,
     NotifierAccess,
     NotifyError,
+    PageKind,
     PendingQuestion,
     Severity,
 )
@@ -58,7 +58,7 @@ class Bench:
         """One page."""
         return self.notifier(patience).send(told)
 
-    def settle(self, kind: Kind = Kind.GO) -> str:
+    def settle(self, kind: PageKind = PageKind.GO) -> str:
         """An end of this kind."""
         return self.notifier().settle(page(kind))
 
@@ -128,7 +128,7 @@ def test_the_same_culprit_again_is_the_same_incident(bench: Bench) -> None:
 def test_a_go_resolves_what_is_open(bench: Bench) -> None:
     """Of either side; then nothing is left to resolve."""
     bench.send(page())
-    bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER))
+    bench.send(page(PageKind.CANNOT_TELL, audience=Audience.OWNER))
     before = bench.keys()
 
     assert ["prelaunch/p5/node-1", "prelaunch/p5/cannot-tell"] == before
@@ -136,8 +136,8 @@ def test_a_go_resolves_what_is_open(bench: Bench) -> None:
     assert ([], {}, "") == (bench.keys(), opened(bench.means.store, "p5"), bench.settle())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.GO, Kind.TEST)])
-def test_no_other_end_resolves_anything(bench: Bench, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in PageKind if kind not in (PageKind.GO, PageKind.TEST)])
+def test_no_other_end_resolves_anything(bench: Bench, kind: PageKind) -> None:
     """Not one that observed, nor one that was overridden."""
     bench.send(page())
 
@@ -148,11 +148,11 @@ def test_what_calls_by_itself_drowns_in_no_other_incident(bench: Bench) -> None:
     """A question, an override, and each job's machines, which no GO resolves: it shows nothing of them."""
     asked = PendingQuestion("run", "gate-1-x", 0.0, True, "")
     bench.send(page())
-    bench.send(page(Kind.QUESTION, culprits=("node-1",), question=asked))
-    bench.send(page(Kind.OVERRIDDEN, culprits=("node-1",)))
+    bench.send(page(PageKind.QUESTION, culprits=("node-1",), question=asked))
+    bench.send(page(PageKind.OVERRIDDEN, culprits=("node-1",)))
     opened_here = bench.keys()
     for gate_id in ("g-1-machines", "g-2-machines"):
-        bench.send(page(Kind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
+        bench.send(page(PageKind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
     machines = [f"prelaunch/p5/machines-still-billed/{gate}-machines" for gate in ("g-1", "g-2")]
 
     one, other = "prelaunch/p5/question/g-1/gate-1-x", "prelaunch/p5/overridden/g-1"
@@ -240,10 +240,10 @@ def test_the_details_are_bounded_and_say_so(bench: Bench) -> None:
 def test_an_incident_that_could_not_be_resolved_waits_for_the_next_go(bench: Bench) -> None:
     """What was resolved is struck out, what was not stays and is said."""
     bench.send(page())
-    bench.send(page(Kind.CRASHED))
+    bench.send(page(PageKind.CRASHED))
     bench.pagerduty.fail(Failure.SERVER_ERROR, times=1000)
     with pytest.raises(NotifyError, match="2 incidents are still open"):
-        PagerDutyNotifier(bench.table, bench.means, Patience(0.3, 0.2, 0.05)).settle(page(Kind.GO))
+        PagerDutyNotifier(bench.table, bench.means, Patience(0.3, 0.2, 0.05)).settle(page(PageKind.GO))
     bench.pagerduty.heal()
 
     assert ("2 incidents resolved", []) == (bench.settle(), bench.keys())
@@ -276,20 +276,20 @@ def test_a_store_that_fails_does_not_silence_the_call(bench: Bench) -> None:
 def test_a_training_that_failed_is_resolved_by_a_training_alone(bench: Bench) -> None:
     """A gate that only checks trains nothing, and says nothing about the training; what checks refused, it resolves."""
     bench.send(page())
-    bench.send(page(Kind.TRAINING_FAILED, audience=Audience.OWNER))
+    bench.send(page(PageKind.TRAINING_FAILED, audience=Audience.OWNER))
     said = bench.settle()
 
     assert "1 incident resolved, 1 about a training that failed left open until a training runs" == said
     assert ["prelaunch/p5/training-failed"] == bench.keys()
-    assert "1 incident resolved" == bench.notifier().settle(page(Kind.GO, trained=True))
+    assert "1 incident resolved" == bench.notifier().settle(page(PageKind.GO, trained=True))
     assert [] == bench.keys()
 
 
 def test_another_fault_is_another_incident(bench: Bench) -> None:
     """Evidence that is missing of other nodes, or of a check, notifies; the same again is added to its incident."""
     for about in (("node-1",), ("compute.gemm",), ("node-1",), ("node-2", "node-1"), ()):
-        bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER, about=about))
-    bench.send(page(Kind.TRAINING_FAILED, audience=Audience.OWNER, about=("node-1",)))
+        bench.send(page(PageKind.CANNOT_TELL, audience=Audience.OWNER, about=about))
+    bench.send(page(PageKind.TRAINING_FAILED, audience=Audience.OWNER, about=("node-1",)))
 
     assert [
         "prelaunch/p5/cannot-tell/node-1",
@@ -298,4 +298,4 @@ def test_another_fault_is_another_incident(bench: Bench) -> None:
         "prelaunch/p5/cannot-tell",
         "prelaunch/p5/training-failed/node-1",
     ] == bench.keys()
-    assert "5 incidents resolved" == bench.notifier().settle(page(Kind.GO, trained=True))
+    assert "5 incidents resolved" == bench.notifier().settle(page(PageKind.GO, trained=True))

@@ -8,7 +8,13 @@ import signal
 
 import pytest
 
-from tasks.orchestration.foreground import TIME_IS_UP, Foreground, Interrupted, hold_signals, release_signals
+from tasks.orchestration.foreground import (
+    TIME_IS_UP,
+    FlowInterrupted,
+    Foreground,
+    hold_signals,
+    release_signals,
+)
 
 
 def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None:
@@ -24,7 +30,7 @@ def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None
             await asyncio.sleep(0.6)
             ended.append("all")
 
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(FlowInterrupted) as stopped:
         Foreground(hangs).run()
 
     assert (signal.SIGTERM, ["all"]) == (stopped.value.number, ended)
@@ -42,7 +48,7 @@ def test_a_time_limit_ends_it_as_a_signal_does(capfd: pytest.CaptureFixture[str]
 
     hold_signals(0.1)
     try:
-        with pytest.raises(Interrupted) as stopped:
+        with pytest.raises(FlowInterrupted) as stopped:
             Foreground(hangs).run()
     finally:
         release_signals()

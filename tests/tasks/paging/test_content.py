@@ -10,9 +10,9 @@ from checks.judge.verdict import conclude
 from checks.model import LINK as BETWEEN
 from checks.model import Cause, Count, Coverage, Digests, Finding, Level, Verdict
 from checks.policy import OnWarn
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training
 from tasks.launchers.base import JobState
-from tasks.notifiers.base import Audience, Kind, Severity
+from tasks.notifiers.base import Audience, PageKind, Severity
 from tasks.paging import content
 from tasks.paging.content import (
     about_of,
@@ -52,41 +52,41 @@ def verdict(*words: str, on_warn: OnWarn = OnWarn.ASK) -> Verdict:
 
 def outcome(
     decision: Decision | None, words: tuple[str, ...] | None, ending: Ending = Ending.VERDICT
-) -> Outcome:
+) -> GateOutcome:
     """An end by this verdict; None where nothing was judged."""
     judged = None if words is None else JudgedReport(healthy(), verdict(*words))
-    return Outcome("g-1", ending, decision, judged, None, "why it ended")
+    return GateOutcome("g-1", ending, decision, judged, None, "why it ended")
 
 
 @pytest.mark.parametrize(
     ("decision", "words", "ending", "audience", "severity", "kind"),
     [
-        (Decision.LAUNCHED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
-        (Decision.LAUNCHED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
-        (Decision.PASSED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
-        (Decision.REFUSED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
-        (Decision.REFUSED, MIXED, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
-        (Decision.REFUSED, LINK, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.REFUSED),
-        (Decision.REFUSED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
-        (Decision.REFUSED, CONFIGURED, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
-        (Decision.REFUSED, APPLICATION, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.REFUSED),
-        (Decision.REFUSED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.REFUSED),
-        (Decision.AWAITING, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.REFUSED),
-        (Decision.CANNOT_TELL, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
-        (Decision.CANNOT_TELL, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
-        (None, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.CANNOT_TELL),
-        (Decision.OVERRIDDEN, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OVERRIDDEN),
-        (Decision.OVERRIDDEN, EVIDENCE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OVERRIDDEN),
-        (Decision.OBSERVED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, Kind.GO),
-        (Decision.OBSERVED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, Kind.OBSERVED),
-        (Decision.OBSERVED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.OBSERVED),
-        (Decision.OBSERVED, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, Kind.OBSERVED),
-        (Decision.OBSERVED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, Kind.OBSERVED),
-        (Decision.LAUNCHED, NOTHING, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
-        (Decision.OBSERVED, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
-        (Decision.OVERRIDDEN, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, Kind.TRAINING_FAILED),
-        (None, None, Ending.NO_CAPACITY, Audience.OWNER, Severity.ERROR, Kind.NO_CAPACITY),
-        (None, None, Ending.REJECTED, Audience.OWNER, Severity.ERROR, Kind.REJECTED),
+        (Decision.LAUNCHED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, PageKind.GO),
+        (Decision.LAUNCHED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.INFO, PageKind.GO),
+        (Decision.PASSED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, PageKind.GO),
+        (Decision.REFUSED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.REFUSED),
+        (Decision.REFUSED, MIXED, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.REFUSED),
+        (Decision.REFUSED, LINK, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.REFUSED),
+        (Decision.REFUSED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.REFUSED),
+        (Decision.REFUSED, CONFIGURED, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.REFUSED),
+        (Decision.REFUSED, APPLICATION, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.REFUSED),
+        (Decision.REFUSED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, PageKind.REFUSED),
+        (Decision.AWAITING, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, PageKind.REFUSED),
+        (Decision.CANNOT_TELL, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.CANNOT_TELL),
+        (Decision.CANNOT_TELL, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.CANNOT_TELL),
+        (None, None, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.CANNOT_TELL),
+        (Decision.OVERRIDDEN, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.OVERRIDDEN),
+        (Decision.OVERRIDDEN, EVIDENCE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.OVERRIDDEN),
+        (Decision.OBSERVED, NOTHING, Ending.VERDICT, Audience.OWNER, Severity.INFO, PageKind.GO),
+        (Decision.OBSERVED, HARDWARE, Ending.VERDICT, Audience.ONCALL, Severity.CRITICAL, PageKind.OBSERVED),
+        (Decision.OBSERVED, IMAGE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.OBSERVED),
+        (Decision.OBSERVED, EVIDENCE, Ending.VERDICT, Audience.OWNER, Severity.ERROR, PageKind.OBSERVED),
+        (Decision.OBSERVED, WARNING, Ending.VERDICT, Audience.OWNER, Severity.WARNING, PageKind.OBSERVED),
+        (Decision.LAUNCHED, NOTHING, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, PageKind.TRAINING_FAILED),
+        (Decision.OBSERVED, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, PageKind.TRAINING_FAILED),
+        (Decision.OVERRIDDEN, HARDWARE, Ending.JOB_FAILED, Audience.OWNER, Severity.ERROR, PageKind.TRAINING_FAILED),
+        (None, None, Ending.NO_CAPACITY, Audience.OWNER, Severity.ERROR, PageKind.NO_CAPACITY),
+        (None, None, Ending.REJECTED, Audience.OWNER, Severity.ERROR, PageKind.REJECTED),
     ],
 )  # fmt: skip
 def test_who_hears_of_an_end(
@@ -95,7 +95,7 @@ def test_who_hears_of_an_end(
     ending: Ending,
     audience: Audience,
     severity: Severity,
-    kind: Kind,
+    kind: PageKind,
 ) -> None:
     """The hardware's on-call hears of broken hardware and of overrides alone; everything else is the owner's."""
     made = outcome(decision, words, ending)
@@ -155,7 +155,7 @@ def test_what_cannot_be_told_names_what_lacks_evidence(
     """Another fault has other names, and opens another incident."""
     found = [Finding(Level.FAIL, Cause.EVIDENCE, check, subject, "no report") for check, subject in subjects]
     made = conclude(found, WHOLE, POLICY, 4, DIGESTS, None)
-    end = Outcome("g-1", Ending.VERDICT, Decision.CANNOT_TELL, JudgedReport(healthy(), made), None, "")
+    end = GateOutcome("g-1", Ending.VERDICT, Decision.CANNOT_TELL, JudgedReport(healthy(), made), None, "")
 
     assert about == about_of(end, kind_of(end))
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify, PagerDutyTable
-from tasks.notifiers.base import Audience, Kind, NotifyError, Severity
+from tasks.notifiers.base import Audience, NotifyError, PageKind, Severity
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.paging.digest import NODES, digest_of, send_digest
@@ -34,7 +34,7 @@ def test_the_owner_reads_the_answer_and_the_worst_nodes(tmp_path: Path) -> None:
     page = digest_of(GATE, store, fleet(gate(HOUR_S, node("well"), *bad)))
 
     assert page.title.startswith("Fleet c: 1 of 13 nodes proven within 24 h; 12 condemned")
-    assert (Kind.DIGEST, Audience.OWNER, Severity.WARNING) == (page.kind, page.audience, page.severity)
+    assert (PageKind.DIGEST, Audience.OWNER, Severity.WARNING) == (page.kind, page.audience, page.severity)
     assert (NODES, 2) == (len(page.items), page.more_items)
     assert "n0 is condemned" in page.text and "computes wrong sums" in page.text
     assert "prelaunch fleet STORE --node n0" in page.text and "well is" not in page.text

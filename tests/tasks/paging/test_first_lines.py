@@ -25,8 +25,8 @@ from tasks.gate.lease.lease import LeaseHeld
 from tasks.gate.outcome import (
     Decision,
     Ending,
+    GateOutcome,
     JudgedReport,
-    Outcome,
     Training,
     cancelled_by,
     first_line,
@@ -61,9 +61,11 @@ def half_broken() -> Report:
     return report
 
 
-def end(decision: Decision | None, report: Report | None, policy: Policy = POLICY, **more: object) -> Outcome:
+def end(
+    decision: Decision | None, report: Report | None, policy: Policy = POLICY, **more: object
+) -> GateOutcome:
     judged = None if report is None else JudgedReport(report, verdict_of(report, policy))
-    made = Outcome("bravo-1", Ending.VERDICT, decision, judged, None, "")
+    made = GateOutcome("bravo-1", Ending.VERDICT, decision, judged, None, "")
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -71,7 +73,7 @@ def answered(action: ApprovalAction, why: str, override: bool = False) -> Approv
     return ApprovalAnswer(1, "bravo-1", "k", action, "ana", AnswerChannel.PREFECT, True, why, 1.0, override)
 
 
-def ends() -> dict[str, Outcome]:
+def ends() -> dict[str, GateOutcome]:
     refused = answered(ApprovalAction.BLOCK, "maintenance tonight")
     launched = answered(ApprovalAction.LAUNCH, "deadline tomorrow", override=True)
     failed = Training(
@@ -125,7 +127,7 @@ def page_session() -> Session:
     return cast("Session", made)
 
 
-def lines_of(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def lines_of(outcome: GateOutcome, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """The first line on each channel."""
     show(argparse.Namespace(format="text", junit=None, summary=None, html=None), NAME, outcome)
     page = page_of(page_session(), outcome)
@@ -154,7 +156,7 @@ def lines_of(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> dict[str, 
     }
 
 
-def told(outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> str:
+def told(outcomes: dict[str, GateOutcome], capsys: pytest.CaptureFixture[str]) -> str:
     """Each distinct line once, with the channels that show it."""
     parts = []
     for case, outcome in outcomes.items():

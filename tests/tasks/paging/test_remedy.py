@@ -20,7 +20,7 @@ from tasks.machines.base import Rung
 from tasks.notifiers.base import PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
 from tasks.paging.remedy import KEY, GatePeople, allow_in_advance, terminal_user
-from tasks.remediation.model import Allowed, Permission, Reason
+from tasks.remediation.model import Permission, Reason, RepairQuestion
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.test_steps import an_act
@@ -42,11 +42,11 @@ def people(folder: Path) -> GatePeople:
     return GatePeople(cast(Any, context), "")
 
 
-def asked(one: GatePeople) -> Allowed:
+def asked(one: GatePeople) -> RepairQuestion:
     """The question as the journal has it."""
     now = time.time()
     deadline = one.ask(CASE, Rung.REBOOT, 1, "scontrol reboot n1")
-    return Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, now, deadline)
+    return RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, now, deadline)
 
 
 def answer(one: GatePeople, **more: Any) -> None:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service, Settled
+from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, ServiceState, Settled
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Identity, Limits, Mode, Proof, Settings
+from tasks.remediation.model import Case, Identity, Limits, Proof, RepairMode, RepairSettings
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import SimulatedPeople, World
@@ -102,12 +102,12 @@ class FileEngine:
 
     def by_name(self) -> Mapping[str, Machine]:
         """The nodes."""
-        found = {f"n{index}": Machine(f"n{index}", Service.SERVING) for index in range(NODES)}
+        found = {f"n{index}": Machine(f"n{index}", ServiceState.SERVING) for index in range(NODES)}
         kept = self.state()
         mark = Mark.read(kept["mark"] or "")
-        service = Service.OUT if mark else Service.SERVING
-        service = Service.TESTING if kept["testing"] else service
-        service = Service.CHANGING if kept["due"] is not None else service
+        service = ServiceState.OUT if mark else ServiceState.SERVING
+        service = ServiceState.TESTING if kept["testing"] else service
+        service = ServiceState.CHANGING if kept["due"] is not None else service
         holder = Holder.PRELAUNCH if mark else Holder.NOBODY
         found["n1"] = Machine("n1", service, holder, mark=mark, booted_at=kept["booted_at"])
         return found
@@ -186,7 +186,13 @@ def drive_of(records: Records, engine: FileEngine, now: list[float], writer: str
 
     people = SimulatedPeople(World(1, hostile=False))
     return Remediation(
-        records, engine, Settings(Mode.ACT, limits=Limits()), recheck, people, writer, lambda: now[0]
+        records,
+        engine,
+        RepairSettings(RepairMode.ACT, limits=Limits()),
+        recheck,
+        people,
+        writer,
+        lambda: now[0],
     )
 
 

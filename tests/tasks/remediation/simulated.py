@@ -11,7 +11,17 @@ from dataclasses import replace
 from checks.model import SCHEMA_VERSION, Action, Profile
 from tasks.machines.base import Holder, Retest, Rung
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import DAY_S, Act, Allowed, Blame, Case, Journal, Permission, Proof, Reason
+from tasks.remediation.model import (
+    DAY_S,
+    Act,
+    Blame,
+    Case,
+    Journal,
+    Permission,
+    Proof,
+    Reason,
+    RepairQuestion,
+)
 from tasks.remediation.records import Records, with_cases
 from tasks.store.base import StoreError
 from tests.tasks.remediation.simulated_engine import CLUSTER, Forbidden, Ground, Killed, SimulatedMachines
@@ -164,7 +174,7 @@ class SimulatedPeople:
         self.world.answers.setdefault((case.gate_id, case.node, rung, number), (now + after, choice))
         return now + 3600.0
 
-    def answer(self, one: Allowed) -> tuple[Permission, str]:
+    def answer(self, one: RepairQuestion) -> tuple[Permission, str]:
         """What was answered by now, and in time."""
         at, choice = self.world.answers[one.gate_id, one.node, one.rung, one.number]
         if at > self.world.clock() or at > one.deadline:

@@ -20,10 +20,19 @@ from tasks.machines.base import (
     Mark,
     Retest,
     Rung,
-    Service,
+    ServiceState,
     Settled,
 )
-from tasks.remediation.model import DAY_S, Identity, Journal, Limits, Mode, Permission, Reason, Settings
+from tasks.remediation.model import (
+    DAY_S,
+    Identity,
+    Journal,
+    Limits,
+    Permission,
+    Reason,
+    RepairMode,
+    RepairSettings,
+)
 
 BEGIN = 1_000_000.0
 CLUSTER = "sim"
@@ -64,8 +73,8 @@ class Ground:
     size: int = 6
     rack: int = 3
     hostile: bool = True
-    settings: Settings = field(
-        default_factory=lambda: Settings(Mode.ACT, limits=Limits(max_out_fraction=0.34))
+    settings: RepairSettings = field(
+        default_factory=lambda: RepairSettings(RepairMode.ACT, limits=Limits(max_out_fraction=0.34))
     )
 
     def __post_init__(self) -> None:
@@ -150,11 +159,11 @@ class SimulatedMachines:
         return {name: self._seen(name, truth) for name, truth in self.world.truths.items()}
 
     def _seen(self, name: str, truth: Truth) -> Machine:
-        service = Service.SERVING if truth.serving else Service.OUT
+        service = ServiceState.SERVING if truth.serving else ServiceState.OUT
         if truth.testing:
-            service = Service.TESTING
+            service = ServiceState.TESTING
         if truth.due is not None:
-            service = Service.CHANGING
+            service = ServiceState.CHANGING
         return Machine(
             name, service, truth.held, "words", mark=truth.mark, booted_at=truth.booted_at,
             instance_id=f"i-{name}-{truth.hardware}", jobs=truth.jobs,
@@ -193,7 +202,7 @@ class SimulatedMachines:
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """What the engine shows of a repair."""
-        if now.service is Service.CHANGING:
+        if now.service is ServiceState.CHANGING:
             return Settled.PENDING
         truth = self.world.truths[now.node]
         if truth.repair is not rung or truth.due is not None:

@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import Action
 from tasks.machines.base import Holder, Rung
-from tasks.remediation.model import Case, Limits, Mode, Reason, Settings
+from tasks.remediation.model import Case, Limits, Reason, RepairMode, RepairSettings
 from tasks.store.base import StoreError
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.simulated_engine import Killed
@@ -28,10 +28,10 @@ def play(seed: int, rounds: int = 60) -> World:
     """One history. Raises Forbidden if something happens that must never."""
     draw = random.Random(seed)
     world = World(seed, size=draw.choice((3, 4, 6)))
-    mode = draw.choice((Mode.ACT, Mode.ACT, Mode.ASK))
+    mode = draw.choice((RepairMode.ACT, RepairMode.ACT, RepairMode.ASK))
     freely = draw.choice(((Rung.RESET, Rung.REBOOT), (Rung.RESET, Rung.REBOOT, Rung.REPLACE)))
     limits = Limits(max_out_fraction=draw.choice((0.17, 0.34, 0.7)), breaker_acts=draw.choice((3, 6, 12)))
-    world.settings = Settings(mode, freely, limits)
+    world.settings = RepairSettings(mode, freely, limits)
     process, writers = world.process("w0"), 0
     kept: list[tuple[Case, ...]] = []
     for _ in range(rounds):

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.machines.base import Rung
 from tasks.remediation.model import ActState, Proof, Reason
-from tasks.remediation.steps import LOST_RECHECKS, RECHECK_AFTER_S, Kind, Step
+from tasks.remediation.steps import LOST_RECHECKS, RECHECK_AFTER_S, Step, StepKind
 from tests.tasks.remediation.test_steps import NOW, a_case, an_act, step
 
 
@@ -15,7 +15,7 @@ def test_it_waits_because_the_engine_does_not_show_the_node(later: float) -> Non
     """The reason is what the page and the list of machines show: nothing is said of how many nodes are out."""
     silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Reason.NOT_SEEN)
 
-    assert Step(Kind.WAIT, reason=Reason.NOT_SEEN) == step(
+    assert Step(StepKind.WAIT, reason=Reason.NOT_SEEN) == step(
         a_case(), an_act(Rung.FENCE), silent, now=NOW + later
     )
 

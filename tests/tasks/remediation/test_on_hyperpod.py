@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from checks.model import SCHEMA_VERSION, Action, Profile
-from tasks.machines.base import Retest, Rung, Service
+from tasks.machines.base import Retest, Rung, ServiceState
 from tasks.machines.slurm import SlurmMachines
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Blame, Case, Identity, Limits, Mode, Proof, Reason, Settings
+from tasks.remediation.model import Blame, Case, Identity, Limits, Proof, Reason, RepairMode, RepairSettings
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
 from tests.tasks.machines.slurm_answers import DAY, FakeNode, SlurmAnswers
@@ -54,7 +54,7 @@ class Site:
         return [argv[-1].partition("=")[2] for argv in self.slurm.argvs if "state=fail" in argv]
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ServiceState:
         """Whether Slurm starts jobs on the node."""
         return self.machines.by_name()[NODE].service
 
@@ -88,13 +88,13 @@ class Site:
 
     def follow(self, rounds: int = 30) -> list[str]:
         """Take steps, each a minute later; returns the acts with their states."""
-        settings = Settings(Mode.ACT, (Rung.REBOOT, Rung.REPLACE), Limits())
+        settings = RepairSettings(RepairMode.ACT, (Rung.REBOOT, Rung.REPLACE), Limits())
         drive = Remediation(
             self.records, self.machines, settings, self.recheck, self.people, "w", lambda: self.now
         )
         for _ in range(rounds):
             drive.round()
-            if self.service is Service.SERVING and self.sick:
+            if self.service is ServiceState.SERVING and self.sick:
                 self.served.append(self.now)
             self.now += 60.0
             self.advance()
@@ -113,7 +113,7 @@ def test_a_replaced_machine_is_proven_and_returned(site: Site) -> None:
 
     assert ["fence done", "replace done", "recheck done", "return done"] == site.follow()
     assert [REPLACE] == site.asked
-    assert Service.SERVING is site.service
+    assert ServiceState.SERVING is site.service
     assert [] == site.pages
 
 
@@ -124,7 +124,7 @@ def test_a_reboot_that_does_not_help_is_followed_by_a_replacement(site: Site) ->
 
     assert ["fence", "reboot", "recheck", "replace", "recheck", "return"] == [act.split()[0] for act in done]
     assert ([REBOOT, REPLACE], []) == (site.asked, site.served)
-    assert Service.SERVING is site.service
+    assert ServiceState.SERVING is site.service
 
 
 def test_a_replacement_that_keeps_the_gpus_is_not_returned(site: Site) -> None:
@@ -134,7 +134,7 @@ def test_a_replacement_that_keeps_the_gpus_is_not_returned(site: Site) -> None:
 
     assert "recheck done" == site.follow()[-2]
     assert [Reason.NOT_PROVEN] == site.pages
-    assert Service.OUT is site.service
+    assert ServiceState.OUT is site.service
 
 
 @pytest.mark.parametrize("obeys_after", [0, 80])
@@ -145,4 +145,4 @@ def test_a_reason_that_hyperpod_ignores_is_left_to_a_person(site: Site, obeys_af
 
     assert ["fence done", "replace failed", "page done"] == site.follow(100)
     assert ([REPLACE], [Reason.ACT_FAILED]) == (site.asked, site.pages)
-    assert site.service is (Service.TESTING if obeys_after else Service.OUT)
+    assert site.service is (ServiceState.TESTING if obeys_after else ServiceState.OUT)

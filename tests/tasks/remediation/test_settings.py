@@ -10,7 +10,7 @@ import pytest
 from checks.model import Action, Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.machines.base import Mark, Rung
-from tasks.remediation.model import Blame, Case, Identity, Mode
+from tasks.remediation.model import Blame, Case, Identity, RepairMode
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned
 
@@ -32,7 +32,7 @@ def test_no_shipped_gate_file_does_anything_to_a_machine(path: Path) -> None:
     """Its back end can be made, and its mode is plan."""
     gate = read_gate_file(path)
 
-    assert Mode.PLAN is settings_of(gate).mode
+    assert RepairMode.PLAN is settings_of(gate).mode
     assert machines_of(gate).name == gate.remediation.machines
     assert gate.cluster.name == cluster_of(gate)
 
@@ -77,7 +77,7 @@ def test_the_keys_become_limits(tmp_path: Path) -> None:
     more = "\n".join(lines)
     settings = settings_of(read_gate_file(changed(tmp_path, more)))
 
-    assert (Mode.ACT, (Rung.REPLACE,)) == (settings.mode, settings.freely)
+    assert (RepairMode.ACT, (Rung.REPLACE,)) == (settings.mode, settings.freely)
     limits = settings.limits
     assert (0.25, 300.0, 2, 600.0) == (
         limits.max_out_fraction,

@@ -9,28 +9,28 @@ from types import MappingProxyType
 import pytest
 
 from checks.model import SCHEMA_VERSION, Action
-from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
+from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState, Settled
 from tasks.remediation.model import (
     Act,
     ActState,
-    Allowed,
     Breaker,
     Case,
     Identity,
     Journal,
     Limits,
-    Mode,
     Permission,
     Proof,
     Reason,
-    Settings,
+    RepairMode,
+    RepairQuestion,
+    RepairSettings,
 )
-from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Kind, Step, next_step
+from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Step, StepKind, next_step
 from tests.tasks.remediation.simulated import World
 
 NOW = 1_000_000.0
 ALL = frozenset((Rung.RESET, Rung.REBOOT, Rung.REPLACE))
-ACT = Settings(Mode.ACT, limits=Limits(max_out_fraction=0.5))
+ACT = RepairSettings(RepairMode.ACT, limits=Limits(max_out_fraction=0.5))
 MARK = Mark("g1", "kernel.xid")
 
 
@@ -53,18 +53,18 @@ def an_act(
 
 def machines(**n1: object) -> dict[str, Machine]:
     """Six nodes that serve; n1 as it is asked for."""
-    made = {f"n{index}": Machine(f"n{index}", Service.SERVING) for index in range(6)}
+    made = {f"n{index}": Machine(f"n{index}", ServiceState.SERVING) for index in range(6)}
     made["n1"] = replace(made["n1"], **n1)  # type: ignore[arg-type]
     return made
 
 
-FENCED: dict[str, object] = {"service": Service.OUT, "holder": Holder.PRELAUNCH, "mark": MARK}
+FENCED: dict[str, object] = {"service": ServiceState.OUT, "holder": Holder.PRELAUNCH, "mark": MARK}
 
 
 def step(
     case: Case,
     *acts: Act,
-    settings: Settings = ACT,
+    settings: RepairSettings = ACT,
     now: float = NOW,
     seen: dict[str, Machine] | None = None,
     settled: Settled | None = None,
@@ -82,19 +82,19 @@ def step(
 
 def test_a_node_is_fenced_first() -> None:
     """Without a question."""
-    assert Step(Kind.DO, Rung.FENCE) == step(a_case())
+    assert Step(StepKind.DO, Rung.FENCE) == step(a_case())
 
 
 @pytest.mark.parametrize(
     ("case", "settings", "seen", "reason"),
     [
-        pytest.param(a_case(), Settings(Mode.OFF), None, Reason.MODE, id="off"),
-        pytest.param(a_case(), Settings(Mode.PLAN), None, Reason.MODE, id="plan"),
+        pytest.param(a_case(), RepairSettings(RepairMode.OFF), None, Reason.MODE, id="off"),
+        pytest.param(a_case(), RepairSettings(RepairMode.PLAN), None, Reason.MODE, id="plan"),
         pytest.param(a_case(observed=True), ACT, None, Reason.OBSERVED, id="observed"),
         pytest.param(a_case(Action.NONE), ACT, None, Reason.NO_REPAIR, id="no action"),
         pytest.param(a_case(Action.RESTART_APP), ACT, None, Reason.NO_REPAIR, id="application"),
-        pytest.param(a_case(), ACT, machines(service=Service.OUT, holder=Holder.OTHER), Reason.HELD_BY_OTHER, id="foreign"),
-        pytest.param(a_case(), ACT, machines(service=Service.CHANGING), Reason.HELD_BY_OTHER, id="rebooted by others"),
+        pytest.param(a_case(), ACT, machines(service=ServiceState.OUT, holder=Holder.OTHER), Reason.HELD_BY_OTHER, id="foreign"),
+        pytest.param(a_case(), ACT, machines(service=ServiceState.CHANGING), Reason.HELD_BY_OTHER, id="rebooted by others"),
         pytest.param(
             a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Reason.OTHER_CASE, id="another case"
         ),
@@ -103,10 +103,10 @@ def test_a_node_is_fenced_first() -> None:
     ],
 )  # fmt: skip
 def test_a_node_is_left_alone_without_a_page(
-    case: Case, settings: Settings, seen: dict[str, Machine] | None, reason: Reason
+    case: Case, settings: RepairSettings, seen: dict[str, Machine] | None, reason: Reason
 ) -> None:
     """The case ends."""
-    assert Step(Kind.CLOSE, reason=reason) == step(case, settings=settings, seen=seen)
+    assert Step(StepKind.CLOSE, reason=reason) == step(case, settings=settings, seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_node_is_left_alone_without_a_page(
         pytest.param(a_case(), NOW, None, {"breaker": Breaker(closed_at=NOW)}, Reason.BEFORE_BREAKER, id="before the breaker"),
         pytest.param(a_case(), NOW, None, {"breaker": Breaker(opened_at=NOW)}, Reason.BREAKER_OPEN, id="breaker"),
         pytest.param(a_case(condemned=4), NOW, None, {}, Reason.TOO_MANY_OUT, id="half of the cluster"),
-        pytest.param(a_case(), NOW, machines(service=Service.UNKNOWN), {}, Reason.NOT_SEEN, id="unknown"),
-        pytest.param(a_case(), NOW, machines(service=Service.GONE), {}, Reason.NOT_SEEN, id="gone"),
+        pytest.param(a_case(), NOW, machines(service=ServiceState.UNKNOWN), {}, Reason.NOT_SEEN, id="unknown"),
+        pytest.param(a_case(), NOW, machines(service=ServiceState.GONE), {}, Reason.NOT_SEEN, id="gone"),
         pytest.param(a_case(node="n9"), NOW, None, {}, Reason.NOT_SEEN, id="no such node"),
     ],
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_node_is_left_alone_and_a_person_is_called(
     case: Case, now: float, seen: dict[str, Machine] | None, journal: dict[str, object], reason: Reason
 ) -> None:
     """Something does not fit that a person has to know of."""
-    assert Step(Kind.DO, Rung.PAGE, reason) == step(case, now=now, seen=seen, journal=journal)
+    assert Step(StepKind.DO, Rung.PAGE, reason) == step(case, now=now, seen=seen, journal=journal)
 
 
 def test_evidence_counts_until_the_limits() -> None:
@@ -141,7 +141,13 @@ def test_evidence_counts_until_the_limits() -> None:
 
 def test_nodes_that_others_took_out_count() -> None:
     """Three of six may be out in all, whatever the reason; a node whose state is unknown is out."""
-    for service in (Service.OUT, Service.UNKNOWN, Service.CHANGING, Service.TESTING, Service.GONE):
+    for service in (
+        ServiceState.OUT,
+        ServiceState.UNKNOWN,
+        ServiceState.CHANGING,
+        ServiceState.TESTING,
+        ServiceState.GONE,
+    ):
         seen = machines()
         for other in ("n3", "n4"):
             seen[other] = Machine(other, service)
@@ -152,24 +158,24 @@ def test_nodes_that_others_took_out_count() -> None:
 
 def test_at_least_one_node_may_be_out() -> None:
     """A tenth of six nodes is none."""
-    assert Rung.FENCE is step(a_case(), settings=Settings(Mode.ACT)).rung
-    assert Reason.TOO_MANY_OUT is step(a_case(condemned=2), settings=Settings(Mode.ACT)).reason
+    assert Rung.FENCE is step(a_case(), settings=RepairSettings(RepairMode.ACT)).rung
+    assert Reason.TOO_MANY_OUT is step(a_case(condemned=2), settings=RepairSettings(RepairMode.ACT)).reason
 
 
 def test_a_repair_needs_the_same_room() -> None:
     """Others may have been taken out since the fence."""
     seen = machines(**FENCED)
     for other in ("n3", "n4"):
-        seen[other] = Machine(other, Service.OUT)
+        seen[other] = Machine(other, ServiceState.OUT)
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), seen=seen).rung
-    seen["n5"] = Machine("n5", Service.OUT)
-    assert Step(Kind.DO, Rung.PAGE, Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    seen["n5"] = Machine("n5", ServiceState.OUT)
+    assert Step(StepKind.DO, Rung.PAGE, Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 def test_a_node_that_its_engine_is_changing_is_waited_for() -> None:
     """After a repair it may still be on its way."""
-    seen = machines(**{**FENCED, "service": Service.CHANGING})
-    assert Step(Kind.WAIT, reason=Reason.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    seen = machines(**{**FENCED, "service": ServiceState.CHANGING})
+    assert Step(StepKind.WAIT, reason=Reason.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
@@ -179,20 +185,20 @@ def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
         Rung.RECHECK, at=later, proof=Proof.PASSED, found=Identity("boot-n1-0"), measured_at=later
     )
     found = step(a_case(), an_act(Rung.FENCE), passed, now=later)
-    assert Step(Kind.DO, Rung.PAGE, Reason.STALE) == found
+    assert Step(StepKind.DO, Rung.PAGE, Reason.STALE) == found
 
 
 def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_not() -> None:
     """Before any repair."""
     fence = an_act(Rung.FENCE)
     assert Rung.RECHECK is step(a_case(hard=False), fence).rung
-    assert Step(Kind.DO, Rung.REBOOT, allowed_by="the gate file") == step(a_case(), fence)
+    assert Step(StepKind.DO, Rung.REBOOT, allowed_by="the gate file") == step(a_case(), fence)
 
 
 def test_nothing_is_done_while_a_job_runs_on_the_node() -> None:
     """It is waited for."""
     seen = machines(**{**FENCED, "jobs": ("7",)})
-    assert Step(Kind.WAIT, reason=Reason.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    assert Step(StepKind.WAIT, reason=Reason.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -206,43 +212,45 @@ def test_the_finding_says_which_repair_is_the_first(action: Action, rung: Rung) 
     """A replacement is asked for."""
     found = step(a_case(action), an_act(Rung.FENCE))
     assert rung is found.rung
-    assert (Kind.ASK if rung is Rung.REPLACE else Kind.DO) is found.kind
+    assert (StepKind.ASK if rung is Rung.REPLACE else StepKind.DO) is found.kind
 
 
-@pytest.mark.parametrize("mode", [Mode.ASK, Mode.ACT])
-def test_what_the_gate_file_does_not_free_is_asked(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [RepairMode.ASK, RepairMode.ACT])
+def test_what_the_gate_file_does_not_free_is_asked(mode: RepairMode) -> None:
     """Mode ask asks before each repair, mode act before those that are not listed."""
-    settings = Settings(mode, freely=(), limits=ACT.limits)
+    settings = RepairSettings(mode, freely=(), limits=ACT.limits)
     fence = an_act(Rung.FENCE)
-    assert Step(Kind.ASK, Rung.REBOOT) == step(a_case(), fence, settings=settings)
-    asked = Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, NOW, NOW + 60)
+    assert Step(StepKind.ASK, Rung.REBOOT) == step(a_case(), fence, settings=settings)
+    asked = RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, NOW, NOW + 60)
 
     def after(permission: Permission, now: float = NOW) -> Step:
         one = replace(asked, permission=permission, by="U1 (Slack)")
         return step(a_case(), fence, settings=settings, now=now, questions=(one,))
 
-    assert Kind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
-    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
-    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.DENIED)
-    assert Step(Kind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
+    assert StepKind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
+    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
+    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.DENIED)
+    assert Step(StepKind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
     other = replace(asked, permission=Permission.ALLOWED, node="n2")
-    assert Kind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
+    assert StepKind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
 
 
 def test_a_fence_that_replaces_is_asked_for_as_a_replacement() -> None:
     """On AWS ParallelCluster."""
-    assert Step(Kind.ASK, Rung.FENCE) == step(a_case(), fence_is=Rung.REPLACE)
+    assert Step(StepKind.ASK, Rung.FENCE) == step(a_case(), fence_is=Rung.REPLACE)
     free = replace(ACT, freely=(Rung.REPLACE,))
-    assert Kind.DO is step(a_case(), fence_is=Rung.REPLACE, settings=free).kind
+    assert StepKind.DO is step(a_case(), fence_is=Rung.REPLACE, settings=free).kind
 
 
 def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again() -> None:
     """The answer stays; what it is about is fresh when it is done."""
-    allowed = Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ALLOWED, NOW, NOW + 7200)
-    ask = replace(ACT, mode=Mode.ASK)
+    allowed = RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ALLOWED, NOW, NOW + 7200)
+    ask = replace(ACT, mode=RepairMode.ASK)
     later = NOW + 2400
     fence = an_act(Rung.FENCE)
-    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), fence, settings=ask, now=later, questions=(allowed,))
+    assert Step(StepKind.DO, Rung.RECHECK) == step(
+        a_case(), fence, settings=ask, now=later, questions=(allowed,)
+    )
     again = an_act(Rung.RECHECK, ActState.FAILED, at=later, proof=Proof.FAILED, measured_at=later)
     assert Rung.REBOOT is step(a_case(), fence, again, settings=ask, now=later, questions=(allowed,)).rung
 
@@ -251,15 +259,15 @@ def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again()
 def test_what_may_have_been_requested_is_never_requested_again(state: ActState) -> None:
     """The engine is asked, until it says what became of it or the time is up."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
-    assert Step(Kind.WAIT, reason=Reason.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
-    assert Kind.WAIT is step(a_case(), *acts, now=NOW - 120).kind
-    assert (Kind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
-    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
-    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW + 1801))
-    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW - 121))
+    assert Step(StepKind.WAIT, reason=Reason.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
+    assert StepKind.WAIT is step(a_case(), *acts, now=NOW - 120).kind
+    assert (StepKind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
+    assert (StepKind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
+    assert (StepKind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW + 1801))
+    assert (StepKind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW - 121))
 
 
-def of(found: Step) -> tuple[Kind, ActState | None]:
+def of(found: Step) -> tuple[StepKind, ActState | None]:
     """What a step settles."""
     return found.kind, found.state
 
@@ -267,10 +275,10 @@ def of(found: Step) -> tuple[Kind, ActState | None]:
 def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
     """Two acts that are over."""
     fence = an_act(Rung.FENCE)
-    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
+    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED)
     )
-    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_REFUSED) == step(
+    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_REFUSED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
     )
 
@@ -284,7 +292,7 @@ def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
 def test_one_repair_at_a_time_in_a_domain() -> None:
     """Of another node of the same rack; another rack does not matter."""
     other = an_act(Rung.REBOOT, ActState.ACCEPTED, node="n2", gate_id="g0", id="g0-n2-reboot-1")
-    assert Step(Kind.WAIT, reason=Reason.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))
+    assert Step(StepKind.WAIT, reason=Reason.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))
     far = replace(other, domain="rack1")
     assert Rung.REBOOT is step(a_case(), far, an_act(Rung.FENCE)).rung
     over = replace(other, state=ActState.DONE)
@@ -297,16 +305,16 @@ def test_too_many_acts_open_the_breaker() -> None:
         an_act(Rung.FENCE, at=NOW - 60, gate_id=f"g{-index}", id=f"f{index}", node=f"m{index}")
         for index in range(6)
     ]
-    assert Kind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
-    assert Kind.DO is step(a_case(), *many[1:], seen=machines()).kind
+    assert StepKind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
+    assert StepKind.DO is step(a_case(), *many[1:], seen=machines()).kind
     unknown, refused = (
         [replace(many[0], state=state), *many[1:]] for state in (ActState.AMBIGUOUS, ActState.REFUSED)
     )
-    assert Kind.OPEN_BREAKER is step(a_case(), *unknown, seen=machines()).kind
+    assert StepKind.OPEN_BREAKER is step(a_case(), *unknown, seen=machines()).kind
     assert Rung.FENCE is step(a_case(), *refused, seen=machines()).rung
     old = [replace(act, intended_at=NOW - 3600) for act in many]
     assert Rung.FENCE is step(a_case(), *old, seen=machines()).rung
-    assert Kind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
+    assert StepKind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
 
 
 def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -> None:
@@ -315,11 +323,11 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
         an_act(Rung.RECHECK, number=index, proof=Proof.CANNOT_TELL, measured_at=NOW) for index in (1, 2, 3)
     ]
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
-    assert Kind.WAIT is step(a_case(), *acts, *unknown[:1]).kind
+    assert StepKind.WAIT is step(a_case(), *acts, *unknown[:1]).kind
     later = NOW + RECHECK_AFTER_S
-    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
-    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
-    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+    assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
+    assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
+    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
 
 
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
@@ -330,7 +338,7 @@ def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_r
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
     assert (
-        Kind.WAIT
+        StepKind.WAIT
         is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Reason.ACT_REFUSED)).kind
     )
 
@@ -349,10 +357,13 @@ def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned()
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (machines(service=Service.OUT, holder=Holder.OTHER), Step(Kind.CLOSE, reason=Reason.HELD_BY_OTHER)),
-        (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(Kind.CLOSE, reason=Reason.OTHER_CASE)),
-        (machines(), Step(Kind.DO, Rung.PAGE, Reason.RETURNED_BY_OTHER)),
-        (machines(service=Service.UNKNOWN), Step(Kind.WAIT, reason=Reason.NOT_SEEN)),
+        (
+            machines(service=ServiceState.OUT, holder=Holder.OTHER),
+            Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER),
+        ),
+        (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)),
+        (machines(), Step(StepKind.DO, Rung.PAGE, Reason.RETURNED_BY_OTHER)),
+        (machines(service=ServiceState.UNKNOWN), Step(StepKind.WAIT, reason=Reason.NOT_SEEN)),
     ],
 )
 def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
@@ -364,29 +375,31 @@ def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
 
 def test_a_node_that_is_not_seen_for_an_hour_is_left_to_a_person() -> None:
     """A replacement takes half of that."""
-    gone, fence = machines(service=Service.GONE), an_act(Rung.FENCE)
-    assert Step(Kind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
-    assert Step(Kind.DO, Rung.PAGE, Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
+    gone, fence = machines(service=ServiceState.GONE), an_act(Rung.FENCE)
+    assert Step(StepKind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
+    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
 
 
 def test_a_repair_that_failed_is_told_also_of_a_node_that_is_not_seen() -> None:
     """HyperPod shows it as failed."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE, ActState.FAILED))
-    assert Step(Kind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
-        a_case(), *acts, seen=machines(service=Service.UNKNOWN)
+    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
+        a_case(), *acts, seen=machines(service=ServiceState.UNKNOWN)
     )
 
 
 def test_a_repaired_node_that_its_engine_gave_back_is_fenced_again_and_tested() -> None:
     """HyperPod's replacements serve at once."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE))
-    assert Step(Kind.DO, Rung.FENCE) == step(a_case(), *acts, seen=machines())
+    assert Step(StepKind.DO, Rung.FENCE) == step(a_case(), *acts, seen=machines())
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.FENCE, number=2)).rung
 
 
 def test_a_page_that_was_not_finished_is_sent_again_and_then_the_case_ends() -> None:
     """Its process may have died in between."""
     page: Callable[[ActState], Act] = lambda state: an_act(Rung.PAGE, state, why=Reason.STALE)  # noqa: E731
-    assert Step(Kind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), page(ActState.INTENDED))
-    assert Step(Kind.CLOSE, reason=Reason.STALE) == step(a_case(), page(ActState.DONE))
-    assert Step(Kind.CLOSE, reason=Reason.PROVEN) == step(a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN))
+    assert Step(StepKind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), page(ActState.INTENDED))
+    assert Step(StepKind.CLOSE, reason=Reason.STALE) == step(a_case(), page(ActState.DONE))
+    assert Step(StepKind.CLOSE, reason=Reason.PROVEN) == step(
+        a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN)
+    )

@@ -21,7 +21,7 @@ from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
 from checks.value_types import DecodeError
 from flows.cli.main import main
-from tasks.render.context import Past, VerdictContext
+from tasks.render.context import GateHistory, VerdictContext
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
@@ -123,7 +123,9 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
         seen = follow([gate_numbers(one, digest(dump(one)), POLICY) for one in days])
-        made["report.html"] = html(report, verdict, name, VerdictContext(past=Past(worse=worse_lines(seen))))
+        made["report.html"] = html(
+            report, verdict, name, VerdictContext(past=GateHistory(worse=worse_lines(seen)))
+        )
     return made
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Answer
-from tasks.render.context import NO_CONTEXT, EndMark, Past, PastGate
+from tasks.render.context import NO_CONTEXT, EndMark, GateHistory, PastGate
 from tasks.render.headline import headline
 from tasks.render.html import html
 from tests.sample_reports import healthy, verdict_of, wrong_sums
@@ -53,7 +53,7 @@ def _page(link: str) -> str:
         PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", link=link),
         PastGate("g-2", "", Answer.NO_GO, "", True),
     )
-    return html(REPORT, verdict_of(REPORT), "local", replace(NO_CONTEXT, past=Past(gates)))
+    return html(REPORT, verdict_of(REPORT), "local", replace(NO_CONTEXT, past=GateHistory(gates)))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_gate_that_failed_after_its_go_is_not_shown_as_a_go() -> None:
         PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", end=EndMark.TRAINING_FAILED),
         PastGate("g-2", "", Answer.GO, "", True),
     )
-    past = Past(gates).ended(EndMark.CANCELLED)
+    past = GateHistory(gates).ended(EndMark.CANCELLED)
     shown = replace(NO_CONTEXT, past=past, failed="why", end=EndMark.CANCELLED)
     page = html(healthy(), verdict_of(healthy()), "local", shown)
 

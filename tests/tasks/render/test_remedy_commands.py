@@ -14,7 +14,7 @@ from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Diges
 from checks.model_details import DeclaredMachine
 from tasks.render.context import advice
 from tasks.render.findings import gathered
-from tasks.render.remedy_commands import COMMANDS, PURPOSES, Place, commands, engine_of
+from tasks.render.remedy_commands import COMMANDS, PURPOSES, RemedyContext, commands, engine_of
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -63,7 +63,7 @@ RELEASE = "aws sagemaker update-training-job --training-job-name gate-1-check-1 
 def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expected: str) -> None:
     """The node, the GPU, the reason and the job are filled in; without a launcher nothing is guessed."""
     finding = _finding(action=action)
-    place = Place(launcher, "p5.48xlarge", "gate-1-check-1")
+    place = RemedyContext(launcher, "p5.48xlarge", "gate-1-check-1")
     assert tuple(filter(None, (expected,))) == commands(finding, finding.subject, _verdict(finding), place)
 
 
@@ -79,7 +79,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
 def test_nobody_is_drained_for_what_is_no_machines_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
     finding = _finding(subject, cause=cause)
-    assert () == commands(finding, finding.subject, _verdict(finding), Place("slurm"))
+    assert () == commands(finding, finding.subject, _verdict(finding), RemedyContext("slurm"))
 
 
 def test_what_nobody_can_mean_is_not_typed() -> None:
@@ -87,10 +87,14 @@ def test_what_nobody_can_mean_is_not_typed() -> None:
     replaced, unnamed = _finding(), _finding(action=Action.RESET_GPU, elements=())
     listed = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
 
-    assert () == commands(replaced, replaced.subject, _verdict(replaced, suspect=True), Place("slurm"))
-    assert () == commands(unnamed, unnamed.subject, _verdict(unnamed), Place("local"))
-    assert () == commands(listed, listed.subject, _verdict(listed), Place("local"))
-    assert () == commands(replaced, replaced.subject, _verdict(replaced), Place("sagemaker", "p5.48xlarge"))
+    assert () == commands(
+        replaced, replaced.subject, _verdict(replaced, suspect=True), RemedyContext("slurm")
+    )
+    assert () == commands(unnamed, unnamed.subject, _verdict(unnamed), RemedyContext("local"))
+    assert () == commands(listed, listed.subject, _verdict(listed), RemedyContext("local"))
+    assert () == commands(
+        replaced, replaced.subject, _verdict(replaced), RemedyContext("sagemaker", "p5.48xlarge")
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,14 +111,14 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
         _finding(action=Action.RESET_GPU, elements=elements), evidence="GPU 0: well\nGPU 3: remap pending"
     )
     assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(
-        finding, finding.subject, _verdict(finding), Place("local")
+        finding, finding.subject, _verdict(finding), RemedyContext("local")
     )
 
 
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
     finding = _finding("node; rm -rf ~")
-    (said,) = commands(finding, finding.subject, _verdict(finding), Place("slurm"))
+    (said,) = commands(finding, finding.subject, _verdict(finding), RemedyContext("slurm"))
     assert "nodename='node; rm -rf ~'" in said
 
 
@@ -161,7 +165,7 @@ def test_a_slurm_of_hyperpod_is_known_by_auto_resume(
 def test_a_command_names_the_machine_as_its_engine_does() -> None:
     """On Kubernetes node-1 is a place in the job, and no name that kubectl knows."""
     finding = replace(_finding(), subject="node-1", action=Action.REBOOT)
-    place = Place("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
+    place = RemedyContext("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
 
     assert commands(finding, finding.subject, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
 
@@ -172,7 +176,7 @@ def test_every_command_can_be_filled_in() -> None:
         for action in rows:
             finding = _finding(action=action)
             found = commands(
-                finding, finding.subject, _verdict(finding), Place(launcher, "p5.48xlarge", "job")
+                finding, finding.subject, _verdict(finding), RemedyContext(launcher, "p5.48xlarge", "job")
             )
             assert found and not any("{" in line for line in found), (launcher, action)
 
@@ -183,10 +187,12 @@ def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -
     finding = replace(_finding(), remedy="Replace the node.")
     (item,) = gathered((finding,))
 
-    remedy, typed = advice(item, _verdict(finding), Place(launcher, "ml.p5.48xlarge", "gate-1-check-1"))
+    remedy, typed = advice(
+        item, _verdict(finding), RemedyContext(launcher, "ml.p5.48xlarge", "gate-1-check-1")
+    )
     assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(typed), remedy)
-    assert ("Replace the node.", ()) == advice(item, _verdict(finding), Place("sagemaker"))
-    assert "Replace the node." == advice(item, _verdict(finding), Place("slurm"))[0]
+    assert ("Replace the node.", ()) == advice(item, _verdict(finding), RemedyContext("sagemaker"))
+    assert "Replace the node." == advice(item, _verdict(finding), RemedyContext("slurm"))[0]
 
 
 @pytest.mark.parametrize("launcher", ["local", "slurm"])
@@ -196,7 +202,7 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
         "H200 SXM", 192, 2048, nvlinks=0, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400
     )
     declared = Declared("our-h200", 4, 8, 8, machine=machine)
-    place = Place(launcher, declared.instance_type, machine=short_text(declared))
+    place = RemedyContext(launcher, declared.instance_type, machine=short_text(declared))
     finding = _finding(action=Action.INSPECT)
     *_, writes, checks = sorted(
         commands(finding, finding.subject, _verdict(finding), place),

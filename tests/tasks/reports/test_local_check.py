@@ -7,7 +7,7 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.model import Declared, Observation, Outcome, Planned, Scope, Skip
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
-from tasks.reports.local_check import CheckProgress
+from tasks.reports.local_check import ProgressPrinter
 
 WRONG = CheckPolicy(rules=(Rule("wrong", "s", equals=0),), accept_skips=(Skip.TOOL_MISSING,))
 POLICY = Policy("p", ("cpu",), OnWarn.GO, 0.25, {"node.a": WRONG, "rank.b": WRONG})
@@ -25,7 +25,7 @@ def row(check: str, outcome: Outcome, wrong: int = 0, skip: Skip | None = None) 
 
 def ticked(*rows: Observation, finish: bool = False, colour: bool = False) -> list[str]:
     said: list[str] = []
-    ticks = CheckProgress(PLAN, Declared("cpu", 1, 0, 2), POLICY, builtin(), said.append, colour)
+    ticks = ProgressPrinter(PLAN, Declared("cpu", 1, 0, 2), POLICY, builtin(), said.append, colour)
     for one in rows:
         ticks(one)
     if finish:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from checks.explain.reading import Kind, ReadOptions
+from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer, Cause, Level, Verdict
 from tasks.reports.explain import explain_text
 from tests.corpus.case import declared
@@ -37,7 +37,7 @@ def explained(report: Document | str, asked: ReadOptions = P5) -> Verdict:
     """The verdict of `prelaunch explain`, which has to recognise the report."""
     text = report if isinstance(report, str) else json.dumps(report, indent=2)
     found = explain_text("-", "input", text.encode(), None, None, asked)
-    assert found.kind is Kind.REPORT
+    assert found.kind is OutputKind.REPORT
     return found.verdict
 
 

@@ -16,10 +16,10 @@ from uuid import UUID
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import ApprovalAnswer, Question, keep_question, read_answer
 from tasks.gate_file.read import read_gate_file
-from tasks.notifiers.base import Kind, Notification, NotifierAccess, PendingQuestion
+from tasks.notifiers.base import Notification, NotifierAccess, PageKind, PendingQuestion
 from tasks.notifiers.slack.messages import APPROVE
 from tasks.slackbot.config import read_config
-from tasks.slackbot.process import Process
+from tasks.slackbot.process import SlackProcess
 from tasks.store.folder import FolderStore
 from tests.fakes.slack.server import SlackServer, slack_server
 from tests.fakes.slack.socket import Envelope, SocketMode, socket_mode
@@ -93,14 +93,21 @@ class Stage:
             repair=question.repair,
         )
         page = Notification(
-            question.gate_id, "test", question.said, "", "", gate="test", kind=Kind.QUESTION, question=asked
+            question.gate_id,
+            "test",
+            question.said,
+            "",
+            "",
+            gate="test",
+            kind=PageKind.QUESTION,
+            question=asked,
         )
         SlackNotifier(table, means).send(page)
 
     @contextmanager
-    def app(self) -> Iterator[Process]:
+    def app(self) -> Iterator[SlackProcess]:
         """The process, in this one."""
-        with Process(read_config(self.config)) as process:
+        with SlackProcess(read_config(self.config)) as process:
             yield process
 
 

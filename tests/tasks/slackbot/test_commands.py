@@ -13,7 +13,7 @@ from checks.documents.report import dump_plain
 from checks.model import Report
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.render.findings import verdict_json
-from tasks.slackbot.prefect_client import PrefectError, Runs
+from tasks.slackbot.prefect_client import PrefectError, PrefectRuns
 from tasks.store import node_rows
 from tasks.store.layout import record_key, verdict_key
 from tasks.store.node_rows import rows_of
@@ -145,7 +145,7 @@ def test_status_and_why_say_what_waits_and_what_was_found(
     def gone(*_: Any) -> Any:
         raise PrefectError("Prefect's server does not answer (ConnectError).")
 
-    monkeypatch.setattr(Runs, "going", gone)
+    monkeypatch.setattr(PrefectRuns, "going", gone)
     said = told(world, ADA, "status")
     assert "Runs are not shown: Prefect's server does not answer" in said and "last verdict: GO" in said
     world.store.put(record_key(GO), b"{")

@@ -15,8 +15,8 @@ from tasks.notifiers.slack.messages import REFUSE
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.slackbot import handover, process
 from tasks.slackbot.config import read_config
-from tasks.slackbot.prefect_client import Runs, Unreachable
-from tasks.slackbot.process import Plain, Process, SlackAppError
+from tasks.slackbot.prefect_client import PrefectRuns, PrefectUnreachable
+from tasks.slackbot.process import Plain, SlackAppError, SlackProcess
 from tests.fakes.slack.server import Failure
 from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
@@ -72,13 +72,13 @@ def test_an_answer_survives_a_server_that_is_down_and_a_restart(
     """It is recorded at once, and handed over by the next process once the server is back."""
 
     def unreachable(*_: Any) -> Any:
-        raise Unreachable("Prefect's server does not answer (ConnectError).")
+        raise PrefectUnreachable("Prefect's server does not answer (ConnectError).")
 
     # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
     with monkeypatch.context() as patch, world.app():
         asking = world.ask()
-        patch.setattr(Runs, "run", unreachable)
-        patch.setattr(Runs, "going", unreachable)
+        patch.setattr(PrefectRuns, "run", unreachable)
+        patch.setattr(PrefectRuns, "going", unreachable)
         asking.click(ADA, REFUSE)
         assert "Recorded" in asking.whispered()
         assert asking.answer is not None
@@ -120,7 +120,7 @@ def test_a_token_that_slack_refuses_is_named_by_its_place(
     """Never by its value; it is the configuration that is wrong. One that is not there is named before anybody is called."""
     monkeypatch.delenv(which)
     with pytest.raises(SlackAppError, match=f"{which} is not set") as lacking:
-        Process(read_config(world.config)).__enter__()
+        SlackProcess(read_config(world.config)).__enter__()
     assert (True, []) == (lacking.value.rejected, world.slack.calls)
     monkeypatch.setenv(which, "xoxb-wrong-and-secret")
 

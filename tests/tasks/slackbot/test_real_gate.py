@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.question import AnswerChannel
 from tasks.notifiers.slack.messages import APPROVE
 from tasks.orchestration.server.server import EmbeddedServer
@@ -19,7 +19,7 @@ from tests.flows.driving import Play, request_of, run
 from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
 
-def gated(world: Stage, person: Callable[[Stage], None]) -> Outcome:
+def gated(world: Stage, person: Callable[[Stage], None]) -> GateOutcome:
     """The outcome of the gate while a person watches the channel."""
     failed: list[BaseException] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 from checks.model import Declared
 from tasks.reports.fleet.states import HOUR_S
 from tasks.slackbot import replies
-from tasks.slackbot.history import Past
+from tasks.slackbot.history import PastVerdict
 from tasks.store.node_rows import Standing
 from tasks.store.records import record_of
 from tests.fakes.slack.blockkit import faults
@@ -21,7 +21,7 @@ JUDGED_S = 1_795_428_720.0
 SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC."
 
 
-def past(measured_at: str) -> Past:
+def past(measured_at: str) -> PastVerdict:
     """A refusal of before."""
     report = replace(wrong_sums(healthy()), measured_at=measured_at)
     verdict, declared = verdict_of(report), Declared("cpu", 2, 0, 2)
@@ -29,7 +29,7 @@ def past(measured_at: str) -> Past:
     own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
     store: Any = SimpleNamespace(location=lambda key: f"/srv/{key}")
     record = record_of("p5-1", report, verdict, "key", JUDGED_S, "p5", "c")
-    return Past(own, store, record, verdict)
+    return PastVerdict(own, store, record, verdict)
 
 
 def test_why_says_how_old_the_measurement_was() -> None:

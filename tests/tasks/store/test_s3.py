@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from tasks.store import s3
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 from tasks.store.base import BadAddress, StoreError, StoreMissing, StoreUnreachable, StoreUnwritable
 from tasks.store.open import absolute, open_store
 from tasks.store.s3 import S3Store
@@ -37,7 +37,7 @@ def server(proxy: Flaky) -> Flaky:
 @pytest.fixture
 def store(server: Flaky) -> S3Store:
     """An empty store."""
-    return S3Store(BUCKET, uuid.uuid4().hex, Limits(connect_s=10, read_s=10, deadline_s=30))
+    return S3Store(BUCKET, uuid.uuid4().hex, AwsTimeouts(connect_s=10, read_s=10, deadline_s=30))
 
 
 def test_later_is_tried_again(server: Flaky, store: S3Store) -> None:
@@ -104,7 +104,7 @@ def test_an_outage_ends_at_the_deadline(server: Flaky, store: S3Store, call: str
     }
 
     with pytest.raises(StoreUnreachable, match=r"SlowDown.*AWS_ENDPOINT_URL"):
-        getattr(S3Store(BUCKET, "x", Limits(0.5, 0.5, 0.3)), call)(*arguments.get(call, ()))
+        getattr(S3Store(BUCKET, "x", AwsTimeouts(0.5, 0.5, 0.3)), call)(*arguments.get(call, ()))
 
 
 def test_a_server_that_says_nothing_ends_at_the_deadline(
@@ -114,7 +114,7 @@ def test_a_server_that_says_nothing_ends_at_the_deadline(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(StoreUnreachable, match="Read timeout"):
-            S3Store(BUCKET, "x", Limits(0.3, 0.3, 0.5)).probe()
+            S3Store(BUCKET, "x", AwsTimeouts(0.3, 0.3, 0.5)).probe()
 
 
 def test_nobody_there_is_unreachable(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_nobody_there_is_unreachable(store: S3Store, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:hunter22@127.0.0.1:9")
 
     with pytest.raises(StoreUnreachable) as caught:
-        S3Store(BUCKET, "x", Limits(0.3, 0.3, 0.1)).put("k", b"")
+        S3Store(BUCKET, "x", AwsTimeouts(0.3, 0.3, 0.1)).put("k", b"")
 
     assert "hunter22" not in str(caught.value)
 

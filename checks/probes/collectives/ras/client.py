@@ -42,7 +42,7 @@ class Reach(str, Enum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class RasAnswer:
     """Who is there, and what it answered: JSON."""
 
     reach: Reach
@@ -67,7 +67,7 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = time.monotonic) -> Answer:
+def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = time.monotonic) -> RasAnswer:
     """The answer of RAS at `address`; `until` is when `clock` ends the patience. Raises RasError.
 
     NCCL before 2.29.2 is not asked, because asking it has ended jobs: NCCL issues 1669 and 1718 (2.26), 1762 (up to 2.28).
@@ -77,9 +77,9 @@ def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = tim
             with _connected(address, until, clock) as connection:
                 return _ask_status(_Lines(connection, until, clock))
         except ConnectionRefusedError:
-            return Answer(Reach.NOBODY)
+            return RasAnswer(Reach.NOBODY)
         except _NotRas:
-            return Answer(Reach.OTHER)
+            return RasAnswer(Reach.OTHER)
         except _Silence:
             continue
     raise RasError("what listens there accepts connections and says nothing")
@@ -96,7 +96,7 @@ def _connected(address: tuple[str, int], until: float, clock: Callable[[], float
         raise RasError(f"it cannot be reached ({error.strerror or error})") from error
 
 
-def _ask_status(lines: _Lines) -> Answer:
+def _ask_status(lines: _Lines) -> RasAnswer:
     _greet(lines)
     try:
         json_known = lines.command(b"SET FORMAT json\n") == b"OK"
@@ -105,7 +105,7 @@ def _ask_status(lines: _Lines) -> Answer:
         is_new = json_known and lines.command(b"MONITOR prelaunch\n").startswith(
             b"ERROR: Invalid event group"
         )
-        return Answer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if is_new else Answer(Reach.OLD)
+        return RasAnswer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if is_new else RasAnswer(Reach.OLD)
     except _NotRas as error:
         raise EndedError("RAS ended the connection before its answer") from error
     except _Silence as error:

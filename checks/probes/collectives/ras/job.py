@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import MachinePart, Scope, Value
-from checks.probes.collectives.ras.client import Answer, EndedError, RasError, Reach, address_of, ask
+from checks.probes.collectives.ras.client import EndedError, RasAnswer, RasError, Reach, address_of, ask
 from checks.probes.collectives.ras.report import (
     MOST_NAMED,
     Lag,
@@ -99,7 +99,7 @@ def _again(first: dict[str, object], until: float) -> dict[str, object]:
         return first
 
 
-def _followed(before: Mapping[str, object] | None, answer: Answer) -> dict[str, object]:
+def _followed(before: Mapping[str, object] | None, answer: RasAnswer) -> dict[str, object]:
     if answer.reach is not Reach.ANSWERED:
         return nobody(answer.reach, time.monotonic())
     return followed(before, read(answer.text), time.monotonic())

@@ -132,7 +132,7 @@ class _MissingStatus(Foreign):
 
 
 @dataclass(frozen=True)
-class _Missing(Foreign):
+class _MissingRank(Foreign):
     """A rank that is not there. One that answers nevertheless has left its communicator, and is not silent."""
 
     rank: Count
@@ -150,7 +150,7 @@ class _Communicator(Foreign):
     ranks_count: Count
     missing_ranks_count: Count
     ranks: tuple[_Rank, ...]
-    missing_ranks: tuple[_Missing, ...]
+    missing_ranks: tuple[_MissingRank, ...]
 
     @property
     def name(self) -> str:
@@ -168,7 +168,7 @@ class _Communicator(Foreign):
             or any(one.ending or one.status.init_state != SUCCESS for one in self.ranks)
         )
 
-    def owner(self, one: _Rank | _Missing) -> Owner:
+    def owner(self, one: _Rank | _MissingRank) -> Owner:
         """Who the rank is, in all its communicators. `nvml_dev` is unique on a node, `cuda_dev` need not be. Of a process that RAS
         does not know it is only known which rank of one communicator it is.
         """
@@ -194,7 +194,7 @@ class _Collection(Foreign):
 
 
 @dataclass(frozen=True)
-class _Answer(Foreign):
+class _RasDocument(Foreign):
     nccl_version: Words
     timestamp: Words
     communicators_count: Count
@@ -205,7 +205,7 @@ class _Answer(Foreign):
 def read(text: str) -> RasReport:
     """One answer. Raises ReportError."""
     try:
-        found = decode(_Answer, parse_json(text, MOST_BYTES))
+        found = decode(_RasDocument, parse_json(text, MOST_BYTES))
     except DecodeError as error:
         raise ReportError(f"the answer of RAS cannot be read: {error}") from error
     known = sorted(found.communicators, key=lambda one: -one.size)
@@ -216,7 +216,7 @@ def read(text: str) -> RasReport:
     failed: dict[str, str] = {}
     for one in known:
         one.require_whole()
-        everyone: list[_Rank | _Missing] = [*one.ranks, *one.missing_ranks]
+        everyone: list[_Rank | _MissingRank] = [*one.ranks, *one.missing_ranks]
         for each in everyone:
             labels.setdefault(one.owner(each), _label(each.rank, one.owner(each)))
         for rank in one.ranks:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.process import own_packages
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, offline_trainer
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import StagedUploads, TrainerRefused, offline_trainer
 
 REACHING = frozenset(
     ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
@@ -37,7 +37,7 @@ def main(folder: str) -> int:
     sys.addaudithook(_offline)
     try:
         answer: dict[str, object] = _build(question, work)
-    except Refused as error:
+    except TrainerRefused as error:
         answer = {"refused": str(error)}
     except BaseException as error:  # noqa: BLE001 - a module that is a script may even exit
         answer = {"refused": _because(error, question["reference"])}
@@ -50,14 +50,14 @@ def _offline(event: str, arguments: tuple[Any, ...]) -> None:
     if event in REACHING:
         where = arguments[1] if event.startswith(("socket.connect", "socket.send")) else arguments[0]
         if not (event == "socket.connect" and isinstance(where, (str, bytes))):
-            raise Refused(OFFLINE.format(where=where))
+            raise TrainerRefused(OFFLINE.format(where=where))
 
 
 def _because(error: BaseException, reference: str) -> str:
     """An error of other code as a sentence; an error of ours that was wrapped keeps its own message."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, Refused):
+        if isinstance(cause, TrainerRefused):
             return str(cause)
         cause = cause.__cause__ or cause.__context__
     text = " ".join(str(error).split())
@@ -74,7 +74,7 @@ def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
     _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, question["region"])
     body = trainer._create_training_job_args(boto3=True)
     if "ContainerEntrypoint" not in body["AlgorithmSpecification"]:
-        raise Refused(
+        raise TrainerRefused(
             "it has no source_code, so that its image's own ENTRYPOINT runs and the gate cannot stand in front of it. Give it"
             " SourceCode(command=...), or use command and image of [training] instead."
         )
@@ -101,7 +101,7 @@ def _trainer(reference: str, trainer_type: type) -> Any:
     if not isinstance(trainer, trainer_type) and callable(trainer):
         trainer = trainer()
     if not isinstance(trainer, trainer_type):
-        raise Refused(
+        raise TrainerRefused(
             f"{name} is {_type_text(trainer)}, no sagemaker.train.ModelTrainer. Name an object of that class, or a function without"
             " arguments that returns one."
         )
@@ -113,9 +113,9 @@ def _type_text(value: object) -> str:
 
 
 def _require_fit(mode: str, session_region: str, region: str) -> None:
-    """Raise Refused if the trainer is for something other than a training job in the gate's region."""
+    """Raise TrainerRefused if the trainer is for something other than a training job in the gate's region."""
     if mode != "SAGEMAKER_TRAINING_JOB" or session_region != region:
-        raise Refused(
+        raise TrainerRefused(
             f"it is for {mode} in {session_region}, and the gate for a training job in {region}. Leave training_mode out, and correct"
             " its session or region in [cluster.options]."
         )
@@ -133,7 +133,7 @@ def _plain(value: Any, path: str = "") -> Any:
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (bool, int, float, str)):
         return value
-    raise Refused(f"{path} is {_type_text(value)}. Give it a plain value.")
+    raise TrainerRefused(f"{path} is {_type_text(value)}. Give it a plain value.")
 
 
 if __name__ == "__main__":

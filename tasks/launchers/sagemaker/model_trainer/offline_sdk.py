@@ -25,7 +25,7 @@ LEFT_OUT = frozenset(("__pycache__", ".git", ".ipynb_checkpoints"))
 REMEDY = "Install sagemaker 3.27, or use command, image and request of [training] instead."
 
 
-class Refused(Exception):
+class TrainerRefused(Exception):
     """Why there is no request; the message ends with the remedy."""
 
 
@@ -52,7 +52,7 @@ class StagedUploads:
         root = Path(path)
         staged = [(name, self._keep(file)) for name, file in _files(root)]
         if not staged:
-            raise Refused(f"{path} is empty, and SageMaker refuses an input channel without files.")
+            raise TrainerRefused(f"{path} is empty, and SageMaker refuses an input channel without files.")
         names = hashlib.sha256("".join(f"{name}\0{digest}\n" for name, (_, digest) in staged).encode())
         channel = key_prefix.rstrip("/").rpartition("/")[2]
         # With a slash at its end: an S3Prefix "code" would take "code-2" as well.
@@ -64,7 +64,7 @@ class StagedUploads:
         """Copy one file; returns its name in `work`, and its digest."""
         self.held_bytes += file.stat().st_size
         if self.held_bytes > UPLOAD_BYTES:
-            raise Refused(
+            raise TrainerRefused(
                 f"it would upload more than {UPLOAD_BYTES >> 20} MiB from this machine ({file}). Put data into S3 and name its"
                 " s3:// address, or leave it out with SourceCode(ignore_patterns=...)."
             )
@@ -99,7 +99,7 @@ def offline_trainer(question: Mapping[str, Any], uploads: StagedUploads) -> type
 def swap(owner: Any, name: str, mine: object) -> None:
     """Replace the SDK's own object, which must exist, by `mine`."""
     if not hasattr(owner, name):
-        raise Refused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {REMEDY}")
+        raise TrainerRefused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {REMEDY}")
     setattr(owner, name, mine)
 
 
@@ -111,7 +111,7 @@ def role_of(wanted: str | None, gates: str) -> str:
 
 
 def _train(*_: object, **__: object) -> NoReturn:
-    raise Refused(
+    raise TrainerRefused(
         "its module calls train() when it is imported, which would start a job past the gate. Put that behind"
         ' `if __name__ == "__main__":`.'
     )

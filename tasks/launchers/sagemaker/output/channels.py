@@ -23,7 +23,7 @@ from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.report_lines import reports_of
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
 from tasks.launchers.sagemaker.output import logs, s3_objects
-from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.output.s3_objects import ListedObject
 from tasks.launchers.sagemaker.request.locations import Places, object_of
 
 FILE_BYTES = 8 << 20
@@ -36,12 +36,12 @@ LOG_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 20
 
 
-class Broken(Exception):
+class BrokenArchive(Exception):
     """The archive is truncated or is no archive; what was read until then is good."""
 
 
 def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
-    """Each file of an attempt, in the archive's order, with the time that its host gave it. Raises Broken.
+    """Each file of an attempt, in the archive's order, with the time that its host gave it. Raises BrokenArchive.
 
     Links, devices, absolute names, "..", other folders and what is too large are left out.
     """
@@ -50,18 +50,20 @@ def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
         with tarfile.open(fileobj=file, mode="r|gz") as archive:
             for number, member in enumerate(archive):
                 if number >= MEMBERS or total > ALL_BYTES:
-                    raise Broken(f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports")
+                    raise BrokenArchive(
+                        f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports"
+                    )
                 path = member.name.removeprefix("./")
                 if not member.isreg() or member.size > FILE_BYTES or not _plain(path):
                     continue
                 reader = archive.extractfile(member)
                 data = reader.read() if reader else b""
                 if len(data) != member.size:
-                    raise Broken(f"{path!r:.80} is cut off")
+                    raise BrokenArchive(f"{path!r:.80} is cut off")
                 total += len(data)
                 yield Written(path, datetime.fromtimestamp(max(0.0, member.mtime), UTC)), data
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
-        raise Broken(f"it cannot be read to its end: {error}") from error
+        raise BrokenArchive(f"it cannot be read to its end: {error}") from error
 
 
 def _plain(path: str) -> bool:
@@ -80,7 +82,7 @@ class ChannelFiles:
     dated: bool = False
 
 
-def written(clients: Clients, places: Places) -> Mapping[str, Listed]:
+def written(clients: Clients, places: Places) -> Mapping[str, ListedObject]:
     """What the agents copied so far: <attempt>/... -> the object. Raises LaunchError."""
     objects = {}
     for item in s3_objects.listed(clients, places.reports):
@@ -113,7 +115,7 @@ def others(
         except EngineUnavailable as error:
             silent = str(error)  # the next one in S3 would wait as long for nothing
             brought.problems.append(f"{channel}: {error}")
-        except (LaunchError, Broken, OSError) as error:
+        except (LaunchError, BrokenArchive, OSError) as error:
             brought.problems.append(f"{channel}: {error}")
         yield brought
 
@@ -123,7 +125,7 @@ def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
     if not archives:
         return
     if archives[0].size > ARCHIVE_BYTES:
-        raise Broken(f"it has {archives[0].size >> 20} MiB and is not looked through")
+        raise BrokenArchive(f"it has {archives[0].size >> 20} MiB and is not looked through")
     with tempfile.TemporaryFile() as file:
         clients.answer(
             "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", archives[0].etag, file)

@@ -22,11 +22,11 @@ from tasks.launchers.sagemaker import job_states
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
 from tasks.launchers.sagemaker.output import channels, s3_objects
 from tasks.launchers.sagemaker.output.channels import ChannelFiles
-from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.output.s3_objects import ListedObject
 from tasks.launchers.sagemaker.request.locations import Places
 
 logger = logging.getLogger(__name__)
-Listing = Mapping[str, Listed]
+Listing = Mapping[str, ListedObject]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SeenOutput:
     exit_codes: Mapping[str, int] = field(default_factory=dict)
 
 
-class Output:
+class SageMakerOutput:
     """One job's files. ETags of what was read are remembered, so that each version of an object is read once.
 
     `last` is what the last look saw. Safe between threads.
@@ -109,11 +109,11 @@ class Output:
             self._fetched[into / path] = item.etag
         return problems
 
-    def _is_new(self, target: Path, item: Listed) -> bool:
+    def _is_new(self, target: Path, item: ListedObject) -> bool:
         is_there = target.is_file() and target.stat().st_size == item.size
         return not is_there or self._fetched.get(target) != item.etag
 
-    def _read(self, listing: Listing) -> Iterable[tuple[str, tuple[Listed, bytes | str]]]:
+    def _read(self, listing: Listing) -> Iterable[tuple[str, tuple[ListedObject, bytes | str]]]:
         objects = s3_objects.read_all(
             self._clients, self._places.reports, listing.values(), channels.OBJECT_BYTES
         )

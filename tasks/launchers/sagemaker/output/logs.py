@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.launchers.report_lines import MARK
 from tasks.launchers.sagemaker.api import Clients
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
@@ -89,7 +89,7 @@ def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = ""
     return text.encode()[-last_bytes:].decode("utf-8", "replace") if last_bytes > 0 else ""
 
 
-def _is_missing(refusal: Refused) -> bool:
+def _is_missing(refusal: AwsRefused) -> bool:
     return refusal.is_missing
 
 

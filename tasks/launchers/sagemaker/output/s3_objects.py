@@ -18,7 +18,7 @@ TIMES = 3  # how often an object that came cut off, or changed meanwhile, is rea
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedObject:
     """One object: its key below the prefix, and S3's own word on version, size and time."""
 
     path: str
@@ -27,7 +27,7 @@ class Listed:
     at: datetime
 
 
-def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
+def listed(clients: Clients, prefix: str) -> tuple[ListedObject, ...]:
     """What lies below the prefix, by ListObjectsV2. Raises LaunchError."""
     top, objects = f"{key_of(prefix).strip('/')}/", []
     token: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
         token = {"ContinuationToken": page["NextContinuationToken"]}
 
 
-def read(clients: Clients, prefix: str, wanted: Listed, most: int) -> tuple[Listed, bytes]:
+def read(clients: Clients, prefix: str, wanted: ListedObject, most: int) -> tuple[ListedObject, bytes]:
     """The object's bytes, if they are what the listing says: as many, of that version. Raises LaunchError.
 
     An object may have been replaced since it was listed, as an agent replaces its record. It is then listed again, and its new version
@@ -71,13 +71,13 @@ def read(clients: Clients, prefix: str, wanted: Listed, most: int) -> tuple[List
 
 
 def read_all(
-    clients: Clients, prefix: str, wanted: Iterable[Listed], most: int
-) -> Iterator[tuple[Listed, bytes | str]]:
+    clients: Clients, prefix: str, wanted: Iterable[ListedObject], most: int
+) -> Iterator[tuple[ListedObject, bytes | str]]:
     """Each object as it was read, with its bytes, a few at a time, or with the reason why it could not be read."""
 
     silent: list[str] = []
 
-    def read_one(item: Listed) -> tuple[Listed, bytes | str]:
+    def read_one(item: ListedObject) -> tuple[ListedObject, bytes | str]:
         if silent:
             return item, silent[0]
         try:
@@ -99,8 +99,8 @@ def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, Any]) -
     return page
 
 
-def _item(item: Mapping[str, Any], top: str) -> Listed:
-    return Listed(
+def _item(item: Mapping[str, Any], top: str) -> ListedObject:
+    return ListedObject(
         item["Key"][len(top) :], str(item["ETag"]), int(item["Size"]), _utc(item.get("LastModified"))
     )
 

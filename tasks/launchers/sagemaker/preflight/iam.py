@@ -18,7 +18,7 @@ from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 SERVICE = "sagemaker.amazonaws.com"
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
@@ -162,7 +162,7 @@ def _denied(
     missing = sorted({key for result in refused for key in result.get("MissingContextValues", ())})
     if missing and all(result["EvalDecision"] == "implicitDeny" for result in refused):
         names = ", ".join(result["EvalActionName"] for result in refused)
-        raise Refused(
+        raise AwsRefused(
             "iam:SimulatePrincipalPolicy",
             "",
             0,

@@ -14,7 +14,7 @@ from tasks.launchers.base import LaunchError, PreflightCheck
 from tasks.launchers.preflight import unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
-from tasks.store.aws import Refused, clean
+from tasks.store.aws import AwsRefused, clean
 
 POLICY = "deployments/iam/orchestrator-preflight.json"
 DEADLINE_S = 15.0
@@ -51,9 +51,9 @@ class Probe:
     within_s: float = DEADLINE_S
 
 
-def unanswered(subject: str, error: Refused | LaunchError, name: str = "") -> PreflightCheck:
+def unanswered(subject: str, error: AwsRefused | LaunchError, name: str = "") -> PreflightCheck:
     """The line of something that AWS refused or did not answer. `name` is what was asked about, where AWS does not name it."""
-    if not isinstance(error, Refused):
+    if not isinstance(error, AwsRefused):
         return unseen(subject, str(error), REMEDY)
     if error.code in CORRECTIONS:
         return wrong(subject, f"{name}: {error.message}" if name else error.message, CORRECTIONS[error.code])
@@ -73,7 +73,7 @@ def line_of(subject: str, name: str, ask: Callable[[str], PreflightCheck]) -> Pr
     """The line of one thing of several, so that a refusal hides none of the others."""
     try:
         return ask(name)
-    except (Refused, LaunchError) as error:
+    except (AwsRefused, LaunchError) as error:
         return unanswered(subject, error, name)
 
 
@@ -81,13 +81,13 @@ def run_probes(
     probes: tuple[Probe, ...], needs: Requirements, clients: Clients
 ) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
-    running = [_Running(probe, needs, clients) for probe in probes if probe.applies(needs)]
+    running = [_RunningProbe(probe, needs, clients) for probe in probes if probe.applies(needs)]
     for thread in running:
         thread.start()
     return tuple(line for thread in running for line in thread.lines())
 
 
-class _Running(threading.Thread):
+class _RunningProbe(threading.Thread):
     """A daemon, so that an AWS that never answers does not keep the command from ending."""
 
     def __init__(self, probe: Probe, needs: Requirements, clients: Clients) -> None:
@@ -100,7 +100,7 @@ class _Running(threading.Thread):
         subject = self._probe.subject
         try:
             self._found = self._probe.check(self._asked, self._clients)
-        except (Refused, LaunchError) as error:
+        except (AwsRefused, LaunchError) as error:
             self._found = (unanswered(subject, error),)
         except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
             message = f"the check itself failed: {type(error).__name__}: {clean(error)}"

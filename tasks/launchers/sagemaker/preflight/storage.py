@@ -16,7 +16,7 @@ from tasks.launchers.sagemaker.preflight.probe import line_of, unanswered
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 PREFIX, INPUT_CHANNEL = "S3 prefix", "input channel"
 POLICY = "deployments/iam/orchestrator-reports.json"
@@ -29,15 +29,15 @@ def prefix(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     left: tuple[PreflightCheck, ...] = ()
     try:
         clients.request("s3", "put_object", Bucket=needs.bucket, Key=key, Body=data)
-    except Refused as error:
+    except AwsRefused as error:
         return (_unusable(needs, error),)
     try:
         line = _read_back(needs, clients, key, data)
-    except (Refused, LaunchError) as error:
+    except (AwsRefused, LaunchError) as error:
         line = _unusable(needs, error)
     try:
         clients.request("s3", "delete_object", Bucket=needs.bucket, Key=key)
-    except (Refused, LaunchError) as error:
+    except (AwsRefused, LaunchError) as error:
         message = f"the probe s3://{needs.bucket}/{key} (16 bytes) stays: {error}"
         left = (unseen(PREFIX, message, f"Attach {POLICY}, or remove it."),)
     return (line, *left)
@@ -52,8 +52,8 @@ def _read_back(needs: Requirements, clients: Clients, key: str, data: bytes) -> 
     return ok(PREFIX, f"{needs.root}: written, read, listed")
 
 
-def _unusable(needs: Requirements, error: Refused | LaunchError) -> PreflightCheck:
-    if isinstance(error, Refused) and error.is_denied:
+def _unusable(needs: Requirements, error: AwsRefused | LaunchError) -> PreflightCheck:
+    if isinstance(error, AwsRefused) and error.is_denied:
         text = f"{needs.root}: {error.action} is not allowed, and without it no report comes back"
         return wrong(PREFIX, text, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
     return unanswered(PREFIX, error, needs.bucket)

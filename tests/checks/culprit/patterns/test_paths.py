@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Entity, Matrix, Tolerance
+from checks.culprit.matrix import Entity, Matrix, MatrixAnswer, Tolerance
 from tests.checks.culprit.planted import all_pairs, matrix, named, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -37,7 +37,7 @@ def test_many_slow_pairs_are_a_property_of_the_fabric(share: float) -> None:
     slow = colliding(share)
     found = decode(measured(slow), HALF)
 
-    assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
+    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.suspects)
     assert found.paths is not None
     assert (len(slow), 32 * 31 / 2) == (found.paths.pairs, found.paths.every)
     # a bad test reaches 0.3 of the usual value, so that it takes 2.3 times as much time more
@@ -139,7 +139,7 @@ def test_collisions_by_chance_stay_the_fabrics(share: float, seed: int) -> None:
     """In a cluster of 64 nodes, with any seed."""
     found = decode(measured(colliding(share, 64, seed), 64), HALF)
 
-    assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
+    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.suspects)
     assert found.paths is not None
 
 
@@ -154,5 +154,5 @@ def test_a_pair_of_the_fabric_may_hiccup_once(hiccup: float | None) -> None:
             values[test] = hiccup
     found = decode(replace(made, values=values), HALF)
 
-    assert (Answer.NOBODY, ()) == (found.answer, found.suspects)
+    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.suspects)
     assert found.paths is not None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Decoded, Entity, Matrix, Tolerance
+from checks.culprit.matrix import Decoded, Entity, Matrix, MatrixAnswer, Tolerance
 from checks.culprit.patterns.sweeps import always_bad, swept_tests
 from checks.culprit.rounds import round_robin, sweeps
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes
@@ -124,7 +124,7 @@ def test_congestion_for_most_of_the_sweep_is_not_explained_and_the_cluster_is_sw
     """Nothing shows that it passes."""
     found = decode(swept(8, leaf_of_two(8, 5, 60), 9), SHIPPED)
 
-    assert not found.congestion and found.answer in (Answer.UNEXPLAINED, Answer.FABRIC)
+    assert not found.congestion and found.answer in (MatrixAnswer.UNEXPLAINED, MatrixAnswer.FABRIC)
     assert set(all_pairs(nodes(8))) <= set(found.confirm)
 
 
@@ -150,7 +150,7 @@ def test_two_leaves_that_nobody_told_of_are_seen(number: int) -> None:
 
     healthy = decode(swept(number, lambda a, b, at: share(a, b, at) * (2 if 3 in (a, b) else 1), 2), SHIPPED)
     expected = {frozenset(f"node-{n}" for n in range(half, half + number // 2)) for half in (0, number // 2)}
-    assert (Answer.NOBODY, expected) == (healthy.answer, halves(healthy))
+    assert (MatrixAnswer.NOBODY, expected) == (healthy.answer, halves(healthy))
     assert healthy.groups is not None and 0.5 == pytest.approx(healthy.groups.share, rel=0.02)
 
     found = decode(swept(number, share, 2), SHIPPED)
@@ -162,14 +162,14 @@ def test_halves_that_reach_each_other_badly_are_no_leaves(left: float) -> None:
     """Less than a quarter of the rate is no oversubscription."""
     found = decode(swept(8, lambda a, b, at: left if (a < 4) != (b < 4) else 1.0, 2), SHIPPED)
 
-    assert found.groups is None and found.bad and found.answer is not Answer.NOBODY
+    assert found.groups is None and found.bad and found.answer is not MatrixAnswer.NOBODY
 
 
 def test_half_of_the_nodes_that_are_slow_are_no_leaf() -> None:
     """They are slow with each other as well."""
     found = decode(swept(8, lambda a, b, at: 0.5 if min(a, b) < 4 else 1.0, 2), SHIPPED)
 
-    assert (Answer.FABRIC, None) == (found.answer, found.groups)
+    assert (MatrixAnswer.FABRIC, None) == (found.answer, found.groups)
 
 
 def test_nodes_below_a_bad_switch_that_nobody_told_of_are_not_named_beside_a_bad_node() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Direction, Entity, Matrix, Tolerance
+from checks.culprit.matrix import Direction, Entity, Matrix, MatrixAnswer, Tolerance
 from checks.culprit.rounds import round_robin
 from tests.checks.culprit.planted import BAD, GOOD, matrix, named, nodes, on_rails
 
@@ -62,14 +62,14 @@ def test_congestion_of_a_leaf_is_an_explanation_of_its_own(leaf: int) -> None:
     assert {f"node-{n}" for n in range(8, 16)} == set(one.nodes)
     assert ("leaf-1" if leaf else "") == one.switch
     assert set(one.tests) <= set(found.bad) and len(one.tests) >= 0.95 * len(found.bad)
-    assert found.confirm and Answer.UNEXPLAINED is found.answer
+    assert found.confirm and MatrixAnswer.UNEXPLAINED is found.answer
 
 
 def test_congestion_that_has_passed_leaves_nothing_to_explain() -> None:
     """The retests were good; what it cost is a number."""
     found = decode(sweep(32, leaf_congested(10, 25), again=1), HALF)
 
-    assert (Answer.NOBODY, ()) == (found.answer, found.unmeasured)
+    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.unmeasured)
     assert 0 < found.cost < 0.3
 
 
@@ -107,7 +107,7 @@ def test_without_rounds_a_spell_is_a_bad_moment() -> None:
     known = decode(sweep(32, _sick((10, 16)), again=2), HALF)
     unknown = decode(sweep(32, _sick((10, 16)), again=2, known=False), HALF)
 
-    assert known.suspects and Answer.NOBODY is unknown.answer
+    assert known.suspects and MatrixAnswer.NOBODY is unknown.answer
 
 
 def test_retests_that_are_bad_do_not_make_a_spell() -> None:
@@ -148,7 +148,7 @@ def test_congestion_at_the_end_of_the_sweep_has_passed_if_the_retests_are_good()
     made = sweep(32, leaf_congested(20, 30), again=4)
 
     assert decode(made, HALF).congestion
-    assert (Answer.NOBODY, ()) == ((found := decode(made, HALF)).answer, found.suspects)
+    assert (MatrixAnswer.NOBODY, ()) == ((found := decode(made, HALF)).answer, found.suspects)
 
 
 def test_congestion_of_a_leaf_is_one_period_on_eight_rails() -> None:
@@ -161,4 +161,7 @@ def test_congestion_of_a_leaf_is_one_period_on_eight_rails() -> None:
 
     found = decode(on_rails(10, is_bad), HALF)
 
-    assert ([(12, 42)], Answer.NOBODY) == ([(one.first, one.last) for one in found.congestion], found.answer)
+    assert ([(12, 42)], MatrixAnswer.NOBODY) == (
+        [(one.first, one.last) for one in found.congestion],
+        found.answer,
+    )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checks.judge.baseline.learn import LEAST_VALUES, LEAST_WIDTH, learn
 from checks.judge.baseline.model import digest_of, dump, load
-from checks.judge.baseline.samples import Group, Side
+from checks.judge.baseline.samples import ComparisonGroup, Side
 from checks.model import CLUSTER, Profile
 from checks.value_types import DecodeError
 from tests.checks.baselines import FOUR, GEMM, STEADY, band_of, case, gemm, learned
@@ -209,6 +209,6 @@ def test_the_unit_says_what_is_compared() -> None:
         ("latency_us", Side.HIGH), ("connect_ms", Side.HIGH),
     }  # fmt: skip
     assert {group.group for group in groups} == {
-        Group("cpu", 0, 2, Profile.QUICK, 0),
-        Group("cpu", 0, 2, Profile.QUICK, 4),
+        ComparisonGroup("cpu", 0, 2, Profile.QUICK, 0),
+        ComparisonGroup("cpu", 0, 2, Profile.QUICK, 4),
     }

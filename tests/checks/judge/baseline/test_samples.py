@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checks.documents.columns import CheckTable
 from checks.judge.baseline import samples
-from checks.judge.baseline.samples import Runs, Side, gather, side_of
+from checks.judge.baseline.samples import OwnerRuns, Side, gather, side_of
 from checks.model import Observation, Outcome, Value, node_of
 
 VALUES = st.one_of(
@@ -68,7 +68,7 @@ def test_values_of_peers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> 
 @given(st.lists(st.sampled_from(["node-0/rank-0", "node-0/rank-1", "node-1/rank-2", "cluster"]), max_size=12))
 def test_runs_cover_every_place_once(subjects: list[str]) -> None:
     """Each with its owner, in order; neighbours of one owner are one run, also when they are asked for again."""
-    known, given_once = Runs(node_of), tuple(subjects)
+    known, given_once = OwnerRuns(node_of), tuple(subjects)
     runs = known.of(given_once)
 
     assert [node_of(one) for one in subjects] == [

@@ -14,7 +14,7 @@ from checks.documents.report import digest, dump_plain, load
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts
 from checks.judge.certificates.decision import (
-    Decision,
+    CertificateDecision,
     WhyMeasured,
     certified,
     conditions_of,
@@ -78,14 +78,14 @@ def certificates_of(history: History) -> tuple[Certificate, ...]:
 
 
 def decided(history: History, node: Node | None = None, offered: tuple[Certificate, ...] | None = None,
-            policy: Policy = THEN, facts: Facts = FACTS) -> dict[str, Decision]:  # fmt: skip
+            policy: Policy = THEN, facts: Facts = FACTS) -> dict[str, CertificateDecision]:  # fmt: skip
     """The decisions on a node, by default on that of the history with the certificates of its store."""
     node = node or node_of(history)
     offered = certificates_of(history) if offered is None else offered
     return decisions(node, offered, terms(history.gate_id, policy, facts.digest))
 
 
-def whys(found: dict[str, Decision]) -> set[WhyMeasured | None]:
+def whys(found: dict[str, CertificateDecision]) -> set[WhyMeasured | None]:
     """The reasons, each once."""
     return {one.why for one in found.values()}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.catalog import CATALOG
-from checks.facts.failures import Fault, Span, builtin_failures
+from checks.facts.failures import Fault, ValueSpan, builtin_failures
 from checks.facts.prices import Purchase, builtin_prices, price_of
 from checks.judge.cost.cost import Cost, Job, cost
 from checks.judge.cost.failure_model import (
@@ -43,7 +43,7 @@ def _cost(*findings: Finding, job: Job = JOB) -> Cost:
 
 def test_what_one_failure_of_32_p5_nodes_loses() -> None:
     """10 min to see it, 15 min to start again, half an hour done twice: 234.7 GPU-hours, 2,884 USD at 98.32 a node."""
-    lost = lost_per_failure(256, Span(1 / 6, 1 / 6), Span(0.25, 0.25), checkpoint_hours=1)
+    lost = lost_per_failure(256, ValueSpan(1 / 6, 1 / 6), ValueSpan(0.25, 0.25), checkpoint_hours=1)
 
     assert (lost.low, lost.high) == pytest.approx((234.67, 234.67), abs=0.01)
     assert lost.low * 98.32 / 8 == pytest.approx(2884, abs=1)
@@ -61,7 +61,7 @@ def test_what_a_check_of_a_quarter_of_an_hour_costs(nodes: int, usd: float) -> N
 
 def test_a_straggler_is_waited_for_by_all() -> None:
     """A tenth of 256 GPUs for a day."""
-    assert lost_to_straggler(256, 24, Span(0.1, 0.1)).low == pytest.approx(614.4)
+    assert lost_to_straggler(256, 24, ValueSpan(0.1, 0.1)).low == pytest.approx(614.4)
 
 
 def test_a_crash_by_hand() -> None:
@@ -79,7 +79,7 @@ def test_slow_findings_do_not_add_up() -> None:
         for n in range(3)
     ]
 
-    assert _cost(*slow).launching == _cost(slow[0]).launching == Span(1843.2, 8294.4)
+    assert _cost(*slow).launching == _cost(slow[0]).launching == ValueSpan(1843.2, 8294.4)
 
 
 def test_a_node_breaks_once() -> None:
@@ -101,7 +101,7 @@ def test_nothing_found_loses_nothing() -> None:
     """No finding, no loss."""
     made = _cost()
 
-    assert (made.launching, made.losses) == (Span(0, 0), ())
+    assert (made.launching, made.losses) == (ValueSpan(0, 0), ())
 
 
 def test_what_is_unknown_is_said_and_not_made_up() -> None:

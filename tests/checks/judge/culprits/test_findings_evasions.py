@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Endpoint, Matrix, Span, Tolerance
+from checks.culprit.matrix import Better, Endpoint, Matrix, MatrixAnswer, Span, Tolerance
 from checks.culprit.topology import SWITCHES
 from checks.documents.report import dump_plain
 from checks.explain import registry
-from checks.explain.reading import Broken, ReadOptions
+from checks.explain.reading import Garbled, ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
 from checks.judge.reading import judge
@@ -225,7 +225,7 @@ def test_two_sockets_of_one_host_condemn_none_of_its_gpus() -> None:
 def test_many_hiccups_are_said() -> None:
     """One cell of twelve failed, and was good thrice: a warning. A quarter of them: nobody can tell."""
 
-    def answer(bad: set[tuple[int, int]]) -> Answer:
+    def answer(bad: set[tuple[int, int]]) -> MatrixAnswer:
         cells = [(a, b) for a in range(4) for b in range(4) if a != b]
         again = [cell for cell in cells if cell in bad or cell[::-1] in bad] * 3
         values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
@@ -239,8 +239,8 @@ def test_many_hiccups_are_said() -> None:
         once = _spoiled("bandwidth_gbps", None, "no answer within 2 s", other)
         return _said(_rows(_report(nodes, 1, again), once))
 
-    assert Answer.NOBODY is answer({(0, 1)})
-    assert Answer.UNEXPLAINED is answer({(0, 1), (2, 3), (3, 1)})
+    assert MatrixAnswer.NOBODY is answer({(0, 1)})
+    assert MatrixAnswer.UNEXPLAINED is answer({(0, 1), (2, 3), (3, 1)})
     assert {(CLUSTER, "WARN", "EVIDENCE")} == said(4, 3)
     assert set() == said(8, 6)
 
@@ -276,7 +276,7 @@ def test_a_status_beside_a_number_is_refused(word: str) -> None:
     lines = csv_long(NAMES, rates(8)).splitlines()
     text = "\n".join([f"{lines[0]},status", *(f"{line},{word}" for line in lines[1:])]) + "\n"
 
-    with pytest.raises(Broken, match="one metric"):
+    with pytest.raises(Garbled, match="one metric"):
         _explained(text)
 
 

@@ -12,8 +12,8 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Endpoint, Matrix, Span, Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings, judge
-from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
-from checks.judge.culprits.pattern_findings import Reading
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, PairTable
+from checks.judge.culprits.pattern_findings import MatrixReading
 from checks.model import CLUSTER, Finding, Observation, Report, Value
 from checks.policy import CheckPolicy
 from tests.checks.culprit.rows import FAST, tournament
@@ -107,14 +107,14 @@ def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_
     assert "the nodes fall into 2 groups (node-0, node-1, node-2, node-3; node-4" in one.message
 
 
-def two_switches(share: float) -> Reading:
+def two_switches(share: float) -> MatrixReading:
     """Eight nodes below each of two switches that the topology names, and this share of the bandwidth between them."""
     parts = [Endpoint(f"n{n}", f"n{n}", switches=(f"leaf-{n // 8}",)) for n in range(16)]
     cells = [(a, b) for a in range(16) for b in range(16) if a != b]
     values = [FAST * (share if a // 8 != b // 8 else 1.0) for a, b in cells]
     sources, targets = ([cell[end] for cell in cells] for end in (0, 1))
     made = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (*parts,), sources, targets, values)
-    return Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, made, decode(made, Tolerance(0.7)))
+    return MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, made, decode(made, Tolerance(0.7)))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_between_switches_is_held_against_what_is_declared(
 ) -> None:
     """A slow switch among two must not be passed over in silence, and an oversubscribed fabric is not refused."""
     reading = two_switches(share)
-    table = Table(reading.matrix.parts, tuple(range(16)))
+    table = PairTable(reading.matrix.parts, tuple(range(16)))
     findings = CheckFindings(
         COLLECTIVE, table, [reading], RecordedLoads((), {}), {"oversubscription": declared}
     ).findings()

@@ -12,8 +12,8 @@ import pytest
 from checks.culprit.matrix import Direction, Entity, Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings
-from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
-from checks.judge.culprits.pattern_findings import Reading
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, PairTable
+from checks.judge.culprits.pattern_findings import MatrixReading
 from checks.model import CLUSTER, LINK, Finding, Level, node_of
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, Noise
@@ -33,8 +33,8 @@ def findings(
     world = World(Cluster(nodes, rails, faults, LEAF, leaf=LEAF), noise, random.Random(f"{seed} {faults}"))
     tests, decoded = swept(world, tolerance=Tolerance(0.7))
     parts = tests.matrix.parts
-    reading = Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, tests.matrix, decoded)
-    table = Table(parts, tuple(range(len(parts))))
+    reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, tests.matrix, decoded)
+    table = PairTable(parts, tuple(range(len(parts))))
     return tuple(CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), WANTED).findings())
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Endpoint, Matrix, Noise, Span, Tolerance
+from checks.culprit.matrix import Better, Endpoint, Matrix, MatrixAnswer, PairNoise, Span, Tolerance
 from checks.judge.culprits.from_report import MatrixSubject
-from checks.judge.culprits.pattern_findings import Reading, unexplained_level
+from checks.judge.culprits.pattern_findings import MatrixReading, unexplained_level
 from checks.judge.culprits.wording import MOST_VALUES, _value, cells, unexplained
 from checks.model import Level
 
-NOISE = Noise(sensitivity=0.9, hiccup=0.01, usual=0.9, spread=0.1, line=0.3)
+NOISE = PairNoise(sensitivity=0.9, hiccup=0.01, usual=0.9, spread=0.1, line=0.3)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
     parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
     matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
     tests = [test for test, value in enumerate(values) if value < 1.0]
-    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=Answer.UNEXPLAINED, unmeasured=())
+    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=MatrixAnswer.UNEXPLAINED, unmeasured=())
 
     assert f"bandwidth between nodes: {said}" in unexplained(matrix, decoded, tests)
-    reading = Reading("collective.pairs", MatrixSubject.BANDWIDTH, matrix, decoded)
+    reading = MatrixReading("collective.pairs", MatrixSubject.BANDWIDTH, matrix, decoded)
     assert level is unexplained_level(reading, 1.0, tests)

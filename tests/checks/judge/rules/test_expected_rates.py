@@ -9,7 +9,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level
 from checks.probes.collectives.nccl_tests import read
-from tasks.reports.explain import Explanation, explain_text
+from tasks.reports.explain import ExplainedInput, explain_text
 from tests.corpus.case import declared
 from tests.public.inputs import all_reduce
 
@@ -50,7 +50,7 @@ A100_ONE = {
 }
 
 
-def explained(rates: Mapping[int, float], kind: str, nodes: int, part: float = 1.0) -> Explanation:
+def explained(rates: Mapping[int, float], kind: str, nodes: int, part: float = 1.0) -> ExplainedInput:
     text = all_reduce(hosts=TWO[:nodes], rates={size * MIB: rate * part for size, rate in rates.items()})
     return explain_text("-", "input", text.encode(), None, None, ReadOptions(declared(kind, nodes)))
 
@@ -104,7 +104,7 @@ def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None
     assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
 
 
-def unnamed(collective: str, rate: float, above: str = "") -> Explanation:
+def unnamed(collective: str, rate: float, above: str = "") -> ExplainedInput:
     """8 x H100, whose output does not name its collective, at one rate (10^9 bytes/s of algorithm bandwidth)."""
     sizes = {size * MIB: rate for size in (128, 256, 512, 1024)}
     text = above + all_reduce(rates=sizes, collective=collective)

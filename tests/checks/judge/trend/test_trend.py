@@ -9,7 +9,7 @@ import pytest
 
 from checks.documents.report import digest, dump
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
-from checks.judge.trend.model import Course, Machine, Trend
+from checks.judge.trend.model import Course, Trend, TrendMachine
 from checks.judge.trend.numbers import NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
@@ -47,7 +47,7 @@ def followed(reports: Sequence[Report]) -> Trend:
     return follow([gate_numbers(report, digest(dump(report)), POLICY) for report in reports])
 
 
-def machine(made: Trend, name: str) -> Machine:
+def machine(made: Trend, name: str) -> TrendMachine:
     """The one machine that has this name now."""
     (found,) = [one for one in made.machines if one.name == name]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.explain.reading import Broken, Complete, Kind, ReadOptions
+from checks.explain.reading import Complete, Garbled, OutputKind, ReadOptions
 from checks.model import Answer, Verdict
 from checks.probes.collectives import explain
 from tasks.reports.explain import explain_text
@@ -39,7 +39,7 @@ def test_nccls_lines_in_the_same_file_are_read() -> None:
     reading = explain.read(recorded("socket_fallback_2.17.txt"), B300)
     transport = next(part for part in reading.parts if part.check == "nccl.transport")
 
-    assert Kind.NCCL_TESTS is reading.kind
+    assert OutputKind.NCCL_TESTS is reading.kind
     assert 2 == transport.metrics["fallback_channels"]
     assert "NET/Socket" in transport.lines["fallback_channels"]
 
@@ -182,7 +182,7 @@ def test_a_timed_out_collective_names_its_victims() -> None:
 
 def test_a_number_that_is_no_version_of_nccl_is_broken() -> None:
     """Lines of NCCL that say nothing of a transport prove nothing."""
-    with pytest.raises(Broken, match="none that shows what carries the data"):
+    with pytest.raises(Garbled, match="none that shows what carries the data"):
         explain.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", ReadOptions())
 
 
@@ -241,7 +241,7 @@ def test_rows_without_their_header_are_said_as_that(name: str) -> None:
     headless = [line for line in lines if not ("size" in line and "busbw" in line)]
     assert len(headless) < len(lines)
 
-    with pytest.raises(Broken, match="has rows of results, but the header") as caught:
+    with pytest.raises(Garbled, match="has rows of results, but the header") as caught:
         explain.read("\n".join(headless), ReadOptions())
     assert "from its header on" in caught.value.remedy
 
@@ -249,5 +249,5 @@ def test_rows_without_their_header_are_said_as_that(name: str) -> None:
 def test_a_program_that_ended_before_its_first_row_is_broken() -> None:
     """With its own word for why."""
     said = recorded("all_reduce_2.16.txt").partition("size         count")[0]
-    with pytest.raises(Broken, match="has no row of results"):
+    with pytest.raises(Garbled, match="has no row of results"):
         explain.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", ReadOptions())

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from checks.probes.collectives import nccl_tests, nccl_tests_result
-from checks.probes.collectives.nccl_tests_result import Placement, Run
+from checks.probes.collectives.nccl_tests_result import BufferPlacement, NcclTestsRun
 from tests.corpus.nccl_cases import recorded, without
 
 SOUND = (
@@ -19,7 +19,7 @@ SOUND = (
 )
 
 
-def only(said: str) -> Run:
+def only(said: str) -> NcclTestsRun:
     runs = nccl_tests.read(said)
     assert len(runs) == 1
     return runs[0]
@@ -41,8 +41,8 @@ def test_a_row_is_read_by_the_names_of_its_columns() -> None:
     row = only(recorded("wrong_2.16.txt")).results[3]
 
     assert (67108864, "sum") == (row.size_bytes, row.redop)
-    assert Placement(251.82, 440.68, 1048580.0) == row.out_of_place
-    assert Placement(252.01, 441.02, 524288.0) == row.in_place
+    assert BufferPlacement(251.82, 440.68, 1048580.0) == row.out_of_place
+    assert BufferPlacement(252.01, 441.02, 524288.0) == row.in_place
 
 
 def test_a_rounding_error_is_no_wrong_element() -> None:
@@ -118,7 +118,7 @@ def test_a_bandwidth_that_is_no_number_is_a_fault(value: str) -> None:
 
 def test_a_step_in_bytes_adds() -> None:
     """-i instead of -f."""
-    plan = nccl_tests_result.Plan(1024, 10240, 1024, False, 1, 8)
+    plan = nccl_tests_result.NcclTestsPlan(1024, 10240, 1024, False, 1, 8)
 
     assert 10 == plan.sizes()
-    assert 1 == nccl_tests_result.Plan(8, 1 << 30, 1, True, 1, 8).sizes()
+    assert 1 == nccl_tests_result.NcclTestsPlan(8, 1 << 30, 1, True, 1, 8).sizes()

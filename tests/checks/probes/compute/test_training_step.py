@@ -13,7 +13,7 @@ from checks.check import fault_of
 from checks.model import Value
 from checks.probes.compute import training_step
 from checks.probes.compute.device import BF16, FP32
-from checks.probes.compute.training_step import Run, Shape
+from checks.probes.compute.training_step import Shape, TrainingRun
 from tests.checks.local_policy import verdicts
 from tests.fakes import compute as fakes
 from tests.late import Late
@@ -92,10 +92,10 @@ def test_a_loss_that_is_not_finite_has_no_ratio() -> None:
 
 def test_one_different_loss_is_counted() -> None:
     """Bits count, not digits."""
-    one = Run((2.0, 1.0, 0.5), 1.0, 2)
+    one = TrainingRun((2.0, 1.0, 0.5), 1.0, 2)
 
     assert training_step._unequal(one, one) == 0
-    assert training_step._unequal(one, Run((2.0, math.nextafter(1.0, 2.0), 0.5), 1.0, 2)) == 1
+    assert training_step._unequal(one, TrainingRun((2.0, math.nextafter(1.0, 2.0), 0.5), 1.0, 2)) == 1
 
 
 @pytest.mark.parametrize("losses", [(0.0, 1.0), (math.inf, 1.0), (1.0, math.nan)])

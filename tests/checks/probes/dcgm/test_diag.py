@@ -11,11 +11,11 @@ from checks.check import CheckError
 from checks.probes.dcgm import diag_json, diag_text
 from checks.probes.dcgm.diag import gpus_discovered, metrics_of, read
 from checks.probes.dcgm.diagnosis import (
+    DcgmStatus,
     Diagnosis,
     Meaning,
     Problem,
     Result,
-    Status,
     meaning_of,
     problems_of,
     status_of,
@@ -55,14 +55,14 @@ def test_each_form_gives_one_result_a_test_and_gpu(name: str, version: str) -> N
     assert (version, tuple(range(8)), "") == (diagnosis.version, diagnosis.gpus, diagnosis.broken)
     for test in ("memory", "pcie"):
         rows = [(r.gpu, r.status) for r in diagnosis.results if r.test == test]
-        assert [(gpu, Status.PASS) for gpu in range(8)] == rows
+        assert [(gpu, DcgmStatus.PASS) for gpu in range(8)] == rows
 
 
 def test_a_failed_gpu_on_a_row_with_an_empty_first_cell_is_failed() -> None:
     """Parsers that drop such rows report the test as passed."""
     rows = {r.gpu: r.status for r in parsed("diag_33_r2_partial_fail.txt").results if r.test == "memory"}
 
-    assert {gpu: Status.FAIL if gpu == 4 else Status.PASS for gpu in range(8)} == rows
+    assert {gpu: DcgmStatus.FAIL if gpu == 4 else DcgmStatus.PASS for gpu in range(8)} == rows
 
 
 def test_a_message_broken_at_the_cells_width_is_one() -> None:
@@ -123,15 +123,15 @@ def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("word", "status"),
     [
-        ("Pass", Status.PASS),
-        ("NOT_RUN", Status.NOT_RUN),
-        ("Warning", Status.WARN),
-        ("Skip", Status.SKIP),
-        ("Passed", Status.UNKNOWN),
-        ("", Status.UNKNOWN),
+        ("Pass", DcgmStatus.PASS),
+        ("NOT_RUN", DcgmStatus.NOT_RUN),
+        ("Warning", DcgmStatus.WARN),
+        ("Skip", DcgmStatus.SKIP),
+        ("Passed", DcgmStatus.UNKNOWN),
+        ("", DcgmStatus.UNKNOWN),
     ],
 )
-def test_only_dcgms_own_words_are_known(word: str, status: Status) -> None:
+def test_only_dcgms_own_words_are_known(word: str, status: DcgmStatus) -> None:
     """Any other word is no pass."""
     assert status is status_of(word)
 
@@ -168,7 +168,7 @@ def test_only_dcgms_own_words_are_known(word: str, status: Status) -> None:
 )
 def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, meaning: Meaning) -> None:
     """By the graver of both severities, else by its words, else by its test."""
-    assert meaning is meaning_of(problem, Result(test, 0, Status.FAIL, "Fail", (problem,)))
+    assert meaning is meaning_of(problem, Result(test, 0, DcgmStatus.FAIL, "Fail", (problem,)))
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, mean
         (Problem("x", 112), Meaning.SOFTWARE),
     ],
 )
-@pytest.mark.parametrize("status", [Status.PASS, Status.WARN])
-def test_what_a_problem_of_another_test_means(problem: Problem, status: Status, meaning: Meaning) -> None:
+@pytest.mark.parametrize("status", [DcgmStatus.PASS, DcgmStatus.WARN])
+def test_what_a_problem_of_another_test_means(problem: Problem, status: DcgmStatus, meaning: Meaning) -> None:
     """CONFIG and MONITOR are warnings where DCGM itself did not fail the test."""
     assert meaning is meaning_of(problem, Result("memory", 0, status, status.value, (problem,)))
 
@@ -207,8 +207,8 @@ def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
     test["test_summary"]["status"] = "Fail"
     results = diag_json.parse(json.dumps(document)).results
 
-    assert [(2, Status.WARN), (None, Status.FAIL)] == [
-        (r.gpu, r.status) for r in results if r.status is not Status.PASS
+    assert [(2, DcgmStatus.WARN), (None, DcgmStatus.FAIL)] == [
+        (r.gpu, r.status) for r in results if r.status is not DcgmStatus.PASS
     ]
 
 

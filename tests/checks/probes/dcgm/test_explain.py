@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.check import CheckError
-from checks.explain.reading import Broken, ReadOptions
+from checks.explain.reading import Garbled, ReadOptions
 from checks.model import Answer, Cause
 from checks.probes.dcgm.explain import detect, read
 from tasks.reports.explain import explain_text
@@ -53,7 +53,7 @@ def test_the_level_is_that_of_the_highest_test() -> None:
 )
 def test_a_refusal_is_no_result(text: str) -> None:
     """dcgmi's own words are the reason."""
-    with pytest.raises((Broken, CheckError)):
+    with pytest.raises((Garbled, CheckError)):
         read(text, ReadOptions())
 
 

@@ -9,16 +9,16 @@ import pytest
 from checks.check import CheckError
 from checks.probes.efa import counters, devices, plugin
 from checks.probes.efa.libfabric import ClientResult, parse
-from checks.probes.efa.loopback import Run, judged_apart
+from checks.probes.efa.loopback import LoopbackRun, judged_apart
 from tests.corpus.case import Case, Sort
 from tests.corpus.efa_cases import DEVICES4, FOUR, NONE_2, info
 from tests.corpus.judging import verdict_of
 from tests.fakes.fabric import COUNTERS, TABLE, endpoints, make_sysfs
 from tests.fakes.tools import Reply
 
-GOOD = Run(ClientResult("ok", True, parse(TABLE)[0], ""), 23_000_000)
-BAD = Run(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
-UNREAD = Run(ClientResult("the table is cut", False, None, ""), 0)
+GOOD = LoopbackRun(ClientResult("ok", True, parse(TABLE)[0], ""), 23_000_000)
+BAD = LoopbackRun(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
+UNREAD = LoopbackRun(ClientResult("the table is cut", False, None, ""), 0)
 
 
 def test_output_that_cannot_be_read_is_no_measurement() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.check import CheckError
-from checks.explain.reading import Kind, ReadOptions
+from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer
 from checks.probes.efa import explain
 from tasks.reports.explain import explain_text
@@ -22,7 +22,7 @@ def test_the_devices_stand_on_the_lines_that_name_them() -> None:
     """One device, three endpoints."""
     found = explain.read(endpoints(["rdmap1s0"], 3), ReadOptions())
 
-    assert (Kind.FI_INFO, 1) == (found.kind, found.parts[0].metrics["rdm_domains"])
+    assert (OutputKind.FI_INFO, 1) == (found.kind, found.parts[0].metrics["rdm_domains"])
     assert "3:     domain: rdmap1s0-rdm" in found.parts[0].lines["rdm_domains"]
 
 

@@ -18,7 +18,7 @@ def test_sizes_and_rates_are_read_with_their_units() -> None:
     (found,) = fi_pingpong.parse(TABLE)
 
     assert fi_pingpong.SIZES == tuple(row.size_bytes for row in found.results)
-    assert fi_pingpong.SizeResult(1 << 20, 10, 10, 2.66983, 392.75, 7) == found.results[-1]
+    assert fi_pingpong.PingpongSize(1 << 20, 10, 10, 2.66983, 392.75, 7) == found.results[-1]
 
 
 def test_two_ranks_have_a_table_each() -> None:

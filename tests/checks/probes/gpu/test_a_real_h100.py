@@ -16,7 +16,7 @@ from checks.model import Finding, Level, Outcome, Report, Skip
 from checks.policy import Policy
 from tasks.gate_file.references import default_policy
 from tasks.render.views.nodes import State
-from tasks.reports.local_check import CheckProgress
+from tasks.reports.local_check import ProgressPrinter
 from tests.corpus.case import RECORDINGS_FOLDER
 from tests.fakes import pynvml_fake
 from tests.fakes.gpu_models import MODELS
@@ -109,7 +109,7 @@ def test_each_line_while_it_is_checked_says_what_the_verdict_will_say() -> None:
     """A rate that has an expected value is compared with it at once: nothing is called unknown that the verdict then passes."""
     report, policy = recorded()
     lines: list[str] = []
-    ticks = CheckProgress(report.plan, report.declared, policy, builtin(), lines.append)
+    ticks = ProgressPrinter(report.plan, report.declared, policy, builtin(), lines.append)
     for row in report.observations:
         ticks(row)
     marks = {line.split()[2]: line[0] for line in lines}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.check import CheckError
-from checks.explain.reading import Broken, Part, ReadOptions
+from checks.explain.reading import CheckData, Garbled, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import explain
 from checks.probes.gpu.nvidia_smi import parse
@@ -14,7 +14,7 @@ from tests.corpus.case import declared, recordings_of
 recorded = recordings_of("gpu")
 
 
-def parts(text: str, instance_type: str = "") -> dict[str, Part]:
+def parts(text: str, instance_type: str = "") -> dict[str, CheckData]:
     asked = ReadOptions(declared(instance_type)) if instance_type else ReadOptions()
     return {part.check: part for part in explain.read(text, asked).parts}
 
@@ -135,7 +135,7 @@ def test_words_around_the_document_are_kept() -> None:
 def test_the_tools_own_failure_is_no_health(text: str) -> None:
     """It is recognised, and nobody can tell."""
     assert explain.detect(text)
-    with pytest.raises(Broken, match="nvidia-smi failed"):
+    with pytest.raises(Garbled, match="nvidia-smi failed"):
         explain.read(text, ReadOptions())
 
 
@@ -144,5 +144,5 @@ def test_no_gpu_at_all_cannot_be_judged() -> None:
     head, _, rest = recorded("h100_healthy.xml").partition("\t<gpu ")
     text = head.replace("attached_gpus>1<", "attached_gpus>0<") + rest.partition("</gpu>\n")[2]
 
-    with pytest.raises(Broken, match="no GPU"):
+    with pytest.raises(Garbled, match="no GPU"):
         explain.read(text, ReadOptions())

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from checks.probes.gpu import nvml
-from checks.probes.gpu.nvlink import Links, compared, counter, read_links
+from checks.probes.gpu.nvlink import GpuLinks, compared, counter, read_links
 from checks.probes.gpu.record import Gpu
 from tests.fakes import gpu_node
 
 
-def links(uuid: str = "a", **counters: Any) -> Links:
-    return Links(Gpu(0, "", {"uuid": uuid}), tuple(range(len(counters["errors"]))), counted(**counters))
+def links(uuid: str = "a", **counters: Any) -> GpuLinks:
+    return GpuLinks(Gpu(0, "", {"uuid": uuid}), tuple(range(len(counters["errors"]))), counted(**counters))
 
 
 def counted(errors: Sequence[object], recoveries: Sequence[object] = ()) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
+from checks.explain.reading import CheckData, Garbled, NotRecognised, ReadOptions
 from checks.model import Level
 from checks.probes.kernel import explain
 from tasks.reports.explain import explain_text
 from tests.checks.probes.kernel.world import RECORDINGS, XID
 
 
-def parts(name: str) -> dict[str, Part]:
+def parts(name: str) -> dict[str, CheckData]:
     text = (RECORDINGS / name).read_text(encoding="utf-8")
     return {part.check: part for part in explain.read(text, ReadOptions()).parts}
 
@@ -107,7 +107,7 @@ def test_other_text_is_not_claimed(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "refused"),
-    [("\n \n", NotRecognised), ("Jan 13 12:34:56 host cron[1]: job\nsome words\n", Broken)],
+    [("\n \n", NotRecognised), ("Jan 13 12:34:56 host cron[1]: job\nsome words\n", Garbled)],
 )
 def test_a_text_in_which_the_kernel_says_nothing_is_no_healthy_log(
     text: str, refused: type[Exception]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.probes.kernel import sxid
-from checks.probes.kernel.sxid import Severity, measured, severity_of
+from checks.probes.kernel.sxid import SxidSeverity, measured, severity_of
 from tests.checks.probes.kernel.world import RECORDINGS, found, log_of
 
 LINES = [
@@ -28,18 +28,18 @@ def test_every_public_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("code", "rest", "severity"),
     [
-        (20034, ", Fatal, Link 30 LTSSM Fault Up", Severity.FATAL),
-        (12028, ", Non-fatal, Link 32 egress non-posted PRIV error (First)", Severity.NON_FATAL),
-        (20009, ", Non-fatal, Li", Severity.NON_FATAL),
-        (11012, ", Non-fatal, Link 3 ingress header ECC limit", Severity.CORRECTED),
-        (11012, ", Fatal, Link 3", Severity.FATAL),
-        (26006, ", SOE HALTED", Severity.FATAL),
-        (12033, ", Severity 1 Engine instance 00 Sub-engine instance 00", Severity.UNREAD),
-        (99999, "", Severity.UNREAD),
-        (None, "", Severity.UNREAD),
+        (20034, ", Fatal, Link 30 LTSSM Fault Up", SxidSeverity.FATAL),
+        (12028, ", Non-fatal, Link 32 egress non-posted PRIV error (First)", SxidSeverity.NON_FATAL),
+        (20009, ", Non-fatal, Li", SxidSeverity.NON_FATAL),
+        (11012, ", Non-fatal, Link 3 ingress header ECC limit", SxidSeverity.CORRECTED),
+        (11012, ", Fatal, Link 3", SxidSeverity.FATAL),
+        (26006, ", SOE HALTED", SxidSeverity.FATAL),
+        (12033, ", Severity 1 Engine instance 00 Sub-engine instance 00", SxidSeverity.UNREAD),
+        (99999, "", SxidSeverity.UNREAD),
+        (None, "", SxidSeverity.UNREAD),
     ],
 )
-def test_how_bad_it_is(code: int | None, rest: str, severity: Severity) -> None:
+def test_how_bad_it_is(code: int | None, rest: str, severity: SxidSeverity) -> None:
     """The line's own word, then the table, then nobody knows."""
     assert severity_of(code, rest) is severity
 

@@ -12,7 +12,7 @@ from checks.probes.kernel.log_lines import Now
 from checks.probes.kernel.log_source import Reader
 from checks.probes.kernel.xid_catalogue import Need, Since, generation_of, is_odd
 from checks.probes.kernel.xid_decision import incidents
-from checks.probes.kernel.xid_rows import Incident
+from checks.probes.kernel.xid_rows import XidIncident
 from tests.checks.probes.kernel.world import NOW, log_of, said
 
 GPU = "NVRM: Xid (PCI:0000:b9:00): "
@@ -24,7 +24,7 @@ RESET = "GPU reset executed: GPU-7d1be7a0-1111-4222-8333-944455566677, success: 
 BOOT = "Linux version 6.1.119 (mockbuild@host) (gcc 11.4.1) #1 SMP"
 
 
-def log(*said: tuple[float, str]) -> tuple[Incident, ...]:
+def log(*said: tuple[float, str]) -> tuple[XidIncident, ...]:
     """The incidents of a log: each message with the second at which it was said."""
     return incidents(log_of("".join(f"[{at:10.1f}] {text}\n" for at, text in said)).recent)
 

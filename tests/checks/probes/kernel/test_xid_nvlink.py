@@ -8,7 +8,7 @@ from checks.model import Action
 from checks.probes.kernel import xid_nvlink
 from checks.probes.kernel.xid_catalogue import Need
 from checks.probes.kernel.xid_decision import decide_line, incidents
-from checks.probes.kernel.xid_rows import Decision
+from checks.probes.kernel.xid_rows import XidDecision
 from tests.checks.probes.kernel.world import log_of
 
 
@@ -19,7 +19,7 @@ def link(*values: tuple[int, int], number: int = 6) -> str:
     return f"NVRM: Xid (PCI:0000:b9:00): 74, {said}"
 
 
-def decided(*said: str) -> Decision:
+def decided(*said: str) -> XidDecision:
     """What the gravest incident of a log with these lines calls for."""
     text = "".join(f"[ {9000 + index}.0] {line}\n" for index, line in enumerate(said))
     return next(one.decision for one in incidents(log_of(text).recent) if one.decision.code == 74)

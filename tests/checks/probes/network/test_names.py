@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.probes.network.names import SIDE_BY_SIDE, Answer, look_up, measurement, names
+from checks.probes.network.names import SIDE_BY_SIDE, DnsAnswer, look_up, measurement, names
 from checks.roster import Member, Roster
 from tests.corpus.case import context, observed
 
@@ -20,19 +20,19 @@ def test_hundreds_of_names_are_asked_side_by_side() -> None:
     """The first 64 end only together."""
     first = threading.Barrier(SIDE_BY_SIDE)
 
-    def slow(member: Member) -> Answer:
+    def slow(member: Member) -> DnsAnswer:
         if member in MEMBERS[:SIDE_BY_SIDE]:
             first.wait()
-        return Answer((member.address,))
+        return DnsAnswer((member.address,))
 
     found = look_up(MEMBERS, slow, 60.0)
 
-    assert all(answer == Answer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
+    assert all(answer == DnsAnswer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
 
 
 def test_one_of_several_addresses_is_enough() -> None:
     """A node has many interfaces."""
-    found = measurement(MEMBERS[:1], [Answer(("10.9.9.9", "10.1.0.1"))], 4.0).metrics
+    found = measurement(MEMBERS[:1], [DnsAnswer(("10.9.9.9", "10.1.0.1"))], 4.0).metrics
 
     assert 0 == found["elsewhere"]
 
@@ -40,9 +40,9 @@ def test_one_of_several_addresses_is_enough() -> None:
 def test_a_node_alone_may_be_listed_by_loopback() -> None:
     """Nobody else looks for it: /etc/hosts may give its name the address of an interface."""
     alone = Member("algo-1", "127.0.0.1", 1)
-    found = measurement([alone], [Answer(("10.1.0.1",))], 4.0).metrics
+    found = measurement([alone], [DnsAnswer(("10.1.0.1",))], 4.0).metrics
     beside = measurement(
-        [alone, MEMBERS[1]], [Answer(("10.1.0.1",)), Answer((MEMBERS[1].address,))], 4.0
+        [alone, MEMBERS[1]], [DnsAnswer(("10.1.0.1",)), DnsAnswer((MEMBERS[1].address,))], 4.0
     ).metrics
 
     assert (0, 1) == (found["elsewhere"], beside["elsewhere"])
@@ -50,8 +50,8 @@ def test_a_node_alone_may_be_listed_by_loopback() -> None:
 
 def test_what_is_wrong_stands_first_in_the_evidence() -> None:
     """Of thousands of lines the first 4 KiB are shown."""
-    answers = [Answer((member.address,)) for member in MEMBERS[:3]]
-    answers[2] = Answer(("10.9.9.9",))
+    answers = [DnsAnswer((member.address,)) for member in MEMBERS[:3]]
+    answers[2] = DnsAnswer(("10.9.9.9",))
 
     assert measurement(MEMBERS[:3], list(answers), 4.0).evidence.startswith(
         "node-2 10.1.0.3: the name resolves to"

@@ -26,7 +26,7 @@ from checks.roster import Member, Roster
 from checks.runner.deadline import NEVER, WRITE_S
 from checks.runner.in_job import gate
 from checks.runner.in_job.hold import Refusal
-from checks.runner.journal import JournalError
+from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import NodeContext
 from tests.sample_reports import POLICY, healthy
 
@@ -296,7 +296,7 @@ def test_where_a_person_is_asked_all_hosts_hold(
         assert expected.encode() in found.read_bytes()
 
 
-@pytest.mark.parametrize("error", [JournalError("the disk is full"), OSError("no such device")])
+@pytest.mark.parametrize("error", [ReportWriteError("the disk is full"), OSError("no such device")])
 def test_checks_that_cannot_run_start_nothing(place: Place, error: Exception) -> None:
     """Nobody can tell."""
     place.broken = error

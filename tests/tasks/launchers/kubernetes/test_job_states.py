@@ -11,9 +11,9 @@ from tasks.launchers.kubernetes.job_states import (
     JOB_TROUBLES,
     PHASES,
     TROUBLES,
-    Ending,
+    PodEnding,
+    PodsState,
     PodView,
-    Verdict,
     ending_of,
     newest,
     pod_view,
@@ -65,7 +65,7 @@ def failed(reason: str = "BackoffLimitExceeded") -> dict[str, str]:
     return {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
 
 
-def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]], nodes: int = 2) -> Verdict:
+def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]], nodes: int = 2) -> PodsState:
     """Of all of them."""
     views = [view for view in map(pod_view, pods) if view is not None]
     return together(nodes, [workload_view(row) for row in jobs], views)
@@ -236,9 +236,9 @@ def test_the_termination_message_has_the_verdict() -> None:
     said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
     view = pod_view(ended(1, 0, message=said))
 
-    assert view is not None and view.ending == Ending("abc", "no_go: GPU 3")
+    assert view is not None and view.ending == PodEnding("abc", "no_go: GPU 3")
     assert "no_go: GPU 3" in view.text
-    assert [ending_of(text) for text in ("", "{}", "[1]", "Traceback", '{"attempt": 1')] == [Ending()] * 5
+    assert [ending_of(text) for text in ("", "{}", "[1]", "Traceback", '{"attempt": 1')] == [PodEnding()] * 5
 
 
 def test_an_init_container_that_fails_is_what_the_pod_waits_for() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tasks.launchers.base import PreflightResult
-from tasks.launchers.kubernetes.api import Api, Kind
+from tasks.launchers.kubernetes.api import Api, ObjectKind
 from tasks.launchers.kubernetes.preflight import _pull_secrets
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
@@ -24,7 +24,7 @@ class Objects:
     def __init__(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
         self.rows = rows
 
-    def get(self, kind: Kind, name: str) -> Mapping[str, Any] | None:
+    def get(self, kind: ObjectKind, name: str) -> Mapping[str, Any] | None:
         """None where there is none."""
         return self.rows.get(f"{kind.plural}/{name}")
 

@@ -16,9 +16,9 @@ import pytest
 from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Declared, Node, Profile
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.output.fetch import Output
+from tasks.launchers.sagemaker.output.fetch import SageMakerOutput
 from tasks.launchers.sagemaker.request.locations import Places
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 from tests.tasks.launchers.sagemaker.stubbed import JOB, REGION, ended
 from tests.tasks.store.servers import Flaky, environment, flaky, moto
 
@@ -73,9 +73,9 @@ class Account:
         """Of the job."""
         return Places(f"s3://{self.bucket}/gates", JOB)
 
-    def output(self) -> Output:
+    def output(self) -> SageMakerOutput:
         """What another launcher would see."""
-        return Output(self.clients, self.places)
+        return SageMakerOutput(self.clients, self.places)
 
     def writes(self, files: Mapping[str, bytes], below: str = "") -> None:
         """Agents copy these; `below` is another place under the prefix."""
@@ -111,7 +111,7 @@ def cloud() -> Iterator[tuple[Clients, Flaky]]:
     with moto() as url, flaky(url) as proxy, pytest.MonkeyPatch.context() as patch:
         for key, value in environment(proxy.url).items():
             patch.setenv(key, value)
-        limits = Limits(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)
+        limits = AwsTimeouts(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)
         yield Clients(REGION, limits), proxy
 
 

@@ -19,7 +19,7 @@ from botocore.stub import Stubber
 from tasks.launchers.base import ApiCall, JobSpec, Plan
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/prelaunch:1"
@@ -27,7 +27,7 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
 JOB = "p5-20261121-083000-1f3a-check-1"
 OPTIONS = SageMakerOptions(REGION, IMAGE, ROLE, "s3://bucket/gates", poll_seconds=0.1)
 BEGAN = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
-QUICK = Limits(
+QUICK = AwsTimeouts(
     connect_s=1.0, read_s=2.0, deadline_s=0.3, pause_s=0.001, longest_pause_s=0.005, visible_s=0.05
 )
 
@@ -141,7 +141,7 @@ class Stubbed:
 
 
 @contextmanager
-def stubbed(limits: Limits = QUICK, **changes: Any) -> Iterator[Stubbed]:
+def stubbed(limits: AwsTimeouts = QUICK, **changes: Any) -> Iterator[Stubbed]:
     """A launcher that reaches nobody; afterwards everything that was put up must have been asked."""
     launcher = SageMakerLauncher(replace(OPTIONS, **changes), limits)
     stubs = {service: Stubber(_client(service)) for service in ("sagemaker", "s3", "logs")}

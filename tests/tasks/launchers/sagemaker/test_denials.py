@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.launchers.sagemaker.api import explained
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 
 DENIED = (
     "User: arn:aws:iam::1:user/x is not authorized to perform: sagemaker:CreateTrainingJob on resource: arn:y"
@@ -29,7 +29,9 @@ DENIED = (
 )  # fmt: skip
 def test_an_explicit_deny_is_answered_as_such(said: str, keeper: str) -> None:
     """To attach another policy would change nothing."""
-    text = str(explained(Refused("sagemaker:CreateTrainingJob", "AccessDeniedException", 400, DENIED + said)))
+    text = str(
+        explained(AwsRefused("sagemaker:CreateTrainingJob", "AccessDeniedException", 400, DENIED + said))
+    )
 
     assert ("attach deployments/iam" in text) is (not keeper)
     assert (

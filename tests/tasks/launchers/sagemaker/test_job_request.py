@@ -11,7 +11,7 @@ import pytest
 
 from tasks.launchers.base import LaunchRejected, Placement, Work
 from tasks.launchers.sagemaker.job_request import make_plan
-from tasks.launchers.sagemaker.options import Code
+from tasks.launchers.sagemaker.options import ImageCode
 from tests.fakes.sagemaker.pools import key
 from tests.tasks.launchers.sagemaker.planning import (
     CHECK,
@@ -158,11 +158,11 @@ def test_the_checks_come_by_a_channel_to_an_image_without_them() -> None:
 
 
 @pytest.mark.parametrize(("code", "image", "start"), [
-    (Code.CHANNEL, "", "/bin/sh"),
-    (Code.IMAGE, TRAINING_IMAGE, "python3"),
-    (Code.AUTO, IMAGE, "python3"),
+    (ImageCode.CHANNEL, "", "/bin/sh"),
+    (ImageCode.IMAGE, TRAINING_IMAGE, "python3"),
+    (ImageCode.AUTO, IMAGE, "python3"),
 ])  # fmt: skip
-def test_where_the_code_is_can_be_said(code: Code, image: str, start: str) -> None:
+def test_where_the_code_is_can_be_said(code: ImageCode, image: str, start: str) -> None:
     """For an image that has the agent, or a check image that has not."""
     body = body_of(replace(GATED, image=image), in_job(code=code))
 

@@ -14,7 +14,7 @@ from tasks.launchers.base import JobSpec, JobState, Launcher, Placement
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
 from tests.survival.faulty_network import needs_root
 from tests.tasks.launchers.contract import CONTRACT, SAY, WAIT, Bench, name_of, told, until_final
@@ -46,7 +46,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def clients(cloud: Cloud) -> Clients:
     """boto3's own, which cost most of a second."""
-    return Clients(cloud.region, Limits(deadline_s=10.0))
+    return Clients(cloud.region, AwsTimeouts(deadline_s=10.0))
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ import pytest
 
 from tasks.launchers.base import JobSpec, PreflightCheck
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
 
 Look = Callable[..., Mapping[str, PreflightCheck]]
 NAME = JOB.name
-REFUSED = Reply(1, "", "sbatch: error: Batch job submission failed: Invalid account")
-TAKEN = Reply(0, "5\n", "")
-DONE = Reply(0, "", "")
-NO_ACCOUNTS = Reply(1, "", "Slurm accounting storage is disabled")
-SILENT = Reply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+REFUSED = SlurmReply(1, "", "sbatch: error: Batch job submission failed: Invalid account")
+TAKEN = SlurmReply(0, "5\n", "")
+DONE = SlurmReply(0, "", "")
+NO_ACCOUNTS = SlurmReply(1, "", "Slurm accounting storage is disabled")
+SILENT = SlurmReply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
 
 WILL_START = "sbatch: Job 4 to start at 2026-11-23T20:30:19 using 1 processors on nodes n0 in partition"
 PARTITION = (
@@ -43,20 +43,20 @@ class Answers:
 
     squeue: str = ""
     silent: int = 0
-    sbatch: Reply = TAKEN
-    scancel: Reply = DONE
-    sinfo: Reply = DONE
-    sacct: Reply = NO_ACCOUNTS
+    sbatch: SlurmReply = TAKEN
+    scancel: SlurmReply = DONE
+    sinfo: SlurmReply = DONE
+    sacct: SlurmReply = NO_ACCOUNTS
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Reply:
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> SlurmReply:
         """In the place of commands.run."""
         self.asked.append(argv)
         if argv[0] == "squeue" and self.silent:
             self.silent -= 1
             return SILENT
         told = {
-            "squeue": Reply(0, self.squeue, ""),
+            "squeue": SlurmReply(0, self.squeue, ""),
             "sbatch": self.sbatch,
             "scancel": self.scancel,
             "sinfo": self.sinfo,
@@ -86,18 +86,18 @@ def looked_at(
     """The lines of the preflight by subject; sbatch refuses so many times."""
     left = [refusals]
     answers = {
-        "scontrol": Reply(0, PARTITIONS, ""),
-        "sbatch": Reply(1, "", refused) if refused else Reply(0, "", f"{WILL_START} {chosen}"),
-        "sinfo": Reply(0, "n0\nn1\n", ""),
-        "srun": Reply(1, "", busy) if busy else Reply(0, seen, ""),
+        "scontrol": SlurmReply(0, PARTITIONS, ""),
+        "sbatch": SlurmReply(1, "", refused) if refused else SlurmReply(0, "", f"{WILL_START} {chosen}"),
+        "sinfo": SlurmReply(0, "n0\nn1\n", ""),
+        "srun": SlurmReply(1, "", busy) if busy else SlurmReply(0, seen, ""),
     }
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
+    def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
         if argv[0] == "sbatch":
             left[0] -= 1
         if argv[0] == "sbatch" and left[0] < 0:
-            return Reply(0, "", f"{WILL_START} {chosen}")
-        return Reply(0, nodes, "") if "--Node" in argv else answers[argv[0]]
+            return SlurmReply(0, "", f"{WILL_START} {chosen}")
+        return SlurmReply(0, nodes, "") if "--Node" in argv else answers[argv[0]]
 
     monkeypatch.setattr(commands, "run", run)
     monkeypatch.setattr(preflight, "sleep", lambda seconds: None)

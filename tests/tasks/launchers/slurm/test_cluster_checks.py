@@ -8,20 +8,23 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import cluster_checks, commands
-from tasks.launchers.slurm.cluster_checks import ClusterCheck, Outcome
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.cluster_checks import ClusterCheck, SlurmOutcome
+from tasks.launchers.slurm.commands import SlurmReply
 
-BUSY = Reply(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
-BOTH = Reply(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
-ONE = Reply(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
-VERSIONS = Reply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
-WITHOUT = Reply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
-HELP, PYXIS = Reply(0, "  -N, --nodes=N\n", ""), Reply(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", "")
-PULL = Reply(1, "", "slurmstepd: error: pyxis: failed to import docker image")
+BUSY = SlurmReply(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
+BOTH = SlurmReply(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
+ONE = SlurmReply(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
+VERSIONS = SlurmReply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
+WITHOUT = SlurmReply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
+HELP, PYXIS = (
+    SlurmReply(0, "  -N, --nodes=N\n", ""),
+    SlurmReply(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", ""),
+)
+PULL = SlurmReply(1, "", "slurmstepd: error: pyxis: failed to import docker image")
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[tuple[str, ...]], Reply]
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[tuple[str, ...]], SlurmReply]
 ) -> ClusterCheck:
     """The line of one check, where srun answers so."""
     monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: answer(argv))
@@ -32,16 +35,16 @@ def found(
 @pytest.mark.parametrize(
     ("name", "answer", "outcome", "says"),
     [
-        ("srun", BOTH, Outcome.WORKS, "n0, n1 answered"),
-        ("srun", ONE, Outcome.FAILS, "only n0 of 2 nodes answered: srun: error: n1"),
-        ("srun", BUSY, Outcome.UNSEEN, "no node could be asked: srun: error: Unable to allocate"),
-        ("enroot", VERSIONS, Outcome.WORKS, "version 3.4.1 on n0, n1"),
-        ("enroot", WITHOUT, Outcome.MISSING, "enroot: not installed: it is not on the PATH of n1."),
-        ("enroot", BUSY, Outcome.UNSEEN, "no node could be asked"),
+        ("srun", BOTH, SlurmOutcome.WORKS, "n0, n1 answered"),
+        ("srun", ONE, SlurmOutcome.FAILS, "only n0 of 2 nodes answered: srun: error: n1"),
+        ("srun", BUSY, SlurmOutcome.UNSEEN, "no node could be asked: srun: error: Unable to allocate"),
+        ("enroot", VERSIONS, SlurmOutcome.WORKS, "version 3.4.1 on n0, n1"),
+        ("enroot", WITHOUT, SlurmOutcome.MISSING, "enroot: not installed: it is not on the PATH of n1."),
+        ("enroot", BUSY, SlurmOutcome.UNSEEN, "no node could be asked"),
     ],
 )
 def test_what_nodes_answer(
-    monkeypatch: pytest.MonkeyPatch, name: str, answer: Reply, outcome: Outcome, says: str
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: SlurmReply, outcome: SlurmOutcome, says: str
 ) -> None:
     """What is not there is not broken, and a node that is busy says nothing."""
     line = found(monkeypatch, name, lambda argv: answer)
@@ -52,19 +55,24 @@ def test_what_nodes_answer(
 @pytest.mark.parametrize(
     ("told", "plain", "contained", "outcome", "says"),
     [
-        (HELP, BOTH, BOTH, Outcome.MISSING, "pyxis: not installed: srun has no option --container-image here"),
-        (PYXIS, BOTH, BOTH, Outcome.WORKS, "docker://ubuntu:22.04 started on n0, n1"),
-        (PYXIS, BOTH, PULL, Outcome.FAILS, "docker://ubuntu:22.04 did not start on n0, n1: slurmstepd: error: pyxis"),
-        (PYXIS, BOTH, ONE, Outcome.FAILS, "did not start on n1"),
-        (PYXIS, BUSY, BUSY, Outcome.UNSEEN, "no node could be asked"),
+        (HELP, BOTH, BOTH, SlurmOutcome.MISSING, "pyxis: not installed: srun has no option --container-image here"),
+        (PYXIS, BOTH, BOTH, SlurmOutcome.WORKS, "docker://ubuntu:22.04 started on n0, n1"),
+        (PYXIS, BOTH, PULL, SlurmOutcome.FAILS, "docker://ubuntu:22.04 did not start on n0, n1: slurmstepd: error: pyxis"),
+        (PYXIS, BOTH, ONE, SlurmOutcome.FAILS, "did not start on n1"),
+        (PYXIS, BUSY, BUSY, SlurmOutcome.UNSEEN, "no node could be asked"),
     ],
 )  # fmt: skip
 def test_a_container_is_started_where_srun_has_pyxis(
-    monkeypatch: pytest.MonkeyPatch, told: Reply, plain: Reply, contained: Reply, outcome: Outcome, says: str
+    monkeypatch: pytest.MonkeyPatch,
+    told: SlurmReply,
+    plain: SlurmReply,
+    contained: SlurmReply,
+    outcome: SlurmOutcome,
+    says: str,
 ) -> None:
     """A container that does not start on nodes that answer is a fault of pyxis, enroot or the registry."""
 
-    def answer(argv: tuple[str, ...]) -> Reply:
+    def answer(argv: tuple[str, ...]) -> SlurmReply:
         if argv == ("srun", "--help"):
             return told
         assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
@@ -81,7 +89,7 @@ def test_a_container_is_started_where_srun_has_pyxis(
 def test_a_silent_slurm_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check says so, and none of them is a fault."""
 
-    def silent(argv: tuple[str, ...]) -> Reply:
+    def silent(argv: tuple[str, ...]) -> SlurmReply:
         raise EngineUnavailable("srun did not answer within 60 s.")
 
     line = found(monkeypatch, "srun", silent)

@@ -9,8 +9,8 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Trouble
 from tasks.launchers.slurm import commands, launcher
-from tasks.launchers.slurm.commands import Reply
-from tasks.launchers.slurm.job_states import Job
+from tasks.launchers.slurm.commands import SlurmReply
+from tasks.launchers.slurm.job_states import SlurmJob
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.preflight import AS_A_JOB, check
 from tests.tasks.launchers.slurm.test_batch_script import plan
@@ -37,9 +37,9 @@ def test_the_look_at_a_node_takes_no_variable_along(monkeypatch: pytest.MonkeyPa
     """Srun passes all of them on if it is told nothing. Its answer is written here: no Slurm is asked."""
     asked = list[tuple[str, ...]]()
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
+    def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
         asked.append(argv)
-        return Reply(0, "", "")
+        return SlurmReply(0, "", "")
 
     monkeypatch.setattr(commands, "run", run)
     check((plan(),), SlurmOptions(), tmp_path)
@@ -63,8 +63,8 @@ def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
 ) -> None:
     """Whether the job ended well is then not known, and must not pass for "it failed". Both answers are those of Slurm 22.05."""
     said = {
-        "absent": Reply(1, "", "Slurm accounting storage is disabled\n"),
-        "gone": Reply(1, "", "sacct: error: Problem talking to the database: Connection refused\n"),
+        "absent": SlurmReply(1, "", "Slurm accounting storage is disabled\n"),
+        "gone": SlurmReply(1, "", "sacct: error: Problem talking to the database: Connection refused\n"),
     }
     monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: said["absent"])
     absent = commands.accounted(5)
@@ -102,7 +102,7 @@ def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
 )
 def test_of_a_command_that_gave_up_the_first_error_and_the_last_are_told(err: str, words: str) -> None:
     """The steps between them lead nobody to the cause."""
-    assert words == Reply(1, "", err).text
+    assert words == SlurmReply(1, "", err).text
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_nodes_that_slurm_has_lost_are_named(
     monkeypatch: pytest.MonkeyPatch, printed: str, lost: tuple[tuple[str, str], ...]
 ) -> None:
     """Those that are down or do not answer, and no other: a drained node finishes its jobs."""
-    monkeypatch.setattr(commands, "run", lambda *argv, **_: Reply(0, printed, ""))
+    monkeypatch.setattr(commands, "run", lambda *argv, **_: SlurmReply(0, printed, ""))
     assert lost == commands.lost_nodes("n[1-3]")
 
 
@@ -142,9 +142,9 @@ def test_a_job_that_lost_a_node_names_it(
     monkeypatch: pytest.MonkeyPatch, state: str, printed: str, detail: str, lost: dict[str, str]
 ) -> None:
     """slurmctld knows which one does not answer; where it is back already, nobody is named."""
-    monkeypatch.setattr(commands, "run", lambda *argv, **_: Reply(0, printed, ""))
+    monkeypatch.setattr(commands, "run", lambda *argv, **_: SlurmReply(0, printed, ""))
     final = launcher.with_lost(
-        JobStatus(JobState.FAILED, "lost a node", "", {}, Trouble.SERVICE), Job(5, state, "n[1-2]")
+        JobStatus(JobState.FAILED, "lost a node", "", {}, Trouble.SERVICE), SlurmJob(5, state, "n[1-2]")
     )
 
     assert (detail, lost) == (final.detail, dict(final.lost))

@@ -18,7 +18,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.slurm import launcher, submit
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tests.tasks.launchers.slurm.answers import NAME, REFUSED, SILENT, TAKEN, Answers, folder
 from tests.tasks.launchers.slurm.test_batch_script import JOB
@@ -79,7 +79,7 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(
 
 def test_a_partition_that_takes_no_jobs_has_no_machines(answers: Answers, slurm: SlurmLauncher) -> None:
     """The gate may wait for it, and nothing is left of the job."""
-    answers.sbatch = Reply(
+    answers.sbatch = SlurmReply(
         1, "", "sbatch: error: Batch job submission failed: Required partition not available"
     )
     with pytest.raises(NoCapacity, match="Required partition not available"):
@@ -222,7 +222,7 @@ def test_a_held_job_that_cannot_be_ended_is_not_over(
     monkeypatch.setattr(launcher, "HELD_S", 0.2)
     slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|PENDING|(null)|launch_failed_requeued_held\n"
-    answers.scancel = Reply(1, "", "scancel: error: Kill job error: slurmctld busy")
+    answers.scancel = SlurmReply(1, "", "scancel: error: Kill job error: slurmctld busy")
 
     assert slurm.state(NAME).state is JobState.UNKNOWN
     assert slurm._folder(NAME).final() is None
@@ -245,7 +245,7 @@ def test_a_prolog_that_ends_a_job_is_no_operator(
     slurm.submit(slurm.plan(JOB))
     if claim:
         (folder(slurm) / "claim").write_text(claim)
-    answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", Reply(0, reasons, "")
+    answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", SlurmReply(0, reasons, "")
     status = slurm.state(NAME)
 
     assert (status.state, status.trouble) == (state, trouble)
@@ -257,6 +257,6 @@ def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, 
     slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|CANCELLED|n[0-1]|None\n"
     first = slurm.state(NAME)
-    answers.sinfo = Reply(0, "Prolog error\n", "")
+    answers.sinfo = SlurmReply(0, "Prolog error\n", "")
 
     assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)

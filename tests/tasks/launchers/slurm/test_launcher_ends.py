@@ -6,7 +6,7 @@ import pytest
 
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.slurm import launcher, submit
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tests.tasks.launchers.slurm.answers import NAME, NO_ACCOUNTS, Answers, folder
 from tests.tasks.launchers.slurm.test_batch_script import JOB
@@ -18,11 +18,12 @@ from tests.tasks.launchers.slurm.test_batch_script import JOB
         ("agent/n1.json", 600.0, NO_ACCOUNTS, (JobState.FAILED, Trouble.ENDED)),
         ("started/n1", 600.0, NO_ACCOUNTS, (JobState.RUNNING, Trouble.NONE)),  # slurmctld may get its state back
         ("started/n1", 0.0, NO_ACCOUNTS, (JobState.FAILED, Trouble.ENDED)),
-        ("started/n1", 600.0, Reply(0, "5|CANCELLED by 7|n1|None\n", ""), (JobState.CANCELLED, Trouble.STOPPED)),
+        ("started/n1", 600.0, SlurmReply(0, "5|CANCELLED by 7|n1|None\n", ""), (JobState.CANCELLED, Trouble.STOPPED)),
     ],
 )  # fmt: skip
 def test_a_job_that_nobody_knows_is_over_at_last(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, path: str, silence_s: float, sacct: Reply, end: object
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, path: str, silence_s: float,
+    sacct: SlurmReply, end: object,
 ) -> None:  # fmt: skip
     """And has not succeeded. A slurmctld that forgets a training for a while does not lose it; the accounting counts at once."""
     monkeypatch.setattr(launcher, "SETTLE_S", 0.0)

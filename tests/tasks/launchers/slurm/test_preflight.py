@@ -18,7 +18,7 @@ from checks.model import Declared, Profile
 from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import minutes_of
 from tests.checks.local_policy import local_policy
@@ -79,7 +79,7 @@ def test_whose_time_limit_counts(look: Look, options: SlurmOptions, result: Pref
 def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """sbatch takes the last one of a script."""
     monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: Reply(0, PARTITIONS, f"{WILL_START} gpu")
+        commands, "run", lambda *argv, timeout_s=0.0: SlurmReply(0, PARTITIONS, f"{WILL_START} gpu")
     )
     told = plan(HOUR, None, ("--time=1-00:00:00",))
     found = {check.subject for check in preflight.check((told,), SlurmOptions(), tmp_path)}

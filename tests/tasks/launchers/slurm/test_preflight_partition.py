@@ -9,7 +9,7 @@ import pytest
 
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import Reply
+from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import partitions_of
 from tests.tasks.launchers.slurm.answers import HOUR, Look
@@ -41,7 +41,7 @@ def test_a_controller_that_gives_no_answer_is_said_as_that(
 ) -> None:
     """Nothing else could be looked at, and the line says where to run it instead."""
     monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: Reply(1, "", "Unable to contact slurm controller")
+        commands, "run", lambda *argv, timeout_s=0.0: SlurmReply(1, "", "Unable to contact slurm controller")
     )
     (line,) = preflight.check((plan(HOUR, SlurmOptions()),), SlurmOptions(), tmp_path)
 

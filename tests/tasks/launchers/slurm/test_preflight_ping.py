@@ -8,7 +8,7 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, PreflightResult
 from tasks.launchers.slurm import commands, preflight
-from tasks.launchers.slurm.commands import MissingCommand, Reply
+from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
 
@@ -29,7 +29,7 @@ WRONG = PreflightResult.WRONG
             False,
         ),
         (
-            Reply(
+            SlurmReply(
                 1,
                 "",
                 "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
@@ -39,27 +39,27 @@ WRONG = PreflightResult.WRONG
             WRONG,
             False,
         ),
-        (Reply(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), WRONG, False),
-        (Reply(1, "", "scontrol: fatal: Unable to process configuration file"), WRONG, False),
-        (Reply(1, "Slurmctld(primary) at vm is DOWN\n", ""), PreflightResult.UNSEEN, True),
+        (SlurmReply(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), WRONG, False),
+        (SlurmReply(1, "", "scontrol: fatal: Unable to process configuration file"), WRONG, False),
+        (SlurmReply(1, "Slurmctld(primary) at vm is DOWN\n", ""), PreflightResult.UNSEEN, True),
         (
-            Reply(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n.invalid"'),
+            SlurmReply(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n.invalid"'),
             PreflightResult.UNSEEN,
             True,
         ),
-        (Reply(1, "", "slurm_ping: Socket timed out on send/recv operation"), PreflightResult.UNSEEN, True),
+        (SlurmReply(1, "", "slurm_ping: Socket timed out on send/recv operation"), PreflightResult.UNSEEN, True),
     ],
 )  # fmt: skip
 def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    said: Reply | Exception,
+    said: SlurmReply | Exception,
     result: PreflightResult,
     unreachable: bool,
 ) -> None:
     """What scontrol ping says, as Slurm 22.05 printed it. A hung slurmctld is no mistake of the gate file."""
 
-    def run(*argv: str, timeout_s: float = 0.0) -> Reply:
+    def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
         if isinstance(said, Exception):
             raise said
         return said

@@ -10,10 +10,10 @@ from tasks.gate_file.people import SlackTable
 from tasks.notifiers.base import (
     Audience,
     Item,
-    Kind,
     Link,
     Notification,
     NotifierAccess,
+    PageKind,
     PendingQuestion,
     Status,
 )
@@ -52,13 +52,13 @@ REFUSED = Notification(
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
-    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(),
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=PageKind.GO, items=(), costs=(), culprits=(),
     facts=(("what it means", "PASS: every required check ran and met the policy."), ("coverage", "4 of 4 nodes")),
 )  # fmt: skip
 CANNOT_TELL = replace(
     REFUSED,
     title="CANNOT TELL p5-prod: node-3 sent no report (its process exited 7)",
-    kind=Kind.CANNOT_TELL,
+    kind=PageKind.CANNOT_TELL,
     facts=(
         (
             "what it means",
@@ -86,7 +86,7 @@ ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127
 QUESTION = replace(
     REFUSED,
     title="ASK p5-prod: node-2: synchronised is false (system.clock). Answer within 30 minutes",
-    kind=Kind.QUESTION,
+    kind=PageKind.QUESTION,
     facts=(
         ("what it means", "There are warnings, and the policy leaves the decision to a person."),
         ("coverage", "4 of 4 nodes"),

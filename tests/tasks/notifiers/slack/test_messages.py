@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.notifiers.base import AnswerLine, Audience, Item, Kind, Link, Notification
+from tasks.notifiers.base import AnswerLine, Audience, Item, Link, Notification, PageKind
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -30,7 +30,7 @@ from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
 OVERRIDE = replace(
-    REFUSED, kind=Kind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
+    REFUSED, kind=PageKind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
 )
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from tasks.notifiers.base import AnswerLine, Audience, Kind
+from tasks.notifiers.base import AnswerLine, Audience, PageKind
 from tests.fakes.slack.server import Failure, SlackServer
 from tests.tasks.notifiers.slack.slack_world import (
     ASKED,
@@ -190,7 +190,7 @@ def test_a_question_is_asked_in_one_channel(slack: SlackServer, tmp_path: Path) 
 def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: NotifierSetup) -> None:
     """A page beside the run's own stands in its thread; without a run's message it is a message."""
     beside = replace(
-        REFUSED, gate_id="p5-1-machines", kind=Kind.MACHINES, audience=Audience.OWNER, items=(),
+        REFUSED, gate_id="p5-1-machines", kind=PageKind.MACHINES, audience=Audience.OWNER, items=(),
         title="MACHINES MAY STILL BE BILLED p5-prod: job x",
     )  # fmt: skip
     setup.notifier.send(REFUSED)

@@ -8,7 +8,7 @@ from checks.facts.builtin import builtin
 from checks.judge.rules.expected_values import expected_busbw
 from checks.model import Outcome
 from tasks.render.html import html
-from tasks.render.views.bandwidth import NO_TABLE, Rate, bandwidth, bandwidth_table
+from tasks.render.views.bandwidth import NO_TABLE, CollectiveRate, bandwidth, bandwidth_table
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
 from tests.tasks.render.fleets import SIZES, TYPE, fleet, judged
 
@@ -26,7 +26,7 @@ def test_a_rank_that_is_slow_is_the_slowest() -> None:
     assert last.least < last.middle < last.most
 
 
-def _at(rates: tuple[Rate, ...], check: str, size: float) -> float | None:
+def _at(rates: tuple[CollectiveRate, ...], check: str, size: float) -> float | None:
     return next(rate.expected for rate in rates if (rate.check, rate.size_bytes) == (check, size))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.culprit.matrix import Answer, Better, Endpoint, Entity, Matrix, Span
+from checks.culprit.matrix import Better, Endpoint, Entity, Matrix, MatrixAnswer, Span
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Observation, Outcome, Report, Value, rank_subject
@@ -50,9 +50,10 @@ def test_nobody_stands_out_is_an_answer() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(Answer.FABRIC, "Nearly all tests are bad"), (Answer.UNEXPLAINED, "no single part explains"), (Answer.TOO_FEW, "too few tests")],
+    [(MatrixAnswer.FABRIC, "Nearly all tests are bad"), (MatrixAnswer.UNEXPLAINED, "no single part explains"),
+     (MatrixAnswer.TOO_FEW, "too few tests")],
 )  # fmt: skip
-def test_what_names_nobody_is_no_nobody(answer: Answer, said: str) -> None:
+def test_what_names_nobody_is_no_nobody(answer: MatrixAnswer, said: str) -> None:
     """A fabric that is bad, tests that nothing explains, and too few of them."""
     one = replace(GOOD, decoded=replace(GOOD.decoded, answer=answer))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
 from checks.model import Cause, Finding, Level, Profile
-from tasks.machines.base import Holder, Machine, Service
+from tasks.machines.base import Holder, Machine, ServiceState
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
@@ -281,7 +281,7 @@ def test_a_report_without_a_time_hides_no_node() -> None:
     assert NodeState.PROVEN is only(fleet(bad)).state
 
 
-def machine(service: Service) -> MachineRow:
+def machine(service: ServiceState) -> MachineRow:
     """What the scheduler says of a node without acts."""
     return MachineRow("a", Machine("a", service, Holder.NOBODY, "IDLE"), OurState.UNTOUCHED, None)
 
@@ -289,15 +289,15 @@ def machine(service: Service) -> MachineRow:
 @pytest.mark.parametrize(
     ("standing", "service", "differs"),
     [
-        (Standing.CONDEMNED, Service.SERVING, Disagreement.CONDEMNED),
-        (Standing.PROVEN, Service.OUT, Disagreement.PROVEN),
-        (Standing.PROVEN, Service.SERVING, None),
-        (Standing.CONDEMNED, Service.OUT, None),
-        (Standing.PROVEN, Service.UNKNOWN, None),
+        (Standing.CONDEMNED, ServiceState.SERVING, Disagreement.CONDEMNED),
+        (Standing.PROVEN, ServiceState.OUT, Disagreement.PROVEN),
+        (Standing.PROVEN, ServiceState.SERVING, None),
+        (Standing.CONDEMNED, ServiceState.OUT, None),
+        (Standing.PROVEN, ServiceState.UNKNOWN, None),
     ],
 )
 def test_the_schedulers_word_is_beside_ours(
-    standing: Standing, service: Service, differs: Disagreement | None
+    standing: Standing, service: ServiceState, differs: Disagreement | None
 ) -> None:
     """Where the two contradict each other, that is said."""
     own = [GEMM] if standing is Standing.CONDEMNED else []

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from checks.model import SCHEMA_VERSION
-from tasks.machines.base import Holder, Machine, Mark, Rung, Service
+from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState
 from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
 from tasks.reports.machines.rows import (
@@ -33,7 +33,9 @@ def act(
     )  # fmt: skip
 
 
-def machine(service: Service, holder: Holder = Holder.NOBODY, gate: str = GATE, **more: object) -> Machine:
+def machine(
+    service: ServiceState, holder: Holder = Holder.NOBODY, gate: str = GATE, **more: object
+) -> Machine:
     """n2 as the engine shows it."""
     mark = Mark(gate, "kernel.xid") if holder is Holder.PRELAUNCH else None
     return Machine("n2", service, holder, mark=mark, **more)  # type: ignore[arg-type]
@@ -66,20 +68,20 @@ def test_our_acts_say_where_a_node_is(acts: tuple[Act, ...], expected: OurState)
 @pytest.mark.parametrize(
     ("found", "ours", "expected"),
     [
-        (machine(Service.SERVING), OurState.FENCED, Disagreement.SERVES),
-        (machine(Service.SERVING), OurState.REPAIRING, Disagreement.SERVES),
-        (machine(Service.OUT, Holder.OTHER), OurState.FENCED, Disagreement.TAKEN),
-        (machine(Service.OUT), OurState.FENCED, Disagreement.UNMARKED),
-        (machine(Service.OUT, Holder.PRELAUNCH, "other-1"), OurState.FENCED, Disagreement.OTHER_GATE),
-        (machine(Service.OUT, Holder.PRELAUNCH), OurState.FENCED, None),
-        (machine(Service.TESTING, Holder.PRELAUNCH), OurState.TESTING, None),
-        (machine(Service.CHANGING, Holder.PRELAUNCH), OurState.REPAIRING, None),
-        (machine(Service.OUT, Holder.PRELAUNCH), OurState.RETURNED, Disagreement.HELD),
-        (machine(Service.OUT, Holder.PRELAUNCH), OurState.UNTOUCHED, Disagreement.HELD),
-        (machine(Service.OUT, Holder.OTHER), OurState.UNTOUCHED, None),
-        (machine(Service.SERVING), OurState.RETURNED, None),
+        (machine(ServiceState.SERVING), OurState.FENCED, Disagreement.SERVES),
+        (machine(ServiceState.SERVING), OurState.REPAIRING, Disagreement.SERVES),
+        (machine(ServiceState.OUT, Holder.OTHER), OurState.FENCED, Disagreement.TAKEN),
+        (machine(ServiceState.OUT), OurState.FENCED, Disagreement.UNMARKED),
+        (machine(ServiceState.OUT, Holder.PRELAUNCH, "other-1"), OurState.FENCED, Disagreement.OTHER_GATE),
+        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.FENCED, None),
+        (machine(ServiceState.TESTING, Holder.PRELAUNCH), OurState.TESTING, None),
+        (machine(ServiceState.CHANGING, Holder.PRELAUNCH), OurState.REPAIRING, None),
+        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.RETURNED, Disagreement.HELD),
+        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.UNTOUCHED, Disagreement.HELD),
+        (machine(ServiceState.OUT, Holder.OTHER), OurState.UNTOUCHED, None),
+        (machine(ServiceState.SERVING), OurState.RETURNED, None),
         (None, OurState.FENCED, Disagreement.MISSING),
-        (machine(Service.GONE), OurState.TESTING, Disagreement.MISSING),
+        (machine(ServiceState.GONE), OurState.TESTING, Disagreement.MISSING),
         (None, OurState.REPAIRING, None),
         (None, OurState.RETURNED, None),
     ],
@@ -93,9 +95,9 @@ def test_a_contradiction_is_named(
 
 def test_what_is_not_known_contradicts_nothing() -> None:
     """Neither an act whose effect is not known, nor a state that the engine does not tell."""
-    machines = [machine(service, holder) for service, holder in itertools.product(Service, Holder)]
+    machines = [machine(service, holder) for service, holder in itertools.product(ServiceState, Holder)]
     unsettled = {disagreement(one, OurState.UNSETTLED, None) for one in (*machines, None)}
-    untold = {disagreement(machine(Service.UNKNOWN), ours, None) for ours in OurState}
+    untold = {disagreement(machine(ServiceState.UNKNOWN), ours, None) for ours in OurState}
 
     assert ({None}, {None}) == (unsettled, untold)
 
@@ -124,7 +126,7 @@ def test_the_table_has_what_an_operator_asks_for() -> None:
         act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2"),
     )
     shown = machine(
-        Service.OUT,
+        ServiceState.OUT,
         Holder.PRELAUNCH,
         since=1000.0,
         instance_type="p5.48xlarge",
@@ -159,7 +161,7 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
     }
     shown = {
         "n2": machine_of(node),
-        "n3": Machine("n3", Service.SERVING),
+        "n3": Machine("n3", ServiceState.SERVING),
     }
     proof = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
     rows = machine_rows(shown, (proof,), serving())
@@ -179,7 +181,7 @@ def test_words_of_an_engine_are_data() -> None:
     """No control character reaches a terminal, and no line is added."""
     evil = "n2\x1b[2J\nn3  serving"
     shown = Machine(
-        evil, Service.OUT, Holder.OTHER, status=evil, owner=evil, jobs=(evil,), instance_type=evil
+        evil, ServiceState.OUT, Holder.OTHER, status=evil, owner=evil, jobs=(evil,), instance_type=evil
     )
     rows = machine_rows({evil: shown}, (), serving())
     texts = machines_text(rows, 0.0, True), node_text(rows[0], 0.0, True)
@@ -194,7 +196,7 @@ def test_one_node_shows_each_act() -> None:
         Rung.REBOOT, allowed_by="ada (Slack)", command="scontrol reboot n2", before="idle+drain", said="requested",
         after="down", proof=Proof.PASSED, found=Identity("b-2"), gate="g9",
     )  # fmt: skip
-    (row,) = machine_rows({"n2": machine(Service.SERVING)}, (act(Rung.FENCE), done), serving())
+    (row,) = machine_rows({"n2": machine(ServiceState.SERVING)}, (act(Rung.FENCE), done), serving())
     text = node_text(row, 2000.0, reached=True)
 
     words = (

@@ -13,7 +13,7 @@ from checks.probes.collectives.ras.client import EndedError, RasError, Reach, ad
 from tests.fakes.nccl_ras import FakeRas, answering, job_of, serving
 
 
-def asked(ras: FakeRas, patience_s: float = 5.0) -> client.Answer:
+def asked(ras: FakeRas, patience_s: float = 5.0) -> client.RasAnswer:
     with serving(ras) as port:
         return ask(("127.0.0.1", port), time.monotonic() + patience_s)
 

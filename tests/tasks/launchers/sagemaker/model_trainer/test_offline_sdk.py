@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.sagemaker.model_trainer import child, offline_sdk
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, role_of
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import StagedUploads, TrainerRefused, role_of
 
 GATES = "arn:aws:iam::123456789012:role/service-role/train"
 
@@ -64,13 +64,13 @@ def test_too_much_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.M
     """A plan is held in memory: data belong into S3."""
     monkeypatch.setattr(offline_sdk, "UPLOAD_BYTES", 3)
 
-    with pytest.raises(Refused, match="name its s3:// address"):
+    with pytest.raises(TrainerRefused, match="name its s3:// address"):
         kept(tmp_path).upload_data(None, str(source), key_prefix="code")
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     """SageMaker would refuse the channel, an hour later."""
-    with pytest.raises(Refused, match="is empty"):
+    with pytest.raises(TrainerRefused, match="is empty"):
         kept(tmp_path).upload_data(None, str(tmp_path), key_prefix="code")
 
 
@@ -90,7 +90,7 @@ def test_a_role_needs_nobody_to_be_asked(wanted: str | None, expected: str) -> N
 
 def test_a_name_that_the_sdk_lost_is_said() -> None:
     """Where it cannot be answered, the SDK would ask whom it likes."""
-    with pytest.raises(Refused, match=r"no Session\.upload_data\. Install sagemaker 3\.27"):
+    with pytest.raises(TrainerRefused, match=r"no Session\.upload_data\. Install sagemaker 3\.27"):
         offline_sdk.swap(type("Session", (), {}), "upload_data", None)
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_trainer_is_said(
     monkeypatch.delitem(sys.modules, "teams_own", raising=False)
     (tmp_path / "teams_own.py").write_text(text)
 
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(TrainerRefused, match=said):
         child._trainer("teams_own:found", dict)
 
 
@@ -128,14 +128,14 @@ def test_a_function_may_make_the_trainer(tmp_path: Path, monkeypatch: pytest.Mon
 def test_another_purpose_is_refused(mode: str, region: str) -> None:
     """Local mode, and another region than the gate's."""
     with pytest.raises(
-        Refused, match=f"for {mode} in {region}, and the gate for a training job in us-east-1"
+        TrainerRefused, match=f"for {mode} in {region}, and the gate for a training job in us-east-1"
     ):
         child._require_fit(mode, region, "us-east-1")
 
 
 def test_what_a_pipeline_fills_in_is_refused() -> None:
     """With its path."""
-    with pytest.raises(Refused, match=r"^A\.B\[1\] is a builtins\.object"):
+    with pytest.raises(TrainerRefused, match=r"^A\.B\[1\] is a builtins\.object"):
         child._plain({"A": {"B": [1, object()]}})
 
 
@@ -144,7 +144,7 @@ def test_reaching_out_is_refused(event: str) -> None:
     """Every way that Python has."""
     arguments = (None, ("sts", 443)) if event.startswith(("socket.connect", "socket.send")) else ("sts", 443)
 
-    with pytest.raises(Refused, match=r"tried to reach .*sts"):
+    with pytest.raises(TrainerRefused, match=r"tried to reach .*sts"):
         child._offline(event, arguments)
 
 

@@ -14,7 +14,7 @@ from container.agent.files.log_lines import lines_of
 from tasks.launchers.base import LaunchError
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.output import channels, s3_objects
-from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.output.s3_objects import ListedObject
 from tasks.launchers.sagemaker.request.locations import Places
 from tests.tasks.launchers.sagemaker.left import (
     A,
@@ -93,7 +93,7 @@ def test_an_object_that_is_replaced_after_it_was_listed_comes_in_its_new_version
     name, look = f"{A}/agent/algo-1.json", channels.written
     aws.writes({name: record(None)})
 
-    def replaced(clients: Clients, places: Places) -> Mapping[str, Listed]:
+    def replaced(clients: Clients, places: Places) -> Mapping[str, ListedObject]:
         found = look(clients, places)
         aws.writes({name: record(0)})
         return found

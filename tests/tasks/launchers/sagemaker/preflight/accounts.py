@@ -13,7 +13,7 @@ from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
-from tasks.store.aws import Limits
+from tasks.store.aws import AwsTimeouts
 from tests.fakes.sagemaker.account import MANIFEST, TRUST
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -33,7 +33,7 @@ class Account:
 
 def clients() -> Clients:
     """As the launcher makes them, with less patience."""
-    return Clients(REGION, Limits(connect_s=5, read_s=60, deadline_s=0.5))
+    return Clients(REGION, AwsTimeouts(connect_s=5, read_s=60, deadline_s=0.5))
 
 
 def furnished(made: Clients) -> Account:

@@ -13,7 +13,7 @@ from tasks.launchers.sagemaker.preflight.account import quotas
 from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.probe import Probe, run_probes
 from tasks.launchers.sagemaker.preflight.storage import prefix
-from tasks.store.aws import Refused
+from tasks.store.aws import AwsRefused
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, answered, asked, looks
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
@@ -211,7 +211,7 @@ def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
     """It lacks the key that a condition asks for."""
     made = answered(sts=[CALLER], iam=[_decided("implicitDeny", missing=("aws:RequestTag/team",))])
 
-    with pytest.raises(Refused, match="aws:RequestTag/team"):
+    with pytest.raises(AwsRefused, match="aws:RequestTag/team"):
         starts_jobs(asked(), made)
 
 
