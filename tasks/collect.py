@@ -34,13 +34,7 @@ from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import StopWatch
 from tasks.gate.context import GateContext
-from tasks.gate.job_failures import (
-    HISTORY_LINES,
-    end_said,
-    ending_text,
-    require_reports,
-    starts_said,
-)
+from tasks.gate.job_failures import HISTORY_LINES, end_said, ending_text, require_reports, starts_said
 from tasks.gate.job_times import JobTimes, SilenceNotices
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress

@@ -152,11 +152,7 @@ def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notif
 
 
 def notify_run(
-    context: GateContext,
-    flow_run_id: str,
-    gate_id: str,
-    kind: PageKind,
-    sentence: str,
+    context: GateContext, flow_run_id: str, gate_id: str, kind: PageKind, sentence: str
 ) -> str | None:
     """Notify the gate's owner, once per run. Returns where it went, "" for nowhere, None if it was done before.
 

@@ -42,14 +42,7 @@ from tasks.reports.fleet.reading import page_link, read_fleet
 from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.store.layout import (
-    fleet_key,
-    html_key,
-    policy_key,
-    report_key,
-    summary_key,
-    verdict_key,
-)
+from tasks.store.layout import fleet_key, html_key, policy_key, report_key, summary_key, verdict_key
 from tasks.store.node_rows import keep as keep_rows
 from tasks.store.node_rows import rows_of
 from tasks.store.records import Record, record_of

@@ -14,18 +14,7 @@ from checks.judge.certificates.decision import GateTerms, certified, terms_of
 from checks.judge.certificates.issue import GateEvidence, issued
 from checks.judge.certificates.record import RecordState, WatchRound, after
 from checks.judge.verdict import decide
-from checks.model import (
-    Declared,
-    Node,
-    Observation,
-    Outcome,
-    Planned,
-    Profile,
-    Report,
-    Scope,
-    Skip,
-    Verdict,
-)
+from checks.model import Declared, Node, Observation, Outcome, Planned, Profile, Report, Scope, Skip, Verdict
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.version import ENGINE
 

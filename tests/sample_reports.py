@@ -250,9 +250,4 @@ def _metrics_of_peers(name: str, peers: tuple[str, ...]) -> dict[str, Value]:
         refused, times = (0,) * len(peers), (0.5,) * len(peers)
         return {"peers": peers, "failures": ok, "refused": refused, "connect_ms": times, "rendezvous": "ok"}
     bandwidths = tuple(4.0 + 0.1 * i for i, _ in enumerate(peers))
-    return {
-        "peers": peers,
-        "failures": ok,
-        "latency_us": (30.0,) * len(peers),
-        "bandwidth_gbps": bandwidths,
-    }
+    return {"peers": peers, "failures": ok, "latency_us": (30.0,) * len(peers), "bandwidth_gbps": bandwidths}

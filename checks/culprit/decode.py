@@ -166,11 +166,7 @@ def _with_patterns(
 
 
 def _of_rest(
-    matrix: Matrix,
-    screened: Screened,
-    tolerance: Tolerance,
-    unseen: tuple[int, ...],
-    tests: list[int] | None,
+    matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...], tests: list[int] | None
 ) -> Decoded:
     """What is found in these tests (None: in all), with what the links cost that may share a path of the fabric."""
     rest = matrix if tests is None else _only(matrix, tests)

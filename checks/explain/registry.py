@@ -134,10 +134,7 @@ def claimed_by(text: str) -> str:
     kinds = ", ".join(output_kind.value for name in claims or MODULES for output_kind in MODULES[name])
     if claims:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
-    raise Unrecognised(
-        f"it is none of {kinds}, or its beginning was lost",
-        f"{REMEDY}.",
-    )
+    raise Unrecognised(f"it is none of {kinds}, or its beginning was lost", f"{REMEDY}.")
 
 
 def _bare_json(text: str) -> str:

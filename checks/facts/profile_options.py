@@ -18,11 +18,7 @@ COMPARED = 160 * MIB
 # the deadlines of the long checks that cannot run side by side, and quick's for all the rest. Standard: dcgm.diag 900 s,
 # nccl.tests 300, dcgm.health 180. Deep: dcgm.diag 2,700 s, disk.io 360 (cpu.stress and memory.stress run beside it),
 # nccl.tests 300, dcgm.health 180, compute.sdc 600.
-DEADLINE_S: Mapping[Profile, float] = {
-    Profile.QUICK: 120.0,
-    Profile.STANDARD: 1500.0,
-    Profile.DEEP: 4260.0,
-}
+DEADLINE_S: Mapping[Profile, float] = {Profile.QUICK: 120.0, Profile.STANDARD: 1500.0, Profile.DEEP: 4260.0}
 
 Numbers = Mapping[Profile, Mapping[str, float]]
 

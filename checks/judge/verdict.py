@@ -61,12 +61,7 @@ EXIT_CODES: Mapping[Answer, Exit] = {
 
 
 def decide(
-    report: Report,
-    policy: Policy,
-    facts: Facts,
-    baseline: Baseline | None = None,
-    *,
-    report_digest: str = "",
+    report: Report, policy: Policy, facts: Facts, baseline: Baseline | None = None, *, report_digest: str = ""
 ) -> Verdict:
     """The verdict. Whatever had to be observed and was not is a FAIL with the cause EVIDENCE.
 

@@ -82,11 +82,7 @@ def end_left(node_context: NodeContext) -> None:
 
 
 def run_beside(
-    node_context: NodeContext,
-    attempt: str,
-    out: Path,
-    responder: Responder,
-    tick: Tick | None = None,
+    node_context: NodeContext, attempt: str, out: Path, responder: Responder, tick: Tick | None = None
 ) -> ReportJournal:
     """The checks run as in `run`, with a responder that the caller keeps open."""
     journal = ReportJournal(

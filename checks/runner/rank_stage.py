@@ -258,10 +258,7 @@ def interface_environment(interface: str) -> dict[str, str]:
 
 
 def _watch(
-    node_context: NodeContext,
-    children: Mapping[str, Child],
-    folder: Path,
-    keep: JournalWriter,
+    node_context: NodeContext, children: Mapping[str, Child], folder: Path, keep: JournalWriter
 ) -> str:
     ranks = _ranks(node_context)
     begun, count, ended_at = time.monotonic(), 0, 0.0

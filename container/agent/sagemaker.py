@@ -50,9 +50,7 @@ def parse_resources(text: str) -> Resources:
     if len(set(hosts)) != len(hosts) or current not in hosts:
         raise ResourceError(f"its current_host {current!r:.80} is not once among its hosts")
     return Resources(
-        str(current),
-        tuple(sorted(hosts, key=natural)),
-        str(value.get("network_interface_name") or ""),
+        str(current), tuple(sorted(hosts, key=natural)), str(value.get("network_interface_name") or "")
     )
 
 

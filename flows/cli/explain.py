@@ -13,14 +13,7 @@ from checks.exit_codes import Exit
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from flows.cli.options import add_format, add_policy, number, whole_number
-from flows.cli.output import (
-    json_text,
-    rejection,
-    stdout_colour,
-    stdout_width,
-    write_stderr,
-    write_stdout,
-)
+from flows.cli.output import json_text, rejection, stdout_colour, stdout_width, write_stderr, write_stdout
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
 from tasks.reports.explain import ExplainedInput, explain_input, explanation_text
@@ -30,10 +23,7 @@ from tasks.reports.read import declared_of, exit_code, policy_of, worst_code
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE... --kind K --instance-type T --nodes N --policy FILE --html FILE --format text|json."""
     parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help="a file with a tool's output, or - for stdin",
+        "files", nargs="+", metavar="FILE", help="a file with a tool's output, or - for stdin"
     )
     parser.add_argument(
         "--kind",

@@ -154,10 +154,7 @@ def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: 
 
 
 def write_rejected(
-    arguments: argparse.Namespace,
-    name: str,
-    error: Exception | str,
-    category: RejectionKind | None = None,
+    arguments: argparse.Namespace, name: str, error: Exception | str, category: RejectionKind | None = None
 ) -> None:
     """The files that were asked for are written for a request that was rejected before anything started. They say that, and where."""
     from tasks.render import rejected

@@ -20,14 +20,7 @@ from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate_file.placeholders import examples_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tasks.launchers.base import (
-    ApiCall,
-    LaunchRejected,
-    Plan,
-    PreflightCheck,
-    PreflightResult,
-    Request,
-)
+from tasks.launchers.base import ApiCall, LaunchRejected, Plan, PreflightCheck, PreflightResult, Request
 from tasks.launchers.preflight import preflight
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
@@ -83,10 +76,7 @@ def _document(
 ) -> dict[str, object]:
     _, planned = plan_of(context.bundle("plan"))
     requests = [item for plan in plans for item in plan.requests]
-    found = {
-        "preflight": plain(lines),
-        "examples": plain(examples_of(context.gate, os.environ)),
-    }
+    found = {"preflight": plain(lines), "examples": plain(examples_of(context.gate, os.environ))}
     return {
         "checks": [_check(context, one) for one in planned],
         "estimate": plain(forecast(context, ask_minutes)),

@@ -14,11 +14,7 @@ from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
 from tasks.reports.read import policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, replay
-from tasks.reports.store_argument import (
-    chosen_cluster,
-    open_named_store,
-    require_gates,
-)
+from tasks.reports.store_argument import chosen_cluster, open_named_store, require_gates
 
 SHIPPED = "the shipped one of each report's type"
 

@@ -19,12 +19,7 @@ from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.reading import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
-from tasks.reports.store_argument import (
-    NamedStore,
-    chosen_cluster,
-    open_named_store,
-    require_gates,
-)
+from tasks.reports.store_argument import NamedStore, chosen_cluster, open_named_store, require_gates
 from tasks.store.history import listed, rebuild
 from tasks.store.layout import HISTORY
 from tasks.store.prune import Pruning, planned, remove

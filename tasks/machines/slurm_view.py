@@ -20,12 +20,7 @@ from tasks.machines.base import (
     listed,
     require_ours,
 )
-from tasks.machines.slurm_commands import (
-    RESERVATION_FLAGS,
-    gate_of,
-    is_ours,
-    reservation_name,
-)
+from tasks.machines.slurm_commands import RESERVATION_FLAGS, gate_of, is_ours, reservation_name
 from tasks.machines.slurm_nodes import (
     BUSY,
     FLAGS,

@@ -102,12 +102,7 @@ def _notify(url: str, page: Notification) -> bool:
     room = service.body_maxlen - (0 if service.title_maxlen > 0 else len(page.title) + 2)
     body = excerpt(body_text(page), max(1, room)) if service.body_maxlen > 0 else body_text(page)
     return bool(
-        sender.notify(
-            body=body,
-            title=title,
-            notify_type=_type(page.severity),
-            body_format=NotifyFormat.TEXT,
-        )
+        sender.notify(body=body, title=title, notify_type=_type(page.severity), body_format=NotifyFormat.TEXT)
     )
 
 

@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import httpx
-from prefect.artifacts import (
-    acreate_markdown_artifact,
-    acreate_progress_artifact,
-    aupdate_progress_artifact,
-)
+from prefect.artifacts import acreate_markdown_artifact, acreate_progress_artifact, aupdate_progress_artifact
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 

@@ -14,16 +14,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, first_line
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
-from tasks.notifiers.base import (
-    PAID,
-    Audience,
-    Item,
-    Link,
-    Notification,
-    PageKind,
-    PendingQuestion,
-    Severity,
-)
+from tasks.notifiers.base import PAID, Audience, Item, Link, Notification, PageKind, PendingQuestion, Severity
 from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
@@ -109,12 +100,7 @@ def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notificati
     """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
     title = f"{PAID}: {failures[0]} (verdict of the gate: {page.title})"
     return replace(
-        page,
-        title=title,
-        kind=PageKind.MACHINES,
-        audience=Audience.OWNER,
-        severity=Severity.ERROR,
-        items=(),
+        page, title=title, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=()
     )
 
 

@@ -40,15 +40,7 @@ from tasks.remediation.model import (
     RepairSettings,
 )
 from tasks.remediation.proof import needs_partner
-from tasks.remediation.records import (
-    JournalError,
-    Records,
-    act_id,
-    forget,
-    in_state,
-    with_act,
-    without_case,
-)
+from tasks.remediation.records import JournalError, Records, act_id, forget, in_state, with_act, without_case
 from tasks.remediation.steps import Engine, Step, StepKind, act_number, next_step
 
 LOG = logging.getLogger("prelaunch")
@@ -139,7 +131,7 @@ class Remediation:
         if not answers:
             return journal
         return self._change_journal(
-            lambda now: replace(now, questions=tuple(answers.get(each, each) for each in now.questions)),
+            lambda now: replace(now, questions=tuple(answers.get(each, each) for each in now.questions))
         )
 
     def _engine(self, case: Case, journal: Journal, machines: Mapping[str, Machine]) -> Engine:
@@ -201,7 +193,7 @@ class Remediation:
         most, minutes = self.settings.limits.breaker_acts, self.settings.limits.breaker_s / 60
         reason = f"{most} acts within {minutes:g} minutes"
         self._change_journal(
-            lambda journal: replace(journal, breaker=replace(journal.breaker, opened_at=now, why=reason)),
+            lambda journal: replace(journal, breaker=replace(journal.breaker, opened_at=now, why=reason))
         )
 
     def _do(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Step:

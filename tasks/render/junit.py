@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from xml.etree import ElementTree as xml
 
-from checks.model import (
-    CLUSTER,
-    Answer,
-    Cause,
-    Finding,
-    Level,
-    Observation,
-    Outcome,
-    Report,
-    Verdict,
-)
+from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report, Verdict
 from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import remedy_of

@@ -50,10 +50,7 @@ def terminal(
     out = io.StringIO()
     console = text_console(out, width, colour)
     console.print(
-        Text(
-            one_line(context.first_line, 900) or headline(verdict, name),
-            style=_style(verdict, context),
-        ),
+        Text(one_line(context.first_line, 900) or headline(verdict, name), style=_style(verdict, context)),
         soft_wrap=True,
     )
     if context.own_decision:

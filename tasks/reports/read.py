@@ -27,20 +27,10 @@ from checks.policy import OnWarn, Policy
 from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate_file.cost_terms import cost_of
-from tasks.gate_file.references import (
-    VERDICT,
-    default_policy,
-    document_kind,
-    read_policy,
-)
+from tasks.gate_file.references import VERDICT, default_policy, document_kind, read_policy
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.headline import measured_before
-from tasks.reports.gate_folder.decision import (
-    KeptBeside,
-    kept_beside,
-    own_decision,
-    policy_name,
-)
+from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
 from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
@@ -83,10 +73,7 @@ ShownEnd = Callable[[JudgedFile], JudgedFile]
 
 
 def judge_file(
-    file: str,
-    policy: Policy | None,
-    baseline: Baseline | None = None,
-    as_kept: ShownEnd | None = None,
+    file: str, policy: Policy | None, baseline: Baseline | None = None, as_kept: ShownEnd | None = None
 ) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
 

@@ -122,11 +122,7 @@ class ReplayedGate:
 
 
 def replay(
-    store: Store,
-    policy: Policy | None,
-    facts: Facts,
-    baseline: Baseline | None,
-    cluster: str | None = None,
+    store: Store, policy: Policy | None, facts: Facts, baseline: Baseline | None, cluster: str | None = None
 ) -> Iterator[ReplayedGate]:
     """Each gate that kept a report, a verdict or a record, by time. Without a policy: the shipped one of each report's type.
 

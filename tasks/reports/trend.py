@@ -47,10 +47,7 @@ class TrendContext:
 
 
 def past_of(
-    store: Store,
-    this: TrendContext,
-    seconds: float = SECONDS,
-    ends: Ends = lambda store, gate_ids: {},
+    store: Store, this: TrendContext, seconds: float = SECONDS, ends: Ends = lambda store, gate_ids: {}
 ) -> GateHistory:
     """The cluster's gates up to this one; `ends` reads how they ended, for those whose answer alone would mislead. Never raises for
     what a store holds or refuses.

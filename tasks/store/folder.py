@@ -32,15 +32,7 @@ LOCK_S = 30.0
 LOCK_AGAIN_S = 0.01
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # ENOENT and EINVAL: a file system such as /proc, in which nobody can make a file.
-UNWRITABLE = (
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.ENOENT,
-    errno.EINVAL,
-)
+UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.EINVAL)
 
 
 class FolderStore:

@@ -15,17 +15,7 @@ from typing import Annotated
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.wording import several, subject_text, subjects_text
-from checks.model import (
-    ANSWER_WORDS,
-    SCHEMA_VERSION,
-    Answer,
-    Cause,
-    Finding,
-    Level,
-    Profile,
-    Report,
-    Verdict,
-)
+from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Finding, Level, Profile, Report, Verdict
 from checks.value_types import DecodeError, Text
 from tasks.store.base import Store
 from tasks.store.layout import RECORDS, name_of, record_key

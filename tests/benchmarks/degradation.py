@@ -22,13 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from checks.judge.baseline.samples import Side
-from checks.judge.trend.degradation import (
-    LEAST_PROOFS,
-    Motion,
-    chance_of,
-    fleet_move,
-    moves,
-)
+from checks.judge.trend.degradation import LEAST_PROOFS, Motion, chance_of, fleet_move, moves
 
 SEED, NUMBERS, GATES_A_MONTH = 20261126, 37, 30.0
 KEPT = 60

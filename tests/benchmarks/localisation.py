@@ -25,13 +25,7 @@ from tests.benchmarks.localising.noise import MODELS, Noise  # noqa: E402
 from tests.benchmarks.localising.ours import ours  # noqa: E402
 from tests.benchmarks.localising.rules import RULES, SOURCES  # noqa: E402
 from tests.benchmarks.localising.scenarios import SIZES, TARGETS, Scenario, compared  # noqa: E402
-from tests.benchmarks.localising.score import (  # noqa: E402
-    HEAD,
-    JOB_ROUND_S,
-    RESTART_S,
-    Tally,
-    blame_of,
-)
+from tests.benchmarks.localising.score import HEAD, JOB_ROUND_S, RESTART_S, Tally, blame_of  # noqa: E402
 from tests.benchmarks.localising.world import World  # noqa: E402
 
 SEED = 7_042_611

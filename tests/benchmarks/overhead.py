@@ -132,11 +132,7 @@ def measure(state_dir: Path) -> dict[str, float]:
 
 def _run_flow() -> None:
     from prefect import flow, task
-    from prefect.artifacts import (
-        acreate_markdown_artifact,
-        acreate_progress_artifact,
-        acreate_table_artifact,
-    )
+    from prefect.artifacts import acreate_markdown_artifact, acreate_progress_artifact, acreate_table_artifact
 
     @task(task_run_name="step {number}")
     async def step(number: int) -> int:

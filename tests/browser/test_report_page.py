@@ -16,15 +16,7 @@ from checks.model import Answer, Report, Verdict
 from tasks.render.context import GateHistory, PastGate
 from tasks.render.html import HERE, html
 from tests.browser.reader import ATTACK, Reader, browser, reader
-from tests.sample_reports import (
-    FACTS,
-    POLICY,
-    healthy,
-    verdict_of,
-    with_metric,
-    without_node,
-    wrong_sums,
-)
+from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 from tests.tasks.render.decoded import between, inside
 from tests.tasks.render.fleets import cut_off, fleet, judged
 

@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser_form.pages import (
-    choose,
-    chromium,
-    field,
-    form_of,
-    page_of,
-    shot,
-    start,
-    submit,
-)
+from tests.browser_form.pages import choose, chromium, field, form_of, page_of, shot, start, submit
 from tests.flows.commissioning import write_cluster
 from tests.world import World, a_world
 
@@ -98,10 +89,7 @@ def test_wrong_values_are_told_beside_their_fields_and_right_ones_start_a_gate_t
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "state", "said"),
-    [
-        ("p5-test", "Launched", "GO p5-test"),
-        ("p5-mute", "CannotTell", "CANNOT TELL p5-mute"),
-    ],
+    [("p5-test", "Launched", "GO p5-test"), ("p5-mute", "CannotTell", "CANNOT TELL p5-mute")],
 )
 def test_the_page_of_a_run_says_how_it_ended(
     served: World, deployments: dict[str, str], browser: Browser, name: str, state: str, said: str

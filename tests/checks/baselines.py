@@ -10,11 +10,7 @@ from checks.judge.baseline.model import Band, Baseline
 from checks.judge.verdict import decide
 from checks.model import Finding, Report, Verdict
 from checks.policy import Policy
-from tests.sample_reports import (
-    FACTS,
-    POLICY,
-    healthy,
-)
+from tests.sample_reports import FACTS, POLICY, healthy
 
 GEMM = "compute.gemm"
 

@@ -149,11 +149,7 @@ def _without_numpy() -> Metrics:
     except RuntimeError:
         numpy = False
     sound = sdc.measure("cpu", sdc.SIZES["cpu"], 0.0, 1).metrics["digest"]
-    return {
-        "numpy": numpy,
-        "sdc": sound,
-        "model": training_smoke.digest(training_smoke.make_model("cpu")),
-    }
+    return {"numpy": numpy, "sdc": sound, "model": training_smoke.digest(training_smoke.make_model("cpu"))}
 
 
 def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:

@@ -41,9 +41,7 @@ def test_checks_that_leave_no_report_cannot_be_a_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bundle", "said"),
-    [(None, "no bundle"), (make_bundle()[:200], "cannot be used")],
-    ids=["missing", "cut"],
+    ("bundle", "said"), [(None, "no bundle"), (make_bundle()[:200], "cannot be used")], ids=["missing", "cut"]
 )
 def test_without_a_bundle_nothing_begins_and_a_record_is_left(
     tmp_path: Path, bundle: bytes | None, said: str

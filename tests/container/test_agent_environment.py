@@ -68,10 +68,7 @@ def trained(
     return dict(line.decode().split("=", 1) for line in lines if b"=" in line)
 
 
-@pytest.mark.parametrize(
-    ("verb", "code", "own"),
-    [("gate", "channel", BARE), ("exec", "image", SET)],
-)
+@pytest.mark.parametrize(("verb", "code", "own"), [("gate", "channel", BARE), ("exec", "image", SET)])
 def test_the_training_gets_what_the_engine_gave(
     tmp_path: Path, verb: str, code: str, own: Mapping[str, str]
 ) -> None:

@@ -45,11 +45,7 @@ class Builder:
     """buildah with a store of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.environment = {
-            **os.environ,
-            **podman_environment(folder, "vfs"),
-            "BUILDAH_ISOLATION": "chroot",
-        }
+        self.environment = {**os.environ, **podman_environment(folder, "vfs"), "BUILDAH_ISOLATION": "chroot"}
 
     def __call__(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         """One command, whatever its exit code."""

@@ -236,12 +236,7 @@ def run_checks(words: list[str], **variables: str) -> subprocess.CompletedProces
     """The command of the init container."""
     argv = (sys.executable, "-m", "container.agent.allocation", *words)
     return subprocess.run(
-        argv,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **variables},
+        argv, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **variables}
     )
 
 

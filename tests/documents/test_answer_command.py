@@ -72,12 +72,7 @@ def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedP
             given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}
             argv = ("bash", "-c", textwrap.dedent(block))
             return subprocess.run(
-                argv,
-                env=given,
-                check=False,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
+                argv, env=given, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
             )
         finally:
             server.shutdown()

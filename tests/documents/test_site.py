@@ -20,17 +20,7 @@ FAR = re.compile(r"(?:https?:)?//")
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """As `make docs` does."""
-    argv = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "-f",
-        str(config),
-        "-d",
-        str(site),
-    ]
+    argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.machines.base import (
-    MachineError,
-    Rung,
-    Settled,
-)
+from tasks.machines.base import MachineError, Rung, Settled
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_machine_states import (
     FENCED,

@@ -6,12 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.machines.base import (
-    ActRefused,
-    Holder,
-    Rung,
-    ServiceState,
-)
+from tasks.machines.base import ActRefused, Holder, Rung, ServiceState
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_machine_states import (
     FENCED,

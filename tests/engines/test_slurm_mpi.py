@@ -13,12 +13,7 @@ from tests.engines.slurm_cluster import OTHER_ROOT, SlurmCluster
 from tests.engines.slurm_gates import gate_on_slurm, jobs_below, slurm_gate
 from tests.engines.test_slurm_programs import state_of, submit
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.needs("mpirun"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300), pytest.mark.needs("mpirun")]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
 ALL_REDUCE = """#!{python}
 import ctypes, os, sys

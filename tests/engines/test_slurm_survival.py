@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import (
-    JobHandle,
-    JobState,
-    LaunchRejected,
-    PreflightResult,
-    Trouble,
-    Work,
-)
+from tasks.launchers.base import JobHandle, JobState, LaunchRejected, PreflightResult, Trouble, Work
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_cluster import SlurmCluster

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tasks.machines.base import (
-    EngineSilent,
-    Holder,
-    Machine,
-    Mark,
-    Retest,
-    Rung,
-    ServiceState,
-    Settled,
-)
+from tasks.machines.base import EngineSilent, Holder, Machine, Mark, Retest, Rung, ServiceState, Settled
 
 
 @dataclass

@@ -16,15 +16,7 @@ from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.judge import proven_pass, report_verdict
-from tasks.launchers.base import (
-    EngineUnavailable,
-    Hold,
-    JobState,
-    Keeping,
-    LaunchError,
-    Placement,
-    Trouble,
-)
+from tasks.launchers.base import EngineUnavailable, Hold, JobState, Keeping, LaunchError, Placement, Trouble
 from tests.flows.driving import gate_it, open_session, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate

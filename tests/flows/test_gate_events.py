@@ -200,10 +200,7 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     (reap,) = [one for one in file["deployments"] if one["name"] == "reap"]
     expected = set(reap["triggers"][0]["expect"])
 
-    names = {
-        *finish.DECISION_NAMES.values(),
-        *finish.ENDING_NAMES.values(),
-    }
+    names = {*finish.DECISION_NAMES.values(), *finish.ENDING_NAMES.values()}
     assert {f"prefect.flow-run.{name}" for name in names} <= expected
     assert {
         "prefect.flow-run.heartbeat",

@@ -11,14 +11,7 @@ import pytest
 from checks.model import Answer
 from flows.cli.gate_output import show
 from tasks.gate.outcome import Decision, GateOutcome
-from tasks.launchers.base import (
-    Hold,
-    JobState,
-    JobStatus,
-    Keeping,
-    NoCapacity,
-    Trouble,
-)
+from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity, Trouble
 from tests.flows.driving import cancelled, gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate

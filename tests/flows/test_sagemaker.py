@@ -24,11 +24,7 @@ pytestmark = [
 
 # The node's own code either way; all checks need torch, and the machine to themselves.
 @pytest.mark.parametrize(
-    "few",
-    [
-        pytest.param(True, id="few checks"),
-        pytest.param(False, id="all checks", marks=pytest.mark.long),
-    ],
+    "few", [pytest.param(True, id="few checks"), pytest.param(False, id="all checks", marks=pytest.mark.long)]
 )
 def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""

@@ -22,11 +22,7 @@ from tests.flows.driving import kept, request_of, run
 from tests.survival.faulty_network import needs_root
 
 __all__ = ["account"]
-pytestmark = [
-    needs_root,
-    pytest.mark.root,
-    pytest.mark.usefixtures("prefect_backend", "play"),
-]
+pytestmark = [needs_root, pytest.mark.root, pytest.mark.usefixtures("prefect_backend", "play")]
 
 
 def nothing_left(cloud: Cloud) -> bool:

@@ -121,10 +121,7 @@ def main(argv: Sequence[str]) -> int:
     modules = asked.module or MODULES
     chosen = sample(all_mutants(ROOT, modules), asked.count, asked.seed)[asked.skip :]
     begun, known = time.monotonic(), load(KNOWN)
-    with (
-        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        ThreadPoolExecutor(asked.workers) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(asked.workers) as pool:
         bench = Bench(Path(folder), asked.workers, sorted({mutant.module for mutant in chosen}))
         trials = list(pool.map(_reported(bench.judge, known), chosen))
     return summed_up(list(zip(chosen, trials, strict=True)), known, time.monotonic() - begun)

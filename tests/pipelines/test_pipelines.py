@@ -42,12 +42,7 @@ def _pipeline(folder: Path, command: str, environment: Mapping[str, str]) -> Pla
     assert steps[-1]["name"] == "Train"
     steps[-1]["run"] = "touch trained"
     steps[1]["with"] = {**steps[1]["with"], "command": command}
-    return play(
-        {"steps": steps},
-        {"gate-file": str(gate)},
-        folder,
-        {"GITHUB_ACTIONS": "true", **environment},
-    )
+    return play({"steps": steps}, {"gate-file": str(gate)}, folder, {"GITHUB_ACTIONS": "true", **environment})
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,7 @@ def test_nodes_with_different_environments_start_their_ranks_alike(tmp_path: Pat
     )
     environment = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
     ended = run(
-        World(
-            2,
-            1,
-            environment=environment,
-            skip=all_but(*QUICK),
-            stage_s=300.0,
-            max_runtime_s=400.0,
-        ),
+        World(2, 1, environment=environment, skip=all_but(*QUICK), stage_s=300.0, max_runtime_s=400.0),
         tmp_path,
     )
 

@@ -33,10 +33,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("name", ["sagemaker-g5-1gpu", "sagemaker-p5"])
 def test_a_healthy_machine_gets_its_go(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    record_property: Callable[[str, object], None],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, record_property: Callable[[str, object], None]
 ) -> None:
     """Launched, with exit code 0; of warnings only what nobody has published, and what a driver is too old to report."""
     gate = GATES[name]

@@ -135,11 +135,7 @@ class _Swept:
 
 
 def slow_parts(
-    matrix: Matrix,
-    screened: Screened,
-    first: Sequence[bool],
-    named: Sequence[Suspect],
-    most: float,
+    matrix: Matrix, screened: Screened, first: Sequence[bool], named: Sequence[Suspect], most: float
 ) -> SlowParts:
     """The parts whose medians are low, without what the parts that are `named` already explain. If more than the share `most` of one
     kind are slow, none of it is named.

@@ -15,12 +15,7 @@ from dataclasses import dataclass
 
 from checks.facts.failures import Failures, Fault, ValueSpan
 from checks.facts.prices import Price
-from checks.judge.cost.failure_model import (
-    any_of,
-    fault_of,
-    lost_per_failure,
-    lost_to_straggler,
-)
+from checks.judge.cost.failure_model import any_of, fault_of, lost_per_failure, lost_to_straggler
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Verdict, node_of
 
 NOTHING = ValueSpan(0.0, 0.0)

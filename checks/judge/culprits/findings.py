@@ -32,17 +32,7 @@ from checks.judge.culprits.pattern_findings import (
     unexplained_level,
 )
 from checks.judge.culprits.readings import CONDEMNS, SURE, readings_of, share_gbps
-from checks.model import (
-    CLUSTER,
-    LINK,
-    Cause,
-    Declared,
-    Finding,
-    Level,
-    Observation,
-    Report,
-    rank_subject,
-)
+from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Observation, Report, rank_subject
 from checks.policy import Policy
 
 # What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.

@@ -28,13 +28,7 @@ from checks.judge.trend.model import (
     Trend,
     TrendMachine,
 )
-from checks.judge.trend.numbers import (
-    GateNumbers,
-    NodeIdentity,
-    NodeNumbers,
-    Number,
-    in_order,
-)
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number, in_order
 
 DAY_S = 86400.0
 MONTH = 30.0

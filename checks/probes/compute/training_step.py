@@ -233,12 +233,7 @@ def make_weights(shape: Shape, device: str) -> list[Tensor]:
     import torch
 
     source, width = torch.Generator().manual_seed(1), shape.width
-    sizes = (
-        (width, 3 * width),
-        (width, width),
-        (width, FEED_FORWARD * width),
-        (FEED_FORWARD * width, width),
-    )
+    sizes = ((width, 3 * width), (width, width), (width, FEED_FORWARD * width), (FEED_FORWARD * width, width))
     return [(torch.randn(size, generator=source) / math.sqrt(size[0])).to(device) for size in sizes]
 
 

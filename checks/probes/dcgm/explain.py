@@ -8,14 +8,7 @@ from collections.abc import Iterable
 from checks.explain.reading import CheckData, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
-from checks.probes.dcgm.diagnosis import (
-    DcgmStatus,
-    Diagnosis,
-    Problem,
-    Result,
-    meaning_of,
-    problems_of,
-)
+from checks.probes.dcgm.diagnosis import DcgmStatus, Diagnosis, Problem, Result, meaning_of, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
 
 # The texts must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.

@@ -38,10 +38,7 @@ class XmlElement:
         for name in path.split("/"):
             child = here.first.get(name)
             if child is None:
-                return (
-                    None,
-                    here.text.strip() if here is not self and here.text.strip() else NOT_PRINTED,
-                )
+                return (None, here.text.strip() if here is not self and here.text.strip() else NOT_PRINTED)
             here = child
         return here, ""
 
@@ -268,10 +265,7 @@ FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
         (f"{_POWER}/power_draw", _watts),
         (f"{_OLD_POWER}/power_draw", _watts),
     ),
-    "limit_w": (
-        (f"{_POWER}/current_power_limit", _watts),
-        (f"{_OLD_POWER}/enforced_power_limit", _watts),
-    ),
+    "limit_w": ((f"{_POWER}/current_power_limit", _watts), (f"{_OLD_POWER}/enforced_power_limit", _watts)),
     "default_limit_w": (
         (f"{_POWER}/default_power_limit", _watts),
         (f"{_OLD_POWER}/default_power_limit", _watts),

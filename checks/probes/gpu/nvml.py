@@ -131,10 +131,7 @@ def message_of(error: object) -> str:
 
 
 def measured(
-    context: Context,
-    names: Sequence[str],
-    read: Sequence[str] = (),
-    derive: Derive | None = None,
+    context: Context, names: Sequence[str], read: Sequence[str] = (), derive: Derive | None = None
 ) -> Measurement:
     """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`.
 

@@ -29,12 +29,7 @@ AER = {
     "aer_rootport_total_err_nonfatal": UNCORRECTED,
     "aer_rootport_total_err_fatal": FATAL,
 }
-MEMORY = {
-    "ce_count": CORRECTED,
-    "ce_noinfo_count": CORRECTED,
-    "ue_count": FATAL,
-    "ue_noinfo_count": FATAL,
-}
+MEMORY = {"ce_count": CORRECTED, "ce_noinfo_count": CORRECTED, "ue_count": FATAL, "ue_noinfo_count": FATAL}
 FILES = {**AER, **MEMORY}
 OTHERS = "all other parts"
 MOST_PARTS = 64

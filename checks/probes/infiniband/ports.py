@@ -71,12 +71,7 @@ def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[P
     usual = boards.most_common(1)[0][0] if boards else ""
 
     def order(port: Port) -> tuple[object, ...]:
-        return (
-            not port.carries(rate_gbit_s),
-            port.board != usual,
-            -(port.rate_gbit_s or 0.0),
-            _order(port),
-        )
+        return (not port.carries(rate_gbit_s), port.board != usual, -(port.rate_gbit_s or 0.0), _order(port))
 
     return tuple(sorted(sorted(ports, key=order)[:declared], key=_order))
 

@@ -58,15 +58,7 @@ _MARKS = ("kernel: ", "NVRM: ", "nvidia-nvswitch", ",-;")
 # SageMaker HyperPod's monitoring agent quotes a line of the kernel in a form that is not read.
 _AGENT = "HealthMonitoringAgentDetectionEvent"
 # Facts that only a log that is read now has, and a count that takes more than a text: see kernel.xid.
-TIMELESS = (
-    "covers_s",
-    "earlier_boot",
-    "window_s",
-    "older_events",
-    "source",
-    "lines_read",
-    OWN_SOURCE,
-)
+TIMELESS = ("covers_s", "earlier_boot", "window_s", "older_events", "source", "lines_read", OWN_SOURCE)
 MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its last 24 hours."
 
 

@@ -103,12 +103,7 @@ _ordinary = matching((kind, re.compile(form)) for kind, forms in _FORMS.items() 
 # Source: Linux mm/oom_kill.c, dump_oom_summary() (4.19 and later): "oom-kill:constraint=CONSTRAINT_MEMCG,...,oom_memcg=/a,
 # task_memcg=/a/b,task=x,pid=1,uid=0". The cgroup of oom_memcg is the one whose limit was reached.
 # A kill for want of memory; by the limit of a cgroup; of the gate's own job; of another one.
-KILL, CGROUP, OWN_JOB, OTHER_JOBS = (
-    "oom_kill",
-    "oom_kill_cgroup",
-    "oom_kill_own_job",
-    "oom_kill_other_jobs",
-)
+KILL, CGROUP, OWN_JOB, OTHER_JOBS = ("oom_kill", "oom_kill_cgroup", "oom_kill_own_job", "oom_kill_other_jobs")
 # Kills among `oom_kill` by the limit of the own job's cgroup, and those by limits of others, which it does not count.
 LIMITS = (OWN_JOB, OTHER_JOBS)
 _SUMMARY = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*?\boom_memcg=([^,]*),.*,pid=(\d+),uid=\d+")

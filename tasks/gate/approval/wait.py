@@ -30,13 +30,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound, Pause, PrefectException
 from prefect.states import Paused, Running, Scheduled
 
-from tasks.gate.approval.answers import (
-    collect_answer,
-    keyset_of,
-    pause_name,
-    read_proven_answer,
-    save_form,
-)
+from tasks.gate.approval.answers import collect_answer, keyset_of, pause_name, read_proven_answer, save_form
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.lease.lease import LeaseLost
 from tasks.gate.question import ApprovalAnswer, Question, expired_answer

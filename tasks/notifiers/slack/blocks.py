@@ -70,10 +70,7 @@ def code(text: str, most: int = SECTION) -> Block:
     more = len(lines) - CODE_LINES
     body = "\n".join(lines[:CODE_LINES] + ([f"... and {more} more lines in the report"] if more > 0 else []))
     element = {"type": "text", "text": excerpt(body, most) or "-"}
-    return {
-        "type": "rich_text",
-        "elements": [{"type": "rich_text_preformatted", "elements": [element]}],
-    }
+    return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [element]}]}
 
 
 def link(text: str, url: str) -> str:

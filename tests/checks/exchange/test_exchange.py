@@ -21,15 +21,7 @@ from checks.exchange.authentication import (
     Op,
     nonce_of,
 )
-from checks.exchange.exchange import (
-    ExchangeError,
-    Put,
-    Responder,
-    ask,
-    ask_notes,
-    connection,
-    put_note,
-)
+from checks.exchange.exchange import ExchangeError, Put, Responder, ask, ask_notes, connection, put_note
 from checks.exchange.secret_key import Access, Secret
 from checks.probes.network.reachability import _stream
 from checks.process.free_ports import free_port
@@ -171,12 +163,7 @@ def test_a_stranger_gets_no_word(member: Member, stranger: Access, op: Op) -> No
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        b"\x00\xff" * 1000 + b"\n",
-        b"GET / HTTP/1.1\r\n" * 9,
-    ],
-    ids=["noise", "http"],
+    "said", [b"\x00\xff" * 1000 + b"\n", b"GET / HTTP/1.1\r\n" * 9], ids=["noise", "http"]
 )
 def test_garbage_on_the_port_does_not_end_the_responder(member: Member, said: bytes) -> None:
     """A port scan must not cost the gate its evidence."""

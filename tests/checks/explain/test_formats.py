@@ -38,11 +38,7 @@ def _smi(links: int = 18, gpus: int = 8, down: tuple[int, ...] = (), form: str =
 COUNTERS = ("Replay Errors", "Recovery Errors", "CRC Errors")
 
 
-def _counters(
-    faulty: str = "",
-    count: int = 0,
-    names: tuple[str, ...] = COUNTERS,
-) -> str:
+def _counters(faulty: str = "", count: int = 0, names: tuple[str, ...] = COUNTERS) -> str:
     lines = []
     for gpu in range(8):
         lines.append(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu:08x}-1111-2222-3333-444444444444)")

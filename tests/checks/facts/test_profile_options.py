@@ -36,8 +36,7 @@ def test_every_profile_measures_a_size_that_is_known(name: str, profile: Profile
 
 
 @pytest.mark.parametrize(
-    ("gbps", "largest"),
-    [(400.0, GIB), (30.0, GIB), (6.0, GIB), (1.2, 256 * MIB), (0.12, 64 * MIB)],
+    ("gbps", "largest"), [(400.0, GIB), (30.0, GIB), (6.0, GIB), (1.2, 256 * MIB), (0.12, 64 * MIB)]
 )
 def test_a_size_is_left_out_only_where_the_network_is_too_slow_for_it(gbps: float, largest: int) -> None:
     """In profile quick, by its budget: EFA, InfiniBand and PCIe take 1 GiB; 10 Gbit/s of TCP does not."""

@@ -28,15 +28,7 @@ from checks.model import (
 from checks.policy import CheckPolicy
 from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import expected_report
-from tests.sample_reports import (
-    POLICY,
-    findings_of,
-    healthy,
-    verdict_of,
-    with_metric,
-    with_row,
-    without_node,
-)
+from tests.sample_reports import POLICY, findings_of, healthy, verdict_of, with_metric, with_row, without_node
 
 FEW = settings(max_examples=30)
 Spoil = Callable[[Observation], Observation | None]

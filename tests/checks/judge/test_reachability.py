@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 
 from checks.judge.reachability import PAIRS, REACHABILITY, judge
 from checks.judge.rules.wording import spoken
-from checks.model import (
-    CLUSTER,
-    EVIDENCE_BYTES,
-    Action,
-    Cause,
-    Finding,
-    Level,
-    Observation,
-    Report,
-    Value,
-)
+from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, Report, Value
 from checks.policy import CheckPolicy, Policy
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric
 

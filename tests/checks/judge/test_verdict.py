@@ -13,17 +13,7 @@ from hypothesis import strategies as st
 
 from checks.culprit import topology
 from checks.judge.verdict import NOTHING, conclude, decide, failed_nodes, unreadable, unstored
-from checks.model import (
-    CLUSTER,
-    Answer,
-    Cause,
-    Count,
-    Coverage,
-    Digests,
-    Finding,
-    Level,
-    Report,
-)
+from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Report
 from checks.policy import OnWarn
 from tests.sample_reports import (
     FACTS,
@@ -128,8 +118,7 @@ def test_wrong_results_outrank_missing_evidence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_warn", "expected"),
-    [(OnWarn.GO, Answer.GO), (OnWarn.REFUSE, Answer.NO_GO), (OnWarn.ASK, Answer.ASK)],
+    ("on_warn", "expected"), [(OnWarn.GO, Answer.GO), (OnWarn.REFUSE, Answer.NO_GO), (OnWarn.ASK, Answer.ASK)]
 )
 def test_the_policy_says_what_a_warning_means(on_warn: OnWarn, expected: Answer) -> None:
     """Go on, refuse, or ask."""

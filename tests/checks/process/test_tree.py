@@ -91,11 +91,7 @@ def as_subreaper(code: str) -> str:
     """What a subreaper of its own prints: the test's process stays as it is."""
     begin = "import os, sys, time, subprocess\nfrom checks.process.tree import *\nbecome_subreaper()\n"
     done = subprocess.run(
-        (sys.executable, "-c", begin + code),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        (sys.executable, "-c", begin + code), cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -120,10 +116,10 @@ def test_a_child_that_ended_is_not_alive_before_it_is_reaped(child: Child) -> No
     process = child("")
     until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
 
-    assert (
-        start_ticks(process.pid) is not None,
-        alive(process.pid, start_ticks(process.pid)),
-    ) == (True, False)
+    assert (start_ticks(process.pid) is not None, alive(process.pid, start_ticks(process.pid))) == (
+        True,
+        False,
+    )
 
 
 def test_a_number_used_again_is_not_the_same_process(child: Child) -> None:

@@ -10,12 +10,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
-from checks.documents.certificates import (
-    Certificate,
-    Certificates,
-    WatchRecord,
-    load_state,
-)
+from checks.documents.certificates import Certificate, Certificates, WatchRecord, load_state
 from checks.documents.report import digest, dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.certificates.decision import is_sampled, machine_digest, terms_of

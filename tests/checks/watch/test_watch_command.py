@@ -41,11 +41,7 @@ class Watch:
     def __init__(self, state: Path, log: Path, *more: str) -> None:
         self.state, self.log = state, log
         [self.port] = free_ports(1, "127.0.0.1")
-        self.environment = {
-            **os.environ,
-            "PRELAUNCH_STATE": str(state),
-            "PRELAUNCH_KERNEL_LOG": str(log),
-        }
+        self.environment = {**os.environ, "PRELAUNCH_STATE": str(state), "PRELAUNCH_KERNEL_LOG": str(log)}
         argv = (
             *(sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{EVERY_S}"),
             *("--listen", f"127.0.0.1:{self.port}", *more),

@@ -27,10 +27,7 @@ SLACK = 1.5
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Healthy, with every target up and nothing that fires."""
     with World(tmp_path_factory.mktemp("world")) as made:
-        until(
-            "every target is up",
-            lambda: len(made.query("up == 1")) == 4 == len(made.query("up")),
-        )
+        until("every target is up", lambda: len(made.query("up == 1")) == 4 == len(made.query("up")))
         until("the heartbeat is heard", lambda: made.told("heartbeat", "PrelaunchHeartbeat"))
         time.sleep(5 * INTERVAL)
         yield made
@@ -63,8 +60,7 @@ def test_an_exporter_that_stopped(world: World) -> None:
 
         within(world.first_fired("PrelaunchTargetDown", since, job="node", node=NODE))
         until(
-            "on-call is notified",
-            lambda: world.told("on-call", "PrelaunchTargetDown", job="node", node=NODE),
+            "on-call is notified", lambda: world.told("on-call", "PrelaunchTargetDown", job="node", node=NODE)
         )
 
 

@@ -12,17 +12,7 @@ import pytest
 
 from checks.watch.families import FAMILIES
 from tasks.monitoring.config import SHIPPED
-from tests.deployments.monitoring.rule_cases import (
-    DCGM0,
-    HEALTHY,
-    N0,
-    OFF,
-    ON,
-    STEPS,
-    STORE,
-    WATCH0,
-    WATCH1,
-)
+from tests.deployments.monitoring.rule_cases import DCGM0, HEALTHY, N0, OFF, ON, STEPS, STORE, WATCH0, WATCH1
 from tests.deployments.monitoring.test_rules import FILE, METRIC, input_series, tried
 
 FILES = sorted((SHIPPED / "dashboards").glob("prelaunch-*.json"))

@@ -142,9 +142,7 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
                 outage = [_alert("PrelaunchClusterDown", "big", "", "")]
                 body = json.dumps(down + outage).encode()
                 request = urllib.request.Request(
-                    f"http://127.0.0.1:{port}/api/v2/alerts",
-                    body,
-                    {"Content-Type": "application/json"},
+                    f"http://127.0.0.1:{port}/api/v2/alerts", body, {"Content-Type": "application/json"}
                 )
                 urllib.request.urlopen(request, timeout=10).close()
                 until("both are heard", lambda: len(heard.posted) >= 2)

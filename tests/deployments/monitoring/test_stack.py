@@ -88,10 +88,7 @@ def test_the_alertmanager_inside_of_the_template_is_one(tmp_path: Path) -> None:
     )
     (tmp_path / "am.yml").write_text(yaml.safe_load(filled)["alertmanager_config"])
     done = subprocess.run(
-        ("amtool", "check-config", tmp_path / "am.yml"),
-        capture_output=True,
-        text=True,
-        check=False,
+        ("amtool", "check-config", tmp_path / "am.yml"), capture_output=True, text=True, check=False
     )
 
     assert 0 == done.returncode, done.stdout + done.stderr

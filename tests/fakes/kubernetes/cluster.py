@@ -292,11 +292,7 @@ def kubernetes(folder: Path, nodes: int = 2, gpus: int = 0) -> Iterator[Cluster]
             "conditions": [{"type": "Ready", "status": "True"}],
             "nodeInfo": {"bootID": cluster.boot_id},
         }  # fmt: skip
-        named = {
-            "name": node.name,
-            "resourceVersion": "1",
-            "labels": {"kubernetes.io/hostname": node.name},
-        }
+        named = {"name": node.name, "resourceVersion": "1", "labels": {"kubernetes.io/hostname": node.name}}
         server.objects["nodes"][node.name] = {
             "apiVersion": "v1", "kind": "Node", "metadata": named,
             "spec": {}, "status": status,

@@ -20,10 +20,7 @@ $(complete -p prelaunch | sed 's/.*-F \\([^ ]*\\).*/\\1/') && printf '%s\\n' "${
 
 @pytest.mark.parametrize(
     ("words", "word"),
-    [
-        ("prelaunch node heal", "healthcheck"),
-        ("prelaunch judge x --format markd", "markdown"),
-    ],
+    [("prelaunch node heal", "healthcheck"), ("prelaunch judge x --format markd", "markdown")],
 )
 def test_bash_completes(run: Run, words: str, word: str) -> None:
     """Verbs, the verbs below them, options, and their choices."""

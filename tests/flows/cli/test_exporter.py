@@ -65,13 +65,7 @@ def test_exporters_listen_on_this_machine_unless_somebody_says_otherwise() -> No
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("--listen", "9403"),
-        ("--listen", "a:99999"),
-        ("https://x/y",),
-        ("no-such.toml",),
-    ],
+    "words", [("--listen", "9403"), ("--listen", "a:99999"), ("https://x/y",), ("no-such.toml",)]
 )
 def test_words_that_are_wrong_are_refused(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -202,11 +202,7 @@ def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.Capt
     ],
 )
 def test_github_shows_every_end_that_somebody_has_to_look_at(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    code: int,
-    clean: bool,
-    word: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, clean: bool, word: str
 ) -> None:
     """A clean GO has no annotation, and nothing has one elsewhere."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)

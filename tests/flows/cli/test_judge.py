@@ -240,12 +240,7 @@ def test_an_endless_device_is_not_read(run: Run, policy: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reports", "code"),
-    [
-        ([GOOD, GOOD], 0),
-        ([GOOD, MISSING], 3),
-        ([MISSING, BAD, GOOD], 1),
-        ([BAD, None, MISSING], 2),
-    ],
+    [([GOOD, GOOD], 0), ([GOOD, MISSING], 3), ([MISSING, BAD, GOOD], 1), ([BAD, None, MISSING], 2)],
 )
 def test_of_several_reports_the_worst_counts(
     run: Run, tmp_path: Path, policy: Path, reports: list[Report | None], code: int

@@ -38,10 +38,7 @@ def test_help_names_every_verb_and_the_exit_codes(run: Run) -> None:
     assert "3 cannot tell" in " ".join(ended.out.split())
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["--help"], *([verb, "--help"] for verb in ("judge", "check"))],
-)
+@pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in ("judge", "check"))])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     """No prefect, pydantic, rich, jinja2, numpy, torch or boto3; and few of our own for the help as a whole."""
     script = "import sys; from flows.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"

@@ -153,9 +153,6 @@ def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: pytest
     assert run.announced is not None and run.announced.document is not None
     document = {**run.announced.document, "training": {"job_id": "j", "state": "running"}}
     announced = replace(run.announced, document=document, code=0)
-    show(
-        typed_words(format="text"),
-        replace(run, announced=announced),
-    )
+    show(typed_words(format="text"), replace(run, announced=announced))
 
     assert "Training: j running\n" in capsys.readouterr().out

@@ -156,11 +156,9 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
 
 def test_the_history_is_folded_anew(run: Run, store: FolderStore) -> None:
     """Where it lies is said."""
-    assert (
-        0,
-        f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n",
-        "",
-    ) == run("store", "index", store.root, "--rebuild")
+    assert (0, f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n", "") == run(
+        "store", "index", store.root, "--rebuild"
+    )
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:

@@ -18,10 +18,7 @@ PAGES = ("--html", "page.html", "--junit", "page.xml", "--summary", "page.md")
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [
-        (("facts", "p5.48xlarge"), 0),
-        (("judge", "good.json", "--policy", "policy.json", *PAGES), 0),
-    ],
+    [(("facts", "p5.48xlarge"), 0), (("judge", "good.json", "--policy", "policy.json", *PAGES), 0)],
     ids=["facts", "judge"],
 )
 def test_files_are_read_where_prefect_is_broken(tmp_path: Path, words: tuple[str, ...], code: int) -> None:

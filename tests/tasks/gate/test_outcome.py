@@ -33,10 +33,7 @@ RAN = Training("g-1-train-1", JobState.FAILED)
 
 
 def said(
-    decision: Decision | None,
-    launches: bool = True,
-    training: Training | None = None,
-    requested: bool = True,
+    decision: Decision | None, launches: bool = True, training: Training | None = None, requested: bool = True
 ) -> str:
     """The sentence on the outcome's pages."""
     made = GateOutcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")

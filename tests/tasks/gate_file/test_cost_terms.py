@@ -10,12 +10,7 @@ from checks.facts.prices import Purchase
 from checks.judge.cost.cost import Cost
 from checks.model import Cause, Declared, Finding, Level, Report
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate_file.cost_terms import (
-    NOTHING_SAID,
-    CostTerms,
-    cost_json,
-    cost_of,
-)
+from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_json, cost_of
 from tasks.gate_file.request import GateRequest
 from tasks.render.context import verdict_context
 from tasks.render.views.cost import cost_line, is_worth_showing

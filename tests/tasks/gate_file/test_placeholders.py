@@ -8,18 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate_file.placeholders import (
-    examples_in,
-    examples_of,
-    require_own_values,
-)
+from tasks.gate_file.placeholders import examples_in, examples_of, require_own_values
 from tasks.gate_file.read import GateFileError, read_gate_file
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
-MINE = {
-    "123456789012": "210987654321",
-    "0123456789abcdef0": "00aa11bb22cc33dd4",
-}
+MINE = {"123456789012": "210987654321", "0123456789abcdef0": "00aa11bb22cc33dd4"}
 
 
 def found(text: str) -> dict[str, int | None]:

@@ -6,15 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.launchers.attempts import (
-    Written,
-    exit_code_of,
-    finished,
-    plain,
-    safe,
-    starts_of,
-    told_all,
-)
+from tasks.launchers.attempts import Written, exit_code_of, finished, plain, safe, starts_of, told_all
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 

@@ -26,8 +26,7 @@ def aws(code: str, status: int) -> ClientError:
     """AWS's answer."""
     http = {"HTTPStatusCode": status}
     return ClientError(
-        {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": http},
-        "DescribeTrainingJob",
+        {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": http}, "DescribeTrainingJob"
     )
 
 

@@ -129,10 +129,7 @@ def test_each_side_is_called_in_its_own_order(town: Town) -> None:
     told = deliver(town.context(), page(PageKind.OVERRIDDEN, culprits=("node-1",)), Audience.OWNER)
 
     assert ["/owner"] == [path for path, _ in town.hook.posted]
-    assert (
-        "pagerduty: incident prelaunch/p5/overridden/g-1",
-        "apprise: env:HOOK_OWNER (json)",
-    ) == told.told
+    assert ("pagerduty: incident prelaunch/p5/overridden/g-1", "apprise: env:HOOK_OWNER (json)") == told.told
 
 
 def test_a_go_calls_nobody_and_resolves(town: Town) -> None:

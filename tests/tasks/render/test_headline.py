@@ -10,12 +10,7 @@ from checks.judge.not_measured import not_measured
 from checks.model import Answer, Cause, Finding, Level
 from checks.model_details import Unmeasured
 from tasks.render.findings import failed_everywhere, gathered
-from tasks.render.headline import (
-    culprits,
-    explanation,
-    headline,
-    sentence,
-)
+from tasks.render.headline import culprits, explanation, headline, sentence
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 

@@ -19,15 +19,7 @@ PIECES = (
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "3.527",
-        "12.5 GB/s",
-        "6.18.44-fc",
-        "node-0, rank 1",
-        "3 of 4 (75 %)",
-        "2026.11",
-    ],
+    "text", ["3.527", "12.5 GB/s", "6.18.44-fc", "node-0, rank 1", "3 of 4 (75 %)", "2026.11"]
 )
 def test_numbers_and_versions_stay_as_they_are(text: str) -> None:
     """They come from the API as people wrote them."""

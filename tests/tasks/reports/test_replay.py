@@ -11,14 +11,7 @@ from checks.facts.builtin import builtin
 from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level
 from checks.policy import OnWarn, Policy, Rule
 from tasks.reports.listings import gate_text
-from tasks.reports.replay import (
-    ReplayedGate,
-    ReplayResult,
-    ReplayTotals,
-    answer_change,
-    changes,
-    replay,
-)
+from tasks.reports.replay import ReplayedGate, ReplayResult, ReplayTotals, answer_change, changes, replay
 from tasks.store.base import StoreError, StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.history import AT_ONCE
@@ -97,10 +90,9 @@ def test_a_stricter_policy_turns_a_go(store: FolderStore) -> None:
     (found,) = run(store, stricter())
 
     assert (ReplayResult.CHANGED, "GO -> NO-GO") == (found.fate, answer_change(found))
-    assert [
-        ("appears", Level.FAIL, "node-0/rank-0"),
-        ("appears", Level.FAIL, "node-0/rank-1"),
-    ] == [(c.how, c.after, c.subject) for c in found.changes]
+    assert [("appears", Level.FAIL, "node-0/rank-0"), ("appears", Level.FAIL, "node-0/rank-1")] == [
+        (c.how, c.after, c.subject) for c in found.changes
+    ]
     assert found.after is not None and ("node-0",) == found.after.condemned
 
 

@@ -89,8 +89,7 @@ def test_an_answer_survives_a_server_that_is_down_and_a_restart(
 
 
 @pytest.mark.parametrize(
-    ("method", "failure"),
-    [("auth.test", Failure.SERVER_ERROR), ("apps.connections.open", Failure.RESET)],
+    ("method", "failure"), [("auth.test", Failure.SERVER_ERROR), ("apps.connections.open", Failure.RESET)]
 )
 def test_slack_that_is_down_at_the_start_is_said(world: Stage, method: str, failure: Failure) -> None:
     """And no thread is left of the attempt."""

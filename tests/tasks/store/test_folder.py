@@ -13,12 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasks.store import folder
-from tasks.store.base import (
-    StoreError,
-    StoreFull,
-    StoreUnreachable,
-    StoreUnwritable,
-)
+from tasks.store.base import StoreError, StoreFull, StoreUnreachable, StoreUnwritable
 from tasks.store.folder import FolderStore
 
 

@@ -18,15 +18,7 @@ from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key
 from tasks.store.node_rows import GateNodes, Standing, is_accepted_gap, rows_of
 from tests.certified_machines import PastGate, judged_now, skips, steady
-from tests.sample_reports import (
-    POLICY,
-    healthy,
-    verdict_of,
-    with_metric,
-    with_row,
-    without_node,
-    wrong_sums,
-)
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, with_row, without_node, wrong_sums
 from tests.tasks.kept_gates import gate_id
 
 UUIDS = {f"node-{node}": f"GPU-{node}a,GPU-{node}b" for node in range(9)}

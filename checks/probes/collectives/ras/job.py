@@ -16,14 +16,7 @@ from collections.abc import Iterator, Mapping
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import MachinePart, Scope, Value
 from checks.probes.collectives.ras.client import EndedError, RasAnswer, RasError, Reach, address_of, ask
-from checks.probes.collectives.ras.report import (
-    MOST_NAMED,
-    Lag,
-    RasReport,
-    ReportError,
-    operations,
-    read,
-)
+from checks.probes.collectives.ras.report import MOST_NAMED, Lag, RasReport, ReportError, operations, read
 
 ADDRESS, WHICH = "NCCL_RAS_ADDR", "PRELAUNCH_NCCL_RAS"
 NEVER = "never"

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.process.whole_file import write_whole
-from tasks.launchers.attempts import (
-    Attempt,
-    Written,
-    exit_code_of,
-    finished,
-    starts_of,
-    told_all,
-)
+from tasks.launchers.attempts import Attempt, Written, exit_code_of, finished, starts_of, told_all
 from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.sagemaker import job_states
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of

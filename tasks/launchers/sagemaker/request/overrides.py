@@ -35,7 +35,7 @@ OURS: Mapping[str, str] = {
 }
 # "Matching training jobs", Train using SageMaker-managed warm pools: session tags are part of it.
 TWO_JOBS: Mapping[str, str] = {
-    "SessionChainingConfig": "the health check has no session tags, so that no warm pool would match; IN_JOB allows it",
+    "SessionChainingConfig": "the health check has no session tags, so that no warm pool would match; IN_JOB allows it"
 }
 # What an operator may tell the agent; the rest of PRELAUNCH_* would say what it does, and whom it believes.
 KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")

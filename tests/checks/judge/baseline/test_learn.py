@@ -16,13 +16,7 @@ from checks.judge.baseline.samples import ComparisonGroup, Side
 from checks.model import CLUSTER, Profile
 from checks.value_types import DecodeError
 from tests.checks.baselines import FOUR, GEMM, STEADY, band_of, case, gemm, learned
-from tests.sample_reports import (
-    WITHOUT_NETWORK,
-    healthy,
-    with_metric,
-    without_node,
-    wrong_sums,
-)
+from tests.sample_reports import WITHOUT_NETWORK, healthy, with_metric, without_node, wrong_sums
 
 
 def test_outliers_are_left_out_and_named() -> None:

@@ -12,12 +12,7 @@ from checks.catalog import CATALOG
 from checks.facts.failures import Fault, ValueSpan, builtin_failures
 from checks.facts.prices import Purchase, builtin_prices, price_of
 from checks.judge.cost.cost import Cost, Job, cost
-from checks.judge.cost.failure_model import (
-    family_of,
-    fault_of,
-    lost_per_failure,
-    lost_to_straggler,
-)
+from checks.judge.cost.failure_model import family_of, fault_of, lost_per_failure, lost_to_straggler
 from checks.model import CLUSTER, Cause, Finding, Level
 from tests.sample_reports import healthy, verdict_of
 

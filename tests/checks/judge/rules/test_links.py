@@ -44,10 +44,7 @@ def test_of_two_nodes_the_link_is_the_subject_and_both_are_candidates() -> None:
     """n0 measures that the path to n1 is narrow, because n1's MTU was changed: neither is named alone."""
     findings = found({"n0": 1500, "n1": 1200})
 
-    assert told(findings) == [
-        ("WARN", "narrowed_bytes", "n0<->n1"),
-        ("FAIL", "interface_mtu_bytes", CLUSTER),
-    ]
+    assert told(findings) == [("WARN", "narrowed_bytes", "n0<->n1"), ("FAIL", "interface_mtu_bytes", CLUSTER)]
     assert findings[0].message == (
         "carries packets that are smaller by 300 bytes than the interfaces allow (from n0 to n1)"
     )
@@ -82,7 +79,7 @@ def test_a_single_bad_link_between_good_nodes_is_named() -> None:
 def test_a_node_of_which_one_link_was_measured_is_not_to_blame() -> None:
     """Its other links may be good."""
     rows = [
-        Observation(MTU, "n0", Outcome.MEASURED, 1.0, {"peers": ("n1", "n2"), "narrowed_bytes": (0, 300)}),
+        Observation(MTU, "n0", Outcome.MEASURED, 1.0, {"peers": ("n1", "n2"), "narrowed_bytes": (0, 300)})
     ]
     (rule,) = [rule for rule in LINE.rules if rule.metric == "narrowed_bytes"]
     findings = list(apply(MTU, dataclasses.replace(LINE, rules=(rule,)), rows, 3))
@@ -95,10 +92,7 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
     half = MOST_LINKS // 2
     findings = found({f"n{index:02}": 1500 if index < half else 1200 for index in range(2 * half)})
 
-    assert told(findings) == [
-        ("WARN", "narrowed_bytes", CLUSTER),
-        ("FAIL", "interface_mtu_bytes", CLUSTER),
-    ]
+    assert told(findings) == [("WARN", "narrowed_bytes", CLUSTER), ("FAIL", "interface_mtu_bytes", CLUSTER)]
     assert (
         f"{half * half} links are affected, and no single node explains it: suspect the network"
         in findings[0].message

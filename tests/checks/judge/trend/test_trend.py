@@ -22,10 +22,7 @@ LAST = 14
 
 
 def day(
-    number: int,
-    report: Report | None = None,
-    uuids: Mapping[str, str] = UUIDS,
-    **identity: str,
+    number: int, report: Report | None = None, uuids: Mapping[str, str] = UUIDS, **identity: str
 ) -> Report:
     """Six nodes of two ranks on that day of November."""
     made = report or healthy(NODES, 2)

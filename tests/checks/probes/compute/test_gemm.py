@@ -59,11 +59,7 @@ def test_a_remembered_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "lie",
-    [
-        lambda product: product.t(),
-        lambda product: product.roll(1, 0),
-        lambda product: product[:1, :1],
-    ],
+    [lambda product: product.t(), lambda product: product.roll(1, 0), lambda product: product[:1, :1]],
     ids=["transposed", "permuted", "broadcastable"],
 )
 def test_other_wrong_products_are_found(monkeypatch: pytest.MonkeyPatch, lie: Callable[[Any], Any]) -> None:

@@ -49,10 +49,7 @@ def test_gpus_that_are_joined_in_part_are_compared_by_their_slowest_links() -> N
     """A V100 of p3.16xlarge reaches two GPUs over two NVLinks, two over one, and three through the host."""
     row = transfer.between_gpus([360, 24, 24, 48, 48, 9, 9.5, 9], [1, 1, 1, 1, 1, 0, 0, 0], 0, True)
 
-    assert row == {
-        "the slowest GPU reached directly": 24,
-        "the slowest GPU reached through the host": 9,
-    }
+    assert row == {"the slowest GPU reached directly": 24, "the slowest GPU reached through the host": 9}
 
 
 def test_only_gpus_without_a_switch_are_joined_in_part() -> None:

@@ -20,8 +20,7 @@ def parts(text: str, instance_type: str = "") -> dict[str, CheckData]:
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["[N/A]", "[Not Supported]", "GPU is lost", "[GPU requires reset]", "", "-", "0x", "1 2 %"],
+    "said", ["[N/A]", "[Not Supported]", "GPU is lost", "[GPU requires reset]", "", "-", "0x", "1 2 %"]
 )
 def test_what_is_no_figure_is_unread(said: str) -> None:
     """None of what nvidia-smi prints instead of a number is 0."""

@@ -10,13 +10,7 @@ import pytest
 from checks.check import CheckError, fault_of
 from checks.facts.instances import Instance
 from checks.probes.host import environment
-from checks.probes.host.environment import (
-    environment_lint,
-    has_efa,
-    may_lock,
-    measured,
-    settings,
-)
+from checks.probes.host.environment import environment_lint, has_efa, may_lock, measured, settings
 from checks.probes.host.environment_rules import KNOWN, Harm, LintContext, lint, listed, parse_file
 from tests.sample_reports import MADE_UP
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.probes.kernel import hardware, xid
-from checks.probes.kernel.log_lines import (
-    UPTIME_S,
-    Event,
-    Line,
-    Now,
-    account,
-    read_line,
-    read_record,
-)
+from checks.probes.kernel.log_lines import UPTIME_S, Event, Line, Now, account, read_line, read_record
 from checks.probes.sysfs import pci_id
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 

@@ -232,11 +232,7 @@ def test_a_pool_under_other_names_starts_without_a_check(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "code"),
-    [
-        (Answer.NO_GO, Exit.NO_GO),
-        (Answer.ASK, Exit.NO_GO),
-        (Answer.CANNOT_TELL, Exit.CANNOT_TELL),
-    ],
+    [(Answer.NO_GO, Exit.NO_GO), (Answer.ASK, Exit.NO_GO), (Answer.CANNOT_TELL, Exit.CANNOT_TELL)],
 )
 def test_anything_but_a_go_starts_nothing(place: Place, answer: Answer, code: Exit) -> None:
     """The first finding is the reason; peers may still be testing this host, so it lingers; no pass is left."""

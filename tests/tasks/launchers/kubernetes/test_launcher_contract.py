@@ -15,14 +15,7 @@ from tasks.launchers.base import JobState
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
-from tests.tasks.launchers.contract import (
-    CONTRACT,
-    WAIT,
-    Bench,
-    every_node_runs_and_reports,
-    name_of,
-    until,
-)
+from tests.tasks.launchers.contract import CONTRACT, WAIT, Bench, every_node_runs_and_reports, name_of, until
 from tests.tasks.store.servers import BUCKET, environment, moto
 
 

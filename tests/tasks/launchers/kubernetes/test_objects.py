@@ -21,15 +21,7 @@ from tasks.launchers.kubernetes.options import Workload
 from tasks.launchers.kubernetes.pod import port_of
 from tests.fakes.kubernetes.operator_schemas import problem_of
 from tests.tasks.launchers.golden import GOLDEN, gates_of, golden_text
-from tests.tasks.launchers.kubernetes.planned import (
-    CONFIRM,
-    JOB,
-    PASSED,
-    options,
-    plan,
-    pods,
-    variables,
-)
+from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, PASSED, options, plan, pods, variables
 
 OBJECTS, WORKLOADS = GOLDEN / "kubernetes", GOLDEN / "kubernetes_workloads"
 OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
@@ -297,13 +289,7 @@ def specs_with_pods(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [*spec.get("pytorchReplicaSpecs", {}).values(), *spec.get("replicaSpecs", ())]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        (RESUMED, "--rdzv-conf=timeout=1800"),
-        ({}, ""),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [(RESUMED, "--rdzv-conf=timeout=1800"), ({}, "")])
 def test_torchrun_waits_as_long_as_the_pods_do_where_a_node_may_be_replaced(
     changes: dict[str, Any], expected: str
 ) -> None:

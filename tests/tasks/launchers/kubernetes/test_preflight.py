@@ -78,8 +78,7 @@ def test_what_admission_refuses_of_a_pod_is_found(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("denied", "unseen"),
-    [(("create", "pods"), "Pod gate-1-train-1-preflight"), (("list", "nodes"), "nodes")],
+    ("denied", "unseen"), [(("create", "pods"), "Pod gate-1-train-1-preflight"), (("list", "nodes"), "nodes")]
 )
 def test_what_a_right_is_missing_for_is_not_seen(
     cluster: Cluster, denied: tuple[str, str], unseen: str

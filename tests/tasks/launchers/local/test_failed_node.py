@@ -52,9 +52,7 @@ def test_a_node_that_failed_shortly_before_the_max_runtime_is_the_reason(launche
     assert "node-1 ended with exit code 7; it did not end within its max runtime of 2 s" == status.detail
 
 
-def test_while_the_others_have_their_grace_the_state_says_who_failed(
-    launcher: LocalLauncher,
-) -> None:
+def test_while_the_others_have_their_grace_the_state_says_who_failed(launcher: LocalLauncher) -> None:
     """A person who looks on sees why nothing happens any more; one who cancels keeps what is known."""
     submit(launcher, FAILS_ALONE, Work.CONFIRM)
     status = until(launcher, "two-1", SECONDS, lambda status: bool(status.exit_codes))

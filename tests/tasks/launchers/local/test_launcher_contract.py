@@ -10,12 +10,7 @@ import pytest
 
 from tasks.launchers.local import network
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tests.tasks.launchers.contract import (
-    CONTRACT,
-    Bench,
-    every_node_runs_and_reports,
-    name_of,
-)
+from tests.tasks.launchers.contract import CONTRACT, Bench, every_node_runs_and_reports, name_of
 
 CASES = [
     *(pytest.param(LocalNetwork.LOOPBACK, promise, id=name_of(promise)) for promise in CONTRACT),

@@ -102,9 +102,7 @@ def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "victim"),
-    [(NAMELESS, "shepherd"), (STAYS, "guard")],
-    ids=["no environment", "daemon"],
+    ("code", "victim"), [(NAMELESS, "shepherd"), (STAYS, "guard")], ids=["no environment", "daemon"]
 )
 def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, victim: str) -> None:
     """SIGKILL lets it say nothing; the other of the two ends all, and the state is FAILED."""

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.launchers.base import JobState, JobStatus, LaunchError, LaunchRejected, Trouble
-from tests.tasks.launchers.sagemaker.stubbed import (
-    ALGORITHM,
-    BEGAN,
-    CAPACITY,
-    JOB,
-    Stubbed,
-    described,
-    ended,
-)
+from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, BEGAN, CAPACITY, JOB, Stubbed, described, ended
 
 A, B = "a" * 32, "b" * 32
 

@@ -52,8 +52,7 @@ def never_described(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(
-    aws: Stubbed,
-    monkeypatch: pytest.MonkeyPatch,
+    aws: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither is it forgotten, nor is it called ended: whoever is told can stop it."""
     stop = f"aws sagemaker stop-training-job --training-job-name {JOB} --region us-east-1"

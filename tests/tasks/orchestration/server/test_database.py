@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.orchestration.server import process
-from tasks.orchestration.server.database import (
-    copy_database,
-    is_finished,
-    is_intact,
-    mark_finished,
-)
+from tasks.orchestration.server.database import copy_database, is_finished, is_intact, mark_finished
 from tasks.orchestration.server.process import prepare_database
 
 

@@ -35,10 +35,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
     "prefect_toml_over_pyproject": (
         {},
-        {
-            "prefect.toml": f'[api]\nurl = "{URL}"',
-            "pyproject.toml": f'[tool.prefect.api]\nurl = "{OTHER}"',
-        },
+        {"prefect.toml": f'[api]\nurl = "{URL}"', "pyproject.toml": f'[tool.prefect.api]\nurl = "{OTHER}"'},
         URL,
     ),
     "profile": ({}, {"home/profiles.toml": PROFILES}, URL),

@@ -7,17 +7,7 @@ from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import node_text
 from tasks.store.node_history import NEWEST
 from tasks.store.node_rows import Standing
-from tests.tasks.reports.fleet.test_states import (
-    CLOCK,
-    DAY_S,
-    NOW,
-    SILENT,
-    fleet,
-    gate,
-    node,
-    only,
-    utc,
-)
+from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, NOW, SILENT, fleet, gate, node, only, utc
 
 
 def _dates(found: Fleet) -> list[tuple[str, str, bool]]:

@@ -10,13 +10,7 @@ from checks.model import SCHEMA_VERSION
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState
 from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
-from tasks.reports.machines.rows import (
-    Disagreement,
-    OurState,
-    disagreement,
-    machine_rows,
-    our_state,
-)
+from tasks.reports.machines.rows import Disagreement, OurState, disagreement, machine_rows, our_state
 from tasks.reports.machines.table import machines_text, node_text, row_table
 from tests.fakes.machines import PlayedMachines, serving
 
@@ -159,10 +153,7 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
         "metadata": {"name": "n2", "labels": labels},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    shown = {
-        "n2": machine_of(node),
-        "n3": Machine("n3", ServiceState.SERVING),
-    }
+    shown = {"n2": machine_of(node), "n3": Machine("n3", ServiceState.SERVING)}
     proof = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
     rows = machine_rows(shown, (proof,), serving())
     lines = machines_text(rows, 1690.0, reached=True).splitlines()

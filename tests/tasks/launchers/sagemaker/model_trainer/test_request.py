@@ -149,8 +149,7 @@ def test_what_cannot_be_is_said(module: Path, line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
-    [("3.26.2", "here is 3.26.2"), ("4.0.0", "here is 4.0.0"), (None, "here is none")],
+    ("version", "said"), [("3.26.2", "here is 3.26.2"), ("4.0.0", "here is 4.0.0"), (None, "here is none")]
 )
 def test_only_a_known_sdk_is_used(monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
     """Its builder is private: one that nobody read could ask whom it likes. The version is in the message."""

@@ -188,10 +188,7 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_that_are_not_there_are_wrong(account: Account) -> None:
     """Subnet and group: AWS names what it misses, and the remedy names the key of the gate file."""
-    wanted = asked(
-        subnets=("subnet-0123456789abcdef0",),
-        security_group_ids=("sg-0123456789abcdef0",),
-    )
+    wanted = asked(subnets=("subnet-0123456789abcdef0",), security_group_ids=("sg-0123456789abcdef0",))
     probes = (Probe("security groups", groups), Probe("subnets", subnets))
     found = run_probes(probes, wanted, account.clients)
 

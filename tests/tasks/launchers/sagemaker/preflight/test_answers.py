@@ -83,13 +83,7 @@ def test_a_pool_quota_of_zero_means_no_pool() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(*rows)]))
 
-    assert [
-        OK,
-        WRONG,
-        OK,
-        OK,
-        OK,
-    ] == [line.result for line in found]
+    assert [OK, WRONG, OK, OK, OK] == [line.result for line in found]
     assert "--quota-code L-0000AAAA --desired-value 4" in found[1].remedy
 
 
@@ -99,13 +93,7 @@ def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
 
     found = quotas(asked(**P5), answered(quotas=[_page(_quota(POOL, 4)), defaults]))
 
-    assert [
-        WRONG,
-        OK,
-        UNSEEN,
-        UNSEEN,
-        UNSEEN,
-    ] == [line.result for line in found]
+    assert [WRONG, OK, UNSEEN, UNSEEN, UNSEEN] == [line.result for line in found]
 
 
 def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
@@ -154,10 +142,7 @@ def test_a_prefix_that_may_not_be_written_is_wrong() -> None:
     """No bundle would reach the nodes."""
     found = prefix(asked(), answered(s3=[("put_object", "AccessDenied")]))
 
-    assert ([("S3 prefix", WRONG)], True) == (
-        looks(found),
-        "orchestrator-reports" in found[0].remedy,
-    )
+    assert ([("S3 prefix", WRONG)], True) == (looks(found), "orchestrator-reports" in found[0].remedy)
 
 
 def test_a_prefix_that_may_not_be_read_is_wrong() -> None:

@@ -51,11 +51,7 @@ def test_a_sound_request_has_no_objections() -> None:
         ("ResourceConfig.InstanceCount", True, "InstanceCount: True is not a whole number"),
         ("ResourceConfig.InstanceCount", 1 << 31, "is not a whole number of 32 bits"),
         ("ResourceConfig.KeepAlivePeriodInSeconds", 21601, "at most 21600 are taken"),
-        (
-            "AlgorithmSpecification.ContainerArguments",
-            ["x" * 257],
-            "ContainerArguments[0]: 257, at most 256",
-        ),
+        ("AlgorithmSpecification.ContainerArguments", ["x" * 257], "ContainerArguments[0]: 257, at most 256"),
         ("AlgorithmSpecification.ContainerArguments", ["a\nb"], "is not of the form .*"),
         ("Environment", {"A-B": "1"}, "'A-B' is not of the form"),
         ("Environment", {"A": "x" * 513}, "Environment.A: 513, at most 512"),

@@ -87,7 +87,4 @@ class DistributedDataParallel(Module):
         return made
 
 
-functional = SimpleNamespace(
-    layer_norm=lambda given, shape: given.like(),
-    gelu=lambda given: given.like(),
-)
+functional = SimpleNamespace(layer_norm=lambda given, shape: given.like(), gelu=lambda given: given.like())
