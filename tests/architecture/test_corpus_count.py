@@ -12,7 +12,7 @@ def report(*properties: tuple[str, object]) -> pytest.TestReport:
     return pytest.TestReport("t", ("t", 0, "t"), {}, "passed", None, "call", user_properties=properties)
 
 
-def test_what_ran_is_added_up() -> None:
+def test_summary_line_adds_up_cases_by_sort() -> None:
     """By sort, with each check once."""
     ran = [
         report(("corpus", ["a.b", "healthy", "PASS"])),
@@ -34,7 +34,7 @@ def test_a_session_without_the_corpus_says_nothing() -> None:
     assert "" == counted([report()])
 
 
-def test_what_passed_wrongly_is_not_refused() -> None:
+def test_summary_line_counts_a_wrong_pass_apart_from_the_refused() -> None:
     """And a healthy case that was refused has not passed."""
     ran = [
         report(("corpus", ["a.b", "healthy", "FAIL"])),

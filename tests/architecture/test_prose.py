@@ -105,7 +105,7 @@ EXPRESSIONS = {
 }
 
 
-def test_whoever_shows_findings_searches_no_text() -> None:
+def test_renderers_import_re_only_in_listed_files() -> None:
     """A new regular expression there is a field that is missing, or has to be listed with what it is for."""
     files = (path for folder in SHOWS for path in sorted((ROOT / folder).rglob("*.py")))
     found = {
@@ -134,6 +134,6 @@ def test_a_planted_test_of_a_sentence_is_found(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ['finding.message == ""', "finding.kind in KINDS", "f(finding.message)"])
-def test_what_tests_no_sentence_is_fine(code: str) -> None:
+def test_prose_rule_accepts_code_that_tests_no_sentence(code: str) -> None:
     """Whether there is any is no matter of its words."""
     assert [] == list(reads(ast.walk(ast.parse(code))))

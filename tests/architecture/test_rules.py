@@ -125,7 +125,7 @@ def test_no_test_depends_on_how_fast_its_machine_is() -> None:
         ("subprocess.run(words, check=True)", False),
     ],
 )
-def test_what_depends_on_the_clocks_of_a_machine(text: str, refused: bool) -> None:
+def test_clock_rule_rejects_tight_bounds_on_wall_time(text: str, refused: bool) -> None:
     """In the order of the lines, also by way of a variable; a lower bound is none."""
     body = "".join(f"    {line}\n" for line in text.splitlines())
 
@@ -185,7 +185,7 @@ def test_every_shipped_json_file_parses(path: Path) -> None:
     json.loads(path.read_text())
 
 
-def test_everything_that_is_installed_is_pinned() -> None:
+def test_constraints_pin_every_installed_package() -> None:
     """Tomorrow's installation is today's."""
     installed = {_canonical(dist.name): dist.version for dist in importlib.metadata.distributions()}
     pins = _pins()
@@ -199,7 +199,7 @@ def test_everything_that_is_installed_is_pinned() -> None:
     assert {} == {name: pair for name, pair in wrong.items() if not UNPINNED.match(name)}
 
 
-def test_what_make_gate_installs_trains_the_example() -> None:
+def test_torch_extra_brings_what_the_example_training_needs() -> None:
     """`make gate` installs the extra torch; PyTorch's collectives of objects need numpy, which it does not bring."""
     example = (ROOT / "deployments" / "examples" / "train_tiny.py").read_text()
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["torch"]

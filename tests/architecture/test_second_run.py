@@ -54,7 +54,7 @@ def test_only_what_ran_can_pass(tmp_path: Path, first: str, later: str, by_hand:
     assert ("needed a second try" in done.stderr) == (status == 0)
 
 
-def test_what_an_earlier_run_left_failed_does_not_count(tmp_path: Path) -> None:
+def test_second_run_ignores_failures_left_by_an_earlier_run(tmp_path: Path) -> None:
     """The cache remembers failures of tests that this run did not choose."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_1_first.py").write_text(FLAKY)

@@ -41,7 +41,7 @@ STORE_METHODS = {"location", "put", "put_if_absent", "replace_if", "delete_if", 
 KEY = re.compile(rf"({'|'.join(sorted(FOLDERS))})/\S*|\S*/({'|'.join(map(re.escape, sorted(FILES)))})")
 
 
-def test_one_module_alone_writes_keys_of_the_store() -> None:
+def test_store_keys_are_written_by_one_module_only() -> None:
     """Whoever moves a file of the store edits one module; a key, its folder and a listing are all named by it."""
     found = [key for source in _but(LAYOUT) for key in _keys(source)]
 
@@ -62,7 +62,7 @@ def test_a_key_that_another_module_writes_is_found(text: str) -> None:
     assert 1 == len(list(_keys(Source("tasks/x.py", text, ast.parse(text)))))
 
 
-def test_one_table_has_the_words_of_an_answer() -> None:
+def test_answer_words_are_written_in_one_table_only() -> None:
     """GO, NO-GO, CANNOT TELL and ASK are written once; every page, line and message takes them from there."""
     found = [word for source in _but(WORDS) for word in _words(source)]
 
@@ -75,7 +75,7 @@ def test_words_that_another_module_writes_are_found(text: str) -> None:
     assert 1 == len(list(_words(Source("tasks/x.py", text, ast.parse(text)))))
 
 
-def test_one_table_has_the_exit_codes() -> None:
+def test_exit_codes_are_written_in_one_table_only() -> None:
     """No other module writes an exit code as a number."""
     found = [code for source in _but(CODES) for code in _codes(source)]
 

@@ -41,7 +41,7 @@ def test_again(world): assert world[4:] == ["begins"]
 """
 
 
-def test_it_ends_before_the_first_test_of_others_and_begins_again(tmp_path: Path) -> None:
+def test_world_ends_before_tests_of_others_and_begins_again(tmp_path: Path) -> None:
     """With what stands on it, once; a test between them in one of its files ends nothing."""
     files = {
         "conftest": FIXTURES,

@@ -35,7 +35,7 @@ def fleet(now: float = NOW) -> Fleet:
 
 
 @pytest.mark.parametrize("kind", ["fleet", "node"])
-def test_it_asks_for_nothing_fits_and_can_be_read(reader: Reader, tmp_path: Path, kind: str) -> None:
+def test_fleet_page_requests_nothing_fits_and_is_legible(reader: Reader, tmp_path: Path, kind: str) -> None:
     """No request and no complaint, also with hostile names; a contrast of at least 4.5 to 1 in light and dark."""
     made = fleet()
     text = fleet_page(made, lambda gate_id: "") if kind == "fleet" else node_page("b", made)

@@ -26,7 +26,7 @@ def test_every_picture_of_the_documents_is_one_that_the_command_makes() -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_what_is_sent_to_slack_is_drawn_whole(path: object) -> None:
+def test_slack_picture_shows_every_text_of_the_messages(path: object) -> None:
     """Every text of every block, with what Slack makes of its marks."""
     messages = json.loads((ROOT / str(path)).read_text("utf-8"))
     page = slack_page(messages)

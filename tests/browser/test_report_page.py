@@ -69,7 +69,7 @@ def _page(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_asks_for_nothing_fits_and_can_be_read(reader: Reader, tmp_path: Path, name: str) -> None:
+def test_report_page_requests_nothing_fits_and_is_legible(reader: Reader, tmp_path: Path, name: str) -> None:
     """No request but for the file itself, no console message, a hostile title or node included; a contrast of 4.5 to 1 at least.
 
     Wide tables scroll in their own box; all details unfolded.
@@ -83,7 +83,7 @@ def test_it_asks_for_nothing_fits_and_can_be_read(reader: Reader, tmp_path: Path
     assert [SCRIPT] == page.locator("script").all_text_contents()
 
 
-def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) -> None:
+def test_report_page_works_by_keyboard_and_names_its_regions(reader: Reader, tmp_path: Path) -> None:
     """Scrolling boxes take the focus and bear a name; states are words; folds open by key."""
     page = reader.show(tmp_path, _page("no-go"), 400)
     for region in page.get_by_role("region").all():

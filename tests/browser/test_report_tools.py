@@ -84,7 +84,7 @@ def _rows(page: Page, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_nothing_from_a_report_is_a_script(reader: Reader, tmp_path: Path, text: str) -> None:
+def test_report_page_runs_no_script_from_a_report(reader: Reader, tmp_path: Path, text: str) -> None:
     """Names, checks, messages, remedies, evidence, links to other gates, after everything was pressed: the title stays, no error."""
     page = reader.show(tmp_path, _hostile(text))
     page.locator("#filter").fill(text)
@@ -99,7 +99,7 @@ def test_nothing_from_a_report_is_a_script(reader: Reader, tmp_path: Path, text:
     assert [] == reader.said
 
 
-def test_everything_is_readable_without_a_script(browser: Browser, tmp_path: Path) -> None:
+def test_report_page_is_readable_without_scripts(browser: Browser, tmp_path: Path) -> None:
     """The tools are not there, links lead to their findings, folds open; the same words are on the page."""
     report = _many()
     file = tmp_path / "report.html"

@@ -33,7 +33,7 @@ def test_a_program_gets_json_and_no_check_is_imported() -> None:
     assert [] == [name for name in modules.split() if name.startswith(("checks.probes", "checks.catalog"))]
 
 
-def test_what_only_the_watch_runs_is_marked() -> None:
+def test_check_list_marks_checks_that_only_the_watch_runs() -> None:
     """Nobody takes it for a check of a gate."""
     lines = subprocess.run(LIST, capture_output=True, text=True, check=True).stdout.splitlines()
     marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]

@@ -39,7 +39,7 @@ UNKNOWN = Instance(8, "H100", MADE_UP)
         (MachinePart.NEURON, CPU, EVERYTHING, None),
     ],
 )
-def test_what_is_not_declared_is_not_asked_for(
+def test_check_for_an_undeclared_part_is_skipped(
     part: MachinePart, declared: Declared, instance: Instance | None, expected: Skip | None
 ) -> None:
     """The reason names the part."""
@@ -48,7 +48,7 @@ def test_what_is_not_declared_is_not_asked_for(
 
 @pytest.mark.parametrize("part", [MachinePart.NVLINK, MachinePart.EFA])
 @pytest.mark.parametrize("instance", [UNKNOWN, None])
-def test_what_nobody_knows_has_to_be_measured(part: MachinePart, instance: Instance | None) -> None:
+def test_check_for_a_part_that_may_exist_is_not_skipped(part: MachinePart, instance: Instance | None) -> None:
     """A table that does not say is no excuse."""
     assert lacks(part, P5, instance) is None
 
@@ -74,7 +74,7 @@ def test_every_node_check_is_found_by_its_path() -> None:
 @pytest.mark.parametrize(
     "path", ["no.such.module:x", "checks.model:Level", "checks.model:nothing", "checks.model"]
 )
-def test_what_is_no_check_is_refused(path: str) -> None:
+def test_catalog_rejects_an_import_that_is_no_check(path: str) -> None:
     """By name, whatever its module does."""
     with pytest.raises(CatalogError, match="check '"):
         imported(path)
@@ -102,7 +102,7 @@ def test_a_whole_number_that_no_report_can_hold_is_no_measurement(number: int) -
 
 
 @pytest.mark.parametrize("name", sorted(STAND_INS))
-def test_what_replaces_a_withheld_kernel_log_runs_in_every_profile(name: str) -> None:
+def test_kernel_log_substitute_runs_in_every_profile(name: str) -> None:
     """Also where its profile would leave it out, as it does where the log can be read."""
     check = replace(toy_check(name), profiles=(Profile.DEEP,))
     withheld = Declared("cpu", 1, 1, 1, kernel_log=KernelLog.WITHHELD)

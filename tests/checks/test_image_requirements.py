@@ -125,7 +125,7 @@ def test_a_check_names_the_programs_that_it_runs() -> None:
     assert set(PROGRAMS.values()) == {name for check in catalog.CATALOG for name in check.programs}
 
 
-def test_what_an_image_must_have_is_without_what_comes_along() -> None:
+def test_image_requirements_leave_out_modules_that_are_delivered() -> None:
     """nvidia-ml-py is in the input channel; PyTorch is not."""
     by_name = {check.name: image_requirements.tools(check) for check in catalog.CATALOG}
 

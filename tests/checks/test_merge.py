@@ -103,7 +103,7 @@ def test_a_node_of_another_attempt_is_kept_and_found(bundle: Bundle) -> None:
     assert any("sent a report of another attempt" in message for message in messages)
 
 
-def test_one_node_in_two_files_is_found(bundle: Bundle) -> None:
+def test_merge_reports_a_node_named_in_two_files(bundle: Bundle) -> None:
     """Neither of two can be trusted."""
     report = _merged(bundle, _node(bundle, 0), _node(bundle, 1), _node(bundle, 1))
     messages = {finding.message for finding in decide(report, POLICY, builtin()).findings}

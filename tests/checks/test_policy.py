@@ -36,7 +36,7 @@ def test_a_line_with_a_rule_is_taken() -> None:
 
 
 @pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
-def test_what_the_engine_itself_judges_needs_no_rule(name: str) -> None:
+def test_policy_accepts_a_check_judged_by_the_engine_without_rules(name: str) -> None:
     """Its options are what it is held to."""
     made = load({**POLICY, "checks": {name: {"options": {"slow_ratio": 0.5}}}})
 

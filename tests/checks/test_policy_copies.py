@@ -84,7 +84,7 @@ def test_a_policy_and_the_catalogue_agree(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
-def test_what_a_rule_looks_at_is_always_measured(path: Path) -> None:
+def test_policy_rules_look_at_declared_metrics_and_have_remedies(path: Path) -> None:
     """A rule on a metric that a check need not return would be blind on some node; each says what to do."""
     metrics = {check.name: set(check.metrics) for check in CATALOG}
     loose = [

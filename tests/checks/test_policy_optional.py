@@ -61,13 +61,13 @@ def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> No
     "rule", [{"warn_below": 1.0}, {"equals": 0, "level": "WARN"}, {"over": "cluster", "same": True, "level": "WARN"},
              {"over": "fleet", "warn_above": 1.1}], ids=str
 )  # fmt: skip
-def test_what_only_warns_may_be_optional(rule: dict[str, Any]) -> None:
+def test_policy_accepts_warnings_in_an_optional_check(rule: dict[str, Any]) -> None:
     """Its loss is a WARN too."""
     assert not policy.load(_table(False, **rule)).checks["made.check"].required
 
 
 @pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
-def test_what_the_engine_judges_is_never_optional(name: str) -> None:
+def test_policy_rejects_an_optional_check_that_the_engine_judges(name: str) -> None:
     """Hosts and links are condemned by these without any rule."""
     with pytest.raises(DecodeError, match="the engine itself judges") as caught:
         policy.load(_table(False, name))

@@ -22,7 +22,7 @@ def test_each_host_probes_and_is_probed_alike(nodes: int) -> None:
         assert {min(nodes - 1, MOST)} == set(probed.values()) or nodes == 1
 
 
-def test_in_each_step_every_host_receives_from_one() -> None:
+def test_neighbours_give_every_host_one_sender_in_each_step() -> None:
     """A receiver takes one stream at a time: two at once would wait for each other."""
     for step in range(MOST):
         assert 100 == len({neighbours(rank, 100)[step] for rank in range(100)})

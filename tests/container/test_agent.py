@@ -118,7 +118,7 @@ def test_checks_that_ignore_sigterm_are_killed_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("unshare")
-def test_as_process_1_it_needs_no_init(tmp_path: Path) -> None:
+def test_agent_as_process_1_reaps_orphans(tmp_path: Path) -> None:
     """It reaps and ends an orphan that fell to it, and its end is the container's."""
     root = make_root(tmp_path, make_bundle())
     wrapper = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -179,7 +179,7 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
         "a garbled file of SageMaker's",
     ],
 )
-def test_what_names_no_bundle_or_no_host_is_rejected(
+def test_agent_rejects_input_that_names_no_bundle_or_host(
     tmp_path: Path, nodes: int, file: str, text: str
 ) -> None:
     """Nothing is guessed: which bundle is meant, and which host this is."""

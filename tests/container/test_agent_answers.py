@@ -41,7 +41,7 @@ def test_an_s3_that_fails_for_a_while_only_delays_it(tmp_path: Path, store: Fake
     assert "AccessDenied" in ended.log and "a-secret" not in ended.log
 
 
-def test_nobody_is_asked_where_nothing_holds(tmp_path: Path, store: FakeS3) -> None:
+def test_agent_polls_for_no_answer_when_no_check_holds(tmp_path: Path, store: FakeS3) -> None:
     """A go needs no answer, and costs no request."""
     root = make_root(tmp_path, make_bundle())
     words = (*FIRST, "--answers", f"s3://{BUCKET}/answers", "--", "sleep", "1.5")

@@ -74,9 +74,7 @@ def test_boto3_of_our_image_is_found_beside_and_where_the_image_has_it() -> None
     assert {Path("/opt/prelaunch/lib"), Path(s3.__file__).parents[3] / "lib"} == set(s3.LIBRARIES)
 
 
-def test_what_a_store_did_not_take_is_copied_once_it_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mirror_copies_files_again_after_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Throttled to the end: the last copies are tried again for as long as there is time."""
     taken: dict[str, bytes] = {}
     failing = [True] * 6
@@ -95,7 +93,7 @@ def test_what_a_store_did_not_take_is_copied_once_it_does(
     assert ("", {"s3://bucket/reports/nodes/algo-1.json": b"a report"}) == (problem, taken)
 
 
-def test_what_a_store_refuses_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirror_does_not_retry_a_refused_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No permission comes of waiting; the machines cost money meanwhile."""
     asked = []
 

@@ -59,7 +59,7 @@ def without_pynvml(name: str) -> object:
         *("no GPU", "nothing is required", "the policy accepts it"),
     ],
 )  # fmt: skip
-def test_what_an_image_lacks_is_said_with_the_remedy(
+def test_agent_names_what_the_image_lacks_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, bundle: Bundle, said: str
 ) -> None:
     """Only what the gate would refuse for: an image in which nothing needs NVML starts its checks."""

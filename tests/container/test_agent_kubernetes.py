@@ -71,7 +71,7 @@ def test_a_pod_without_a_number_among_them_does_not_start(tmp_path: Path, change
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_nothing_of_a_mounted_secret_has_to_be_removed(tmp_path: Path, nodes: int) -> None:
+def test_agent_copies_the_mounted_key_to_scratch(tmp_path: Path, nodes: int) -> None:
     """The mount cannot be written; the key that the checks remove is a copy."""
     folder, scratch = tmp_path / "input/data/prelaunch", tmp_path / "scratch"
     folder.mkdir(parents=True)

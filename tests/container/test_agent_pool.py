@@ -59,7 +59,7 @@ def test_without_keep_nothing_is_left_and_nothing_claimed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"short", b"\xff" * 32, b"A" * 32, b"a" * 33])
-def test_what_is_no_token_is_none(tmp_path: Path, data: bytes) -> None:
+def test_pool_token_is_empty_for_a_damaged_file(tmp_path: Path, data: bytes) -> None:
     """A file that was cut, or another program's."""
     (tmp_path / "prelaunch").mkdir()
     (tmp_path / "prelaunch" / GATE).write_bytes(data)

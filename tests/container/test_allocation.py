@@ -55,7 +55,7 @@ def test_the_nodes_to_do_without(made: Verdict, reported: tuple[str, ...], witho
     assert excluded(made, NAMES, reported) == without
 
 
-def test_one_process_per_node_checks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocation_check_runs_in_one_process_of_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """srun -n8 -N4 starts two on each."""
     monkeypatch.setenv("SLURM_LOCALID", "1")
 

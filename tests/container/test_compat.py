@@ -27,7 +27,7 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_the_script_exports_is_what_everything_after_it_gets(tmp_path: Path) -> None:
+def test_compat_script_exports_reach_the_environment(tmp_path: Path) -> None:
     """It prints the path as well, which is no part of the answer."""
     path = script(
         tmp_path, "export LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH\necho $LD_LIBRARY_PATH\n"
@@ -37,7 +37,7 @@ def test_what_the_script_exports_is_what_everything_after_it_gets(tmp_path: Path
     assert f"/usr/local/cuda/compat:{BEFORE}" == os.environ["LD_LIBRARY_PATH"]
 
 
-def test_it_is_bash_that_reads_it(tmp_path: Path) -> None:
+def test_compat_script_is_run_by_bash(tmp_path: Path) -> None:
     """AWS's script compares versions with `echo -e`, which prints "-e" in other shells."""
     compare = 'if [ "$(echo -e "535\\n580" | sort -V | head -n1)" = 535 ]; then export LD_LIBRARY_PATH=/compat; fi\n'
 
@@ -56,7 +56,9 @@ def test_it_is_bash_that_reads_it(tmp_path: Path) -> None:
     ],
     ids=["newer driver", "nothing left", "failed", "hangs"],
 )
-def test_what_sets_nothing_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
+def test_compat_script_that_sets_no_path_leaves_the_environment_unchanged(
+    tmp_path: Path, text: str, said: str
+) -> None:
     """And says so; of an image without the script nothing is said."""
     assert "" == cuda_compat.prepare(tmp_path / "none")
     assert said in cuda_compat.prepare(script(tmp_path, text), 0.5 if "sleep" in text else 60.0)

@@ -52,7 +52,7 @@ def _as_agent(port: int, ready_s: float = dcgm_host_engine.READY_S) -> list[str]
     ).stdout.splitlines()
 
 
-def test_it_is_started_and_ends_with_the_agents_children(
+def test_host_engine_is_started_and_ends_with_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers before the checks begin."""
@@ -64,7 +64,7 @@ def test_it_is_started_and_ends_with_the_agents_children(
     assert not alive(int(pid.read_text()), start_ticks(int(pid.read_text())))
 
 
-def test_one_that_runs_already_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_engine_that_runs_already_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's own engine holds the site's watches."""
     pid = _install(tmp_path, 0, monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -80,7 +80,7 @@ def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.Mon
     assert not pid.exists()
 
 
-def test_one_that_never_answers_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_engine_that_never_answers_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks then say that no host engine answers."""
     _install(tmp_path, 0, monkeypatch)
 

@@ -79,7 +79,7 @@ def test_shellcheck_finds_nothing() -> None:
         ("4.5.2-1", "4.6.0-1", 1),
     ],
 )
-def test_what_the_base_holds_is_not_downgraded(held: str, pinned: str, code: int) -> None:
+def test_image_script_keeps_a_held_version_unless_it_is_older(held: str, pinned: str, code: int) -> None:
     """The same version or a newer one stays; what is older or absent is installed."""
     words = (CONTAINER / "held.sh", "thing", held, pinned)
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -212,7 +212,7 @@ same_python = pytest.mark.skipif(
 
 @same_python
 @pytest.mark.needs("podman", "runc")
-def test_one_node_checks_itself_in_the_image(builder: Builder, image: str, tmp_path: Path) -> None:
+def test_image_runs_the_checks_of_one_node_to_a_go(builder: Builder, image: str, tmp_path: Path) -> None:
     """As docs/container.md says, but for PyTorch, which comes from outside: GO, with a line per group and larger numbers."""
     run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", *TORCH, image)
     words = (

@@ -32,7 +32,7 @@ def age(folder: Path) -> Path:
     return folder
 
 
-def test_what_a_killed_agent_left_is_removed_once_it_is_dead(temporary: Path) -> None:
+def test_scratch_cleanup_removes_the_folder_of_a_dead_agent_only(temporary: Path) -> None:
     """While it lives its folder stays, however old it is."""
     child = subprocess.Popen(
         (sys.executable, "-c", AGENT), env={**os.environ, "TMPDIR": str(temporary)},
@@ -72,7 +72,7 @@ def test_the_unpacked_code_is_held_as_long_as_its_agent_lives(temporary: Path) -
     assert (alive, [one.exists() for one in folders]) == ([True, True], [False, False])
 
 
-def test_nothing_else_is_removed(temporary: Path) -> None:
+def test_scratch_cleanup_keeps_new_folders_files_and_link_targets(temporary: Path) -> None:
     """What was made a moment ago, another version's folder, a file, and what a link leads to."""
     (temporary / "else").mkdir()
     (temporary / "else" / "mine").touch()

@@ -99,7 +99,7 @@ def test_a_cut_within_a_line_loses_that_line() -> None:
     assert ("12345", "6789") == half.lost
 
 
-def test_of_a_long_file_each_shape_is_deleted_first_and_last() -> None:
+def test_mutation_choice_covers_the_first_and_last_line_of_each_shape() -> None:
     """Eight GPUs say everything eight times."""
     lines = [line for gpu in range(100) for line in (f"<gpu {gpu}>\n", *(f"a{gpu}\n",) * 5)]
 

@@ -187,7 +187,7 @@ def test_tagging_stands_by_itself() -> None:
     assert ([], True) == (together, "sagemaker:AddTags" in _granted("*.json"))
 
 
-def test_what_the_launcher_calls_is_granted() -> None:
+def test_iam_policies_grant_what_the_sagemaker_launcher_calls() -> None:
     """By some policy of the orchestrator's, without that of the store."""
     called = actions_of(list((ROOT / "tasks/launchers/sagemaker").rglob("*.py")))
     files = [name for name in GATES_OWN if name != "orchestrator-store.json"]
@@ -196,7 +196,7 @@ def test_what_the_launcher_calls_is_granted() -> None:
     assert {"sagemaker:CreateTrainingJob", "ecr:DescribeImages", "s3:PutObject"} <= called
 
 
-def test_what_pushes_the_image_is_granted() -> None:
+def test_iam_policy_for_ecr_grants_what_the_image_push_calls() -> None:
     """create-image.sh asks the AWS command line."""
     script = (ROOT / "container/create-image.sh").read_text()
     words = {word.title().replace("-", "") for word in re.findall(r"aws ecr ([a-z-]+)", script)}
@@ -205,14 +205,14 @@ def test_what_pushes_the_image_is_granted() -> None:
     assert set() == {f"ecr:{renamed.get(word, word)}" for word in words} - _granted("ecr-push.json")
 
 
-def test_what_the_store_calls_is_granted() -> None:
+def test_iam_policy_for_the_store_grants_exactly_what_it_calls() -> None:
     """By its own policy, which is needed only for a store in S3."""
     called = actions_of([ROOT / "tasks/store/s3.py", ROOT / "tasks/store/aws.py"], by_default="s3")
 
     assert _granted("orchestrator-store.json") == called
 
 
-def test_what_the_agent_calls_is_granted() -> None:
+def test_iam_execution_role_grants_what_the_agent_calls() -> None:
     """To the execution role."""
     called = actions_of(list((ROOT / "container/agent").rglob("*.py")), by_default="s3")
 

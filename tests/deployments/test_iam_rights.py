@@ -67,7 +67,7 @@ def for_the_gate(wanted: Requirements) -> Sequence[Any]:
 
 
 @gates
-def test_who_has_the_policies_may_start_every_shipped_gate(path: Path) -> None:
+def test_iam_policies_allow_every_shipped_gate_to_start(path: Path) -> None:
     """Seen to be allowed, and not "not seen": no condition of the policies rests on what the simulation was not told."""
     wanted = asked(path)
 
@@ -158,7 +158,7 @@ def test_checkpoints_can_be_kept_where_the_gate_file_says(path: Path) -> None:
     assert {"allowed"} >= {_lists(("execution-role-data",), url) for url in wanted}
 
 
-def test_nobody_lists_a_whole_bucket() -> None:
+def test_iam_policies_list_no_whole_bucket() -> None:
     """Each right to list is bound to prefixes: other people's data in the bucket stay theirs."""
     statements = [
         (name, row)
@@ -178,7 +178,7 @@ def test_nobody_lists_a_whole_bucket() -> None:
     assert ([], [], True) == (unbound, others, len(statements) >= 5)
 
 
-def test_who_builds_the_image_may_pull_the_base_of_aws() -> None:
+def test_iam_policy_for_ecr_allows_pulling_the_aws_base_image() -> None:
     """The pinned base is in a registry of AWS's own account, which wants a login and rights in one's own account."""
     found = re.search(r'"(\d+)\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^":]+)', PINS)
     assert found
@@ -198,7 +198,7 @@ CLUSTERS = "arn:aws:sagemaker:us-east-1:123456789012:cluster/"
 
 
 @pytest.mark.parametrize("action", REPAIRS)
-def test_nobody_may_repair_a_node(action: str) -> None:
+def test_iam_policies_allow_no_repair_of_a_node(action: str) -> None:
     """With every policy attached to one identity: neither the gate, nor the jobs, nor who builds the image."""
     every = [policy for name, policy in filled().items() if name != TRUST]
 

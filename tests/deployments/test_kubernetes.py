@@ -103,7 +103,7 @@ def test_kustomize_builds_it(base: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["gate", "hyperpod", "remediation"])
-def test_what_is_of_the_whole_cluster_has_the_namespace_in_its_name(base: str) -> None:
+def test_cluster_wide_objects_bear_the_namespace_in_their_names(base: str) -> None:
     """So that the gate of another namespace takes nothing over, and its removal removes nothing of this one."""
     described = yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text())
     (replaced,) = described["replacements"]

@@ -34,7 +34,7 @@ def program() -> str:
     return "\n\n".join("".join(cell["source"]) for cell in document()["cells"] if cell["cell_type"] == "code")
 
 
-def test_it_is_a_notebook_without_outputs() -> None:
+def test_notebook_has_named_cells_without_outputs() -> None:
     """Of format 4.5, whose cells have names; what somebody's run printed is not in it."""
     made = document()
     cells = made["cells"]

@@ -85,7 +85,7 @@ def test_the_server_holds_what_the_file_says(
 
 
 @pytest.mark.long
-def test_one_gate_a_cluster_and_the_next_waits(
+def test_deployment_runs_one_gate_for_each_cluster_and_queues_the_next(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
 ) -> None:
     """A limit of one, for whatever checks a cluster."""

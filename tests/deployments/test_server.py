@@ -59,7 +59,7 @@ def test_prefect_knows_every_setting_and_takes_its_value(file: str, monkeypatch:
 
 
 @pytest.mark.parametrize("file", ["server.env", "runner.env"])
-def test_nothing_is_told_to_anybody(file: str) -> None:
+def test_server_settings_disable_telemetry(file: str) -> None:
     """On both sides."""
     said = settings_of(file)
 

@@ -41,7 +41,7 @@ def one_rank(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.long
-def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
+def test_example_training_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
     """The loss falls; a checkpoint that was cut short is passed over for the one before it."""
     first = LAST.search(train(tmp_path, "--steps", "40", "--checkpoint-every", "20").stdout)
     newest = tmp_path / "checkpoints" / "step-00000040.pt"
@@ -56,7 +56,7 @@ def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) ->
     assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
-def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
+def test_example_training_refuses_a_machine_that_was_not_proven(tmp_path: Path) -> None:
     """Its first act is to confirm that this is the machine that passed, also where it has a package `checks` of its own."""
     other = {**identity_of_node(), "boot_id": "another"}
     token = Pass(1, "g", "d", "2026-01-01T00:00:00Z", (PassedNode("node-0", 0, other),))

@@ -18,7 +18,7 @@ SHOW = (
 )
 
 
-def test_in_one_job_it_checks_and_trains_and_no_secret_is_anywhere(
+def test_slurm_job_checks_and_trains_without_leaking_a_secret(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PREFECT_API_KEY of whoever submits is in no environment, script, log or report, whatever sbatch's own variables ask for."""

@@ -127,7 +127,7 @@ def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
         ),
     ],
 )
-def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
+def test_slurm_launcher_rejects_options_unknown_to_srun_before_submission(
     slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str
 ) -> None:
     """With the remedy; the preflight says the same."""
@@ -148,7 +148,7 @@ def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
         (SlurmOptions(gres="gpu:8"), "Invalid generic resource"),
     ],
 )
-def test_what_slurm_refuses_is_said_in_its_words(
+def test_slurm_rejection_is_reported_in_the_words_of_slurm(
     slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str
 ) -> None:
     """Nothing is left of the refused job, and the preflight has found it before and says what to do."""
@@ -175,7 +175,7 @@ def test_what_slurm_refuses_is_said_in_its_words(
         ),
     ],
 )  # fmt: skip
-def test_what_slurm_would_take_and_never_run_is_found_before(
+def test_slurm_preflight_finds_a_job_that_would_never_run(
     slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, max_runtime_s: float, result: PreflightResult, says: str
 ) -> None:  # fmt: skip
     """One line says it, and none contradicts it."""

@@ -55,7 +55,7 @@ async def with_slack(path: Path, user: str, action: ApprovalAction, given: dict[
     return (await running)[1]
 
 
-def test_who_when_and_why_are_recorded(
+def test_approval_records_who_answered_when_and_why(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an approved WARN: the form's name is unverified, the reason stands in the outcome and in the gate's. It is no PASS for the
@@ -111,7 +111,9 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
     )
 
 
-def test_nobody_in_time_is_a_refusal(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approval_without_an_answer_in_time_is_a_refusal(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run ends by itself under its own name, and its reason is in the record and on the page."""
     monkeypatch.setattr(asking, "MINUTE_S", 0.5)
     engine.parts = ["warn"]
@@ -243,7 +245,7 @@ def test_a_question_that_nobody_could_answer_in_time_is_rejected(
         open_gate_context(request_of(path, ask_minutes=minutes))
 
 
-def test_it_is_checked_again_only_so_often(tmp_path: Path) -> None:
+def test_approval_limits_the_number_of_rechecks(tmp_path: Path) -> None:
     """Then the answer is a refusal that says so."""
     one, again = session(tmp_path), answer(ApprovalAction.RECHECK)
     for number in range(asking.RECHECKS):

@@ -164,7 +164,7 @@ def test_go_reports_alone_teach_the_baseline(tmp_path: Path, engine: Engine) -> 
 @pytest.mark.parametrize(
     ("twice", "said"), [(True, "both belong to cluster one"), (False, "there is no such file")]
 )
-def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
+def test_commission_rejects_a_bad_gate_file_by_name(tmp_path: Path, twice: bool, said: str) -> None:
     """Before anything starts, by the field's name or the file's."""
     first, second = cluster(tmp_path, "one"), tmp_path / "two.toml"
     if twice:

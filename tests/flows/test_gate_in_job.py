@@ -90,7 +90,7 @@ def test_attempts_without_the_nodes_that_failed_are_counted(tmp_path: Path, engi
     assert engine.idle
 
 
-def test_where_no_other_nodes_are_to_be_had_the_refusal_stands(tmp_path: Path, engine: Engine) -> None:
+def test_refusal_stands_when_slurm_has_no_other_nodes(tmp_path: Path, engine: Engine) -> None:
     """Slurm refuses a job that it could never start; that is no rejection of the request."""
     engine.excludes_failed, engine.parts = True, ["wrong"]
     engine.hook = lambda verb, job: (
@@ -133,7 +133,7 @@ def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
     assert (Decision.OBSERVED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
 
 
-def test_nobody_s_answer_is_a_refusal(
+def test_unanswered_question_makes_the_nodes_of_the_job_refuse(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nodes are told so, and the job ends."""

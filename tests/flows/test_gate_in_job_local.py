@@ -13,7 +13,7 @@ from tests.flows.gates import write_gate
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-def test_one_job_checks_and_trains(tmp_path: Path) -> None:
+def test_local_job_that_passes_checks_and_trains_in_one_start(tmp_path: Path) -> None:
     """GO: the command ran on every node of the job that was checked, and nowhere else."""
     _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
 

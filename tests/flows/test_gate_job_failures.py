@@ -103,14 +103,14 @@ def test_a_training_without_machines_raises_what_it_lacks(trouble: Trouble, erro
         ({"trouble": Trouble.CONFIGURATION, "state": JobState.UNKNOWN}, False),
     ],
 )
-def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
+def test_job_without_any_sign_of_a_start_never_ran(changes: dict[str, Any], expected: bool) -> None:
     """A node that spoke, an exit code, or an end of its own say that it ran; so does having seen it run."""
     status = dataclasses.replace(FAILED, **changes)
 
     assert (expected, False) == (never_ran(JobEnd("j", status)), never_ran(JobEnd("j", status, ran=True)))
 
 
-def test_what_takes_long_is_asked_more_seldom() -> None:
+def test_poll_pause_grows_with_the_time_waited_up_to_a_limit() -> None:
     """From the launcher's own pace to three times that, or five seconds."""
     assert [0.2, 1.0, 5.0] == [poll_pause_s(0.2, seconds) for seconds in (0.0, 100.0, 9000.0)]
     assert [5.0, 15.0] == [poll_pause_s(5.0, seconds) for seconds in (0.0, 9000.0)]

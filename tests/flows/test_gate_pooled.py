@@ -73,7 +73,7 @@ def test_a_gate_cancelled_in_any_phase_leaves_nothing(tmp_path: Path, engine: En
     cancelled(fake_gate(tmp_path), engine, now)
 
 
-def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
+def test_preflight_failure_rejects_the_gate_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
     """Nothing was started; what could not be seen is kept."""
     engine.lines = (
         PreflightCheck(

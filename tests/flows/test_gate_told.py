@@ -105,7 +105,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
     assert incident.payload["summary"].startswith("MACHINES MAY STILL BE BILLED: the machines of g-1")
 
 
-def test_what_is_missing_is_known_at_the_start(
+def test_missing_secrets_of_notifiers_are_reported_at_the_start(
     tmp_path: Path,
     engine: Engine,
     pagerduty: PagerDuty,

@@ -74,7 +74,7 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
     assert rest
 
 
-def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
+def test_publishing_failures_change_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Trend, page of all nodes, node rows, and a tracking server that is not there: the training is launched, the page
@@ -102,7 +102,7 @@ def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
         assert said in caplog.text
 
 
-def test_what_a_refusal_says_of_each_node_is_kept_and_shown(tmp_path: Path, engine: Engine) -> None:
+def test_refusal_is_kept_for_each_node_and_shown_on_the_fleet_page(tmp_path: Path, engine: Engine) -> None:
     """In the store; in the list of gates; and on the page of all nodes, which leads to the gate's page, and that one to it.
 
     In MLflow the report is logged under the gate's id.

@@ -144,7 +144,7 @@ def test_a_late_run_is_told_once(tmp_path: Path) -> None:
     assert "already notified" in second.message and json.loads(claim.read_text())["sent"] is True
 
 
-def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
+def test_reaper_without_the_gate_file_reports_and_leaves_the_run(tmp_path: Path) -> None:
     """The gate file lies elsewhere: nothing is known of its process, so nothing is done."""
     request, run = _begun(tmp_path)
     Path(request.gate_file).unlink()

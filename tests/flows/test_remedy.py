@@ -247,7 +247,7 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
 
 
 @pytest.mark.usefixtures("without_prefect")
-def test_what_is_not_acted_on_is_rejected_with_its_reason(
+def test_remedy_rejects_gates_it_does_not_act_on_with_the_reason(
     tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gate of another cluster in the same store, which has a node of this name; an old verdict, of which nobody is paged again; one
@@ -287,7 +287,7 @@ def test_what_is_not_acted_on_is_rejected_with_its_reason(
 
 
 @pytest.mark.usefixtures("without_prefect")
-def test_one_remediation_of_a_cluster_at_a_time(
+def test_remedy_runs_once_at_a_time_for_each_cluster(
     tmp_path: Path, refused: Refused, machines: TwoMachines
 ) -> None:
     """Another process that lives holds the lock."""
@@ -327,6 +327,6 @@ def test_a_person_closes_the_breaker_in_the_terminal(
     assert [] == machines.calls
 
 
-def test_what_is_allowed_in_the_terminal_is_no_part_of_a_request() -> None:
+def test_remedy_request_has_no_fields_of_the_terminal() -> None:
     """A form of Prefect could send it."""
     assert {"gate_file", "gate_id", "store", "open_only"} == set(RemedyRequest.model_fields)

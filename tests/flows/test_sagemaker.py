@@ -26,7 +26,9 @@ pytestmark = [
 @pytest.mark.parametrize(
     "few", [pytest.param(True, id="few checks"), pytest.param(False, id="all checks", marks=pytest.mark.long)]
 )
-def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Account, few: bool) -> None:
+def test_sagemaker_gate_passes_and_trains_on_the_reused_pool(
+    tmp_path: Path, account: Account, few: bool
+) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
     with account() as cloud, few_checks.chosen() if few else nullcontext():
         path = cloud_gate(tmp_path, cloud, real=True, few=few)
@@ -46,7 +48,9 @@ def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Accoun
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
 
 
-def test_in_one_job_a_no_go_trains_nowhere_and_tells_sagemaker_why(tmp_path: Path, account: Account) -> None:
+def test_sagemaker_job_with_a_no_go_does_not_train_and_reports_the_culprit(
+    tmp_path: Path, account: Account
+) -> None:
     """The failure file names the culprit; no host becomes the training."""
     with account(part="wrong") as cloud:
         path = cloud_gate(tmp_path, cloud, "in_job")
@@ -60,7 +64,7 @@ def test_in_one_job_a_no_go_trains_nowhere_and_tells_sagemaker_why(tmp_path: Pat
         assert "algo-2" in page(tmp_path, outcome)
 
 
-def test_in_one_job_the_hosts_hold_for_a_person_s_word(tmp_path: Path, account: Account) -> None:
+def test_sagemaker_job_holds_for_the_answer_of_a_person(tmp_path: Path, account: Account) -> None:
     """A warning, and a policy that asks: the answer reaches every host through S3."""
     with account(part="warn") as cloud:
         outcome = answered(cloud_gate(tmp_path, cloud, "in_job", on_warn="ask"), "launch-anyway")

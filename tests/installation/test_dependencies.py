@@ -39,7 +39,7 @@ def declared() -> set[str]:
     return {re.split(r"[\[<>=~! ]", line)[0].lower() for line in lines}
 
 
-def test_what_is_imported_is_declared() -> None:
+def test_imported_packages_are_declared_dependencies() -> None:
     """A module that only another dependency brings can disappear with it."""
     owners = packages_distributions()
     missing = {

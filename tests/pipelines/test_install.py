@@ -27,7 +27,9 @@ def _install(folder: Path, **environment: str) -> subprocess.CompletedProcess[st
         ({"PRELAUNCH_EXTRAS": "torch", "PRELAUNCH_PACKAGE": "./x.whl"}, "a package names its extras itself"),
     ],
 )
-def test_what_cannot_be_installed_is_refused(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+def test_install_script_refuses_what_it_cannot_install(
+    tmp_path: Path, environment: dict[str, str], said: str
+) -> None:
     """Before anything is written; no value becomes code."""
     (tmp_path / "deployments" / "ci").mkdir(parents=True)
     shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
@@ -58,7 +60,7 @@ esac
         (True, {}, ["{root}"]),
     ],
 )
-def test_what_is_installed_is_the_checkout_or_the_release_that_copied_the_action(
+def test_install_script_installs_the_checkout_or_the_matching_release(
     tmp_path: Path, checkout: bool, environment: dict[str, str], asked: list[str]
 ) -> None:
     """Or what was named; a checkout alone has the versions that it was tested with."""

@@ -49,7 +49,7 @@ def _pipeline(folder: Path, command: str, environment: Mapping[str, str]) -> Pla
     ("node", "code", "decision"),
     [("wrong", 1, "refused"), pytest.param("healthy", 0, "passed", marks=pytest.mark.long)],
 )
-def test_what_the_gate_refuses_is_not_trained_on(
+def test_pipeline_does_not_train_after_a_refusal(
     tmp_path: Path, prefect_backend: EmbeddedServer, node: str, code: int, decision: str
 ) -> None:
     """The exit code is the design's, the results are kept either way, the summary is on the step's page."""
@@ -74,7 +74,7 @@ def test_what_the_gate_refuses_is_not_trained_on(
     ]
 
 
-def test_what_the_gate_passes_is_trained_on(tmp_path: Path) -> None:
+def test_pipeline_trains_on_nodes_that_passed(tmp_path: Path) -> None:
     """By the exit code alone: this gate writes no page."""
     (tmp_path / "go").write_text(SAYS_GO)
     played = _pipeline(tmp_path, f"sh {tmp_path / 'go'}", {})
@@ -88,7 +88,7 @@ def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.run([SCRIPT], cwd=folder, env=env, capture_output=True, text=True)
 
 
-def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
+def test_pipeline_replaces_an_old_verdict_when_the_gate_is_rejected(tmp_path: Path) -> None:
     """A file that is no gate: exit code 2, the pages of an earlier run say now that it was rejected, and GitHub shows the line."""
     out = tmp_path / "prelaunch-results"
     out.mkdir()
@@ -111,7 +111,9 @@ def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [{}, {"PRELAUNCH_GATE_FILE": "a", "PRELAUNCH_DEPLOYMENT": "gate/a"}])
-def test_one_of_two_has_to_be_named(tmp_path: Path, named: dict[str, str]) -> None:
+def test_pipeline_requires_exactly_one_of_gate_file_and_deployment(
+    tmp_path: Path, named: dict[str, str]
+) -> None:
     """Neither, or both, is a mistake of the pipeline; the results say so as well."""
     done = _script(tmp_path, **named)
     out, said = tmp_path / "prelaunch-results", "PRELAUNCH_DEPLOYMENT), one of the two"

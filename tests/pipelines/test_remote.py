@@ -96,7 +96,7 @@ def test_an_interrupted_trigger_ends_the_run(
     assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")
 
 
-def test_what_is_not_there_is_rejected(command: Run) -> None:
+def test_trigger_and_watch_reject_an_unknown_deployment_or_run(command: Run) -> None:
     """A deployment and a run that the server does not know, and a word that is no run."""
     known = [command("trigger", "gate/nobody"), command("watch", str(uuid4())), command("watch", "yesterday")]
 

@@ -141,7 +141,7 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
         ("", "my_gates.v2"),
     ],
 )
-def test_what_the_script_writes_is_headed_by_the_gates_name(tmp_path: Path, text: str, name: str) -> None:
+def test_pipeline_summary_is_headed_by_the_name_of_the_gate(tmp_path: Path, text: str, name: str) -> None:
     """As the gate file says it, where that can be a name; else as the file is called. Nothing of a file is run or has a meaning."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "my_gates.v2.toml").write_bytes(text.encode("latin-1", "replace"))

@@ -138,7 +138,7 @@ def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> N
     st.sets(st.sampled_from(sorted(withheld_kernel_log.STAND_INS)), min_size=1),
     st.sampled_from([*ROW_SPOILS, None]),
 )
-def test_what_stands_in_for_a_withheld_log_is_never_missed_in_silence(
+def test_missing_substitute_of_a_withheld_log_is_never_a_go(
     case: Case, names: set[str], spoil: Callable[[Document, int], None] | None
 ) -> None:
     """Any of it lost on one node, or left out of the plan and of the report: never a go, whatever the policy requires."""

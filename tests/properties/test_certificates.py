@@ -141,7 +141,7 @@ SPOILS: tuple[Spoil, ...] = (
 @pytest.mark.parametrize("spoil", SPOILS)
 @MANY
 @given(st.data())
-def test_nothing_that_is_lost_or_changed_makes_a_gate_measure_less_or_its_verdict_better(
+def test_certificate_damage_skips_no_more_checks_and_betters_no_verdict(
     spoil: Spoil, data: st.DataObject
 ) -> None:
     """The verdict is that on the same observations, those of the gate from which nothing was taken away."""

@@ -64,7 +64,7 @@ def test_sums_stay_exact_at_every_size() -> None:
         operations.summed(operations.MOST_RANKS + 1, 8, 0, "cpu")
 
 
-def test_one_healthy_node_does_not_make_the_cluster_healthy(tmp_path: Path) -> None:
+def test_healthy_node_does_not_hide_a_sick_one_in_the_cluster(tmp_path: Path) -> None:
     """train.py takes any node's success for the cluster's."""
     (well,) = dcgm_cases.diagnosed("diag_4_r2.json")(tmp_path)
     (ill,) = dcgm_cases.diagnosed("diag_4_r2_memory_fail.json", code=226)(tmp_path)
@@ -74,7 +74,7 @@ def test_one_healthy_node_does_not_make_the_cluster_healthy(tmp_path: Path) -> N
     assert (Answer.NO_GO, ("node-1",)) == (verdict.answer, verdict.condemned)
 
 
-def test_what_is_healthy_is_a_go(tmp_path: Path) -> None:
+def test_healthy_outputs_of_public_tools_are_a_go(tmp_path: Path) -> None:
     """Thresholds that no machine reaches (the AWS suite's 800 GB/s at 128 MB) are no safety either."""
     for text in (all_reduce(), all_reduce(prefix="[1,0]<stdout>:"), recording("dcgm/diag_4_r2.json")):
         assert Answer.GO is explained(text, P5)(tmp_path).answer

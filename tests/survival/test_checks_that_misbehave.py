@@ -17,7 +17,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return run(World(sabotage=SABOTAGE, few=True), tmp_path_factory.mktemp("misbehave"))
 
 
-def test_what_gives_no_measurement_is_missing_evidence(ended: Ended) -> None:
+def test_check_without_a_measurement_is_missing_evidence(ended: Ended) -> None:
     """A check that raises, one that hangs and ignores SIGTERM, one whose value is no number, one that exits without a result, and
     a closing check whose first measurement failed, which is no zero.
     """

@@ -13,7 +13,7 @@ DEADLINE_S = 20.0
 
 
 @pytest.mark.usefixtures("least_checks")
-def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> None:
+def test_check_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> None:
     """A check hangs that may run for 100 s, so that no rank begins: each is named, with its node, as missing evidence. Only what
     hangs comes to the deadline, on a busy machine as well.
     """

@@ -55,7 +55,7 @@ UNDECLARED = {
 }
 
 
-def test_of_a_plain_machine_what_was_not_declared_is_planned_as_skipped() -> None:
+def test_plan_for_a_plain_machine_skips_undeclared_parts() -> None:
     """Profile standard: each check is run, or has its declared reason."""
     lines = catalog.plan(
         catalog.CATALOG, Declared("cpu", 1, 0, 1), Profile.STANDARD, builtin().instances.get("cpu")

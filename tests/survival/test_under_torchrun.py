@@ -32,7 +32,7 @@ def torchrun(world: World, folder: Path) -> Report:
     return load((folder / "report.json").read_bytes())
 
 
-def test_all_ranks_make_one_report(tmp_path: Path) -> None:
+def test_torchrun_ranks_make_one_report(tmp_path: Path) -> None:
     """Node checks once, rank checks on each, and nothing is wrong but that some checks were left out. A thread that is in a call of
     torch's store when its process ends aborts it, unless the process ends at once.
     """

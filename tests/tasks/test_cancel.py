@@ -123,7 +123,9 @@ def test_a_cancellation_waits_for_no_file_of_its_nodes(monkeypatch: pytest.Monke
     assert [] == calls
 
 
-def test_what_was_started_is_a_fact_of_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_counts_a_job_whose_submission_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job whose submission is not known to have failed may run, and was ended."""
     one = session(tmp_path)
     one.remember(CHECK_JOB)
@@ -180,9 +182,7 @@ def test_the_jobs_are_ended_before_anything_is_kept(
     assert ended and all(("cancel", job) in calls for calls in ended)
 
 
-def test_what_cannot_be_ended_is_said_and_people_are_notified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancellation_reports_jobs_it_could_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message of the run, what is kept of it, and a notification: machines may still be billed."""
     notified: list[str] = []
     monkeypatch.setattr(sessions, "notify_unreleased", lambda context, gate_id, lines: notified.extend(lines))

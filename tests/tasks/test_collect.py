@@ -47,7 +47,7 @@ def test_an_engine_that_is_slow_to_say_that_a_job_ended_has_its_time_once_all_is
     assert (153.0, 1023.0) == (unfinished, clock.gives_up_at)
 
 
-def test_what_does_not_answer_is_left_behind() -> None:
+def test_call_that_does_not_answer_is_left_behind() -> None:
     """The loop goes on, and ends, though the call never does; what answers or raises in time passes."""
     release = threading.Event()
 

@@ -173,7 +173,7 @@ def test_a_job_that_its_engine_no_longer_has_is_over(
         (replace(RUNS, state=JobState.PENDING), True, False, "it did not start within 120 s, so it was ended", False),
     ],
 )  # fmt: skip
-def test_what_was_ended_is_said_only_where_it_was(
+def test_silent_job_is_reported_as_ended_only_if_it_was(
     tmp_path: Path, pages: list[str], status: JobStatus, trains: bool, broken: bool, late: str, may_run: bool
 ) -> None:
     """The checks' job has its bounded wait, and a training its own limit; an engine that ends nothing is told as that."""

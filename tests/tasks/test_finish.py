@@ -74,7 +74,9 @@ YES, NO = answer(), answer(ApprovalAction.BLOCK)
         (CANNOT_TELL, None, "ask", False),
     ],
 )
-def test_who_may_launch(tmp_path: Path, found: Any, said: Any, on_fail: str, expected: bool) -> None:
+def test_launch_needs_a_go_or_a_valid_answer_that_the_policy_allows(
+    tmp_path: Path, found: Any, said: Any, on_fail: str, expected: bool
+) -> None:
     """A GO may; anything else needs a valid answer to launch, about a verdict on which a person decides."""
     assert expected is may_launch(session(tmp_path, on_fail=on_fail), found, said)
 
@@ -213,7 +215,7 @@ def test_the_outcome_of_a_failure(
         (LaunchRejected("wrong"), {"judged": NO_GO, "mode": Mode.OBSERVE}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
     ],
 )  # fmt: skip
-def test_what_a_failure_is_depends_on_how_far_the_gate_was(
+def test_failure_outcome_depends_on_the_progress_of_the_gate(
     tmp_path: Path, error: Exception, facts: dict[str, Any], decision: Decision, code: Exit
 ) -> None:
     """A training that ran was launched; a pool that expires while it waits is a lack of machines; an approval, or observe mode, makes
@@ -280,7 +282,7 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
     assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED
 
 
-def test_what_is_kept_of_an_outcome() -> None:
+def test_outcome_summary_keeps_decision_answer_and_training() -> None:
     """What a later reader needs to know who decided what; nothing is invented where nothing was judged."""
     training = Training(TRAIN_JOB, JobState.FAILED, "exit 7", node="node-1")
     full = outcome_summary(
@@ -294,7 +296,7 @@ def test_what_is_kept_of_an_outcome() -> None:
     assert (2, None, "", None) == tuple(empty[key] for key in ("exit_code", "answer", "reused", "training"))
 
 
-def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_path: Path) -> None:
+def test_capacity_failure_states_the_cost_of_the_waiting_machines(tmp_path: Path) -> None:
     """Somebody pays for them."""
     one = session(tmp_path)
     one.judged = GO

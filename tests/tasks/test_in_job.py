@@ -122,7 +122,7 @@ def test_a_training_that_the_gate_could_not_judge_is_no_refusal(
     ],
 )
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED, JobState.UNKNOWN])
-def test_that_nothing_was_started_is_said_only_where_it_is_known(
+def test_outcome_denies_a_training_only_when_its_absence_is_known(
     tmp_path: Path, files: Any, denied: bool, begun: bool, decision: Decision, said: str, state: JobState
 ) -> None:
     """By the files of the nodes, if they can be read; a job that was never submitted trained nothing. The engine's word is added."""

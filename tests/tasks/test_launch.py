@@ -154,7 +154,7 @@ def test_a_pool_that_is_left_over_is_released_while_the_training_runs(
         (Placement.POOLED, PASSED, False),
     ],
 )
-def test_nothing_is_asked_where_no_pool_is_held(
+def test_pool_proof_is_settled_without_a_pool_or_own_verdict(
     tmp_path: Path, placement: Placement, found: Any, settled: bool
 ) -> None:
     """Without a pool, a verdict of this gate, or both."""
@@ -194,7 +194,7 @@ def test_machines_are_kept_for_a_training_no_longer_than_the_gate_file_says(
         (1, None, CostTerms(), ": 1 node at an unknown price of cpu per hour.", "an unknown price of cpu"),
     ],
 )  # fmt: skip
-def test_what_the_waiting_machines_cost(
+def test_pool_cost_text_states_the_price_of_the_waiting_machines(
     tmp_path: Path, nodes: int, keeps_s: float | None, terms: CostTerms, now: str, so_far: str
 ) -> None:
     """An hour's price for all nodes, and for how long; a price that nobody knows is not invented."""
@@ -245,7 +245,7 @@ def known(found: Any, **identity: str) -> Any:
         (["started/node-0"], Placement.IN_JOB, PASSED, []),
     ],
 )  # fmt: skip
-def test_what_the_trainings_nodes_confirmed(
+def test_training_confirmations_are_recorded_only_if_every_node_started(
     tmp_path: Path, files: list[str], placement: Placement, found: Any, proof: list[str]
 ) -> None:
     """Nothing is claimed unless every node started; machines that checked again were not the ones that passed."""
@@ -333,7 +333,7 @@ def test_how_a_training_ended(
         ("", replace(FAILED, detail="Slurm no longer knows the job"), "Slurm no longer knows the job", ""),
     ],
 )  # fmt: skip
-def test_what_is_known_besides_of_a_training_that_failed(
+def test_failed_training_details_node_ends_and_logs_beside_the_cause(
     tmp_path: Path, log: str, status: JobStatus, cause: str, besides: str
 ) -> None:
     """How the nodes ended, and where the logs are: not in the first line about it. What the engine says is not said twice."""

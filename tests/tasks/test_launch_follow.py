@@ -71,7 +71,7 @@ def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus],
     return asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
 
 
-def test_what_a_waiting_pool_costs_is_shown_while_the_training_waits(
+def test_pool_cost_is_shown_only_while_the_training_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no longer: a pool that the training has taken waits for nobody."""

@@ -61,7 +61,7 @@ def test_raw_output_loses_it(pack: object) -> None:
     assert redacted_gzip(plain) == plain
 
 
-def test_whatever_an_engine_says_has_no_secret() -> None:
+def test_engine_texts_contain_no_secret() -> None:
     """Its errors, its words about a job, and those about machines that are kept."""
     said = "refused: tk-0123456789abcdef"
     status = JobStatus(JobState.FAILED, said, "", {}, history=(said,))

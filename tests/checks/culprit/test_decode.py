@@ -40,7 +40,9 @@ def test_a_healthy_cluster_has_no_culprit() -> None:
         (Direction.IN, lambda a, b: b == 1),
     ],
 )
-def test_one_slow_node(number: int, way: Direction, is_bad: Callable[[int, int], bool]) -> None:
+def test_decoder_names_a_slow_node_with_its_direction(
+    number: int, way: Direction, is_bad: Callable[[int, int], bool]
+) -> None:
     """One slow node, of three already, is named with the way in which it is slow, and does not become the norm."""
     decoded = decode(matrix(nodes(number), is_bad), HALF)
 
@@ -59,7 +61,9 @@ def test_one_slow_node(number: int, way: Direction, is_bad: Callable[[int, int],
     ("way", "cells"),
     [(Direction.BOTH, {(1, 2), (2, 1)}), (Direction.OUT, {(1, 2)}), (Direction.IN, {(2, 1)})],
 )
-def test_one_slow_link(number: int, way: Direction, cells: set[tuple[int, int]]) -> None:
+def test_decoder_names_a_slow_link_but_neither_end(
+    number: int, way: Direction, cells: set[tuple[int, int]]
+) -> None:
     """A link between two good nodes, measured again as `confirm` asks, is named; neither end is."""
     parts = nodes(number)
     first = decode(matrix(parts, lambda a, b: (a, b) in cells), HALF)
@@ -133,7 +137,7 @@ def test_a_node_whose_pairs_are_bad_as_a_whole() -> None:
     assert {(Entity.NODE, "node-5", Direction.BOTH)} == named(rails)
 
 
-def test_what_went_wrong_at_one_time_is_one_event() -> None:
+def test_decoder_takes_bad_tests_at_one_time_for_one_event() -> None:
     """Eight tests of two nodes at one time that are bad, and none of 24 when they meet again, are no bad link."""
     parts = ranks(16, 4)
     cells = [(a, b) for a, b in all_pairs(parts) if {a // 4, b // 4} == {2, 9}]
@@ -152,7 +156,7 @@ def test_events_that_strike_pairs_are_no_bad_links(events: int) -> None:
     assert {(a, b) for a, b in all_pairs(ranks(32, 4)) if a // 8 == b // 8 < events} <= set(decoded.confirm)
 
 
-def test_what_has_passed_is_no_bad_link() -> None:
+def test_decoder_clears_a_pair_that_is_good_when_measured_again() -> None:
     """A pair that was bad the first time, as a whole, and good three times after, is not blamed for it."""
     parts = nodes(200)
     again = matrix(parts, cells=3 * [(1, 2), (2, 1)])
@@ -161,7 +165,7 @@ def test_what_has_passed_is_no_bad_link() -> None:
     assert (MatrixAnswer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
 
 
-def test_one_bad_visit_of_three_is_no_link_however_rare_spells_are() -> None:
+def test_link_odds_need_two_bad_visits_of_three() -> None:
     """A link is to be bad at two times, where it was met at three."""
     odds = Odds(Chance(hiccup=1e-6, spell=1e-12), nodes=4)
 
@@ -277,7 +281,7 @@ def test_two_parts() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, math.nan, 0.0])
-def test_what_gave_nothing_is_bad(nothing: float | None) -> None:
+def test_decoder_counts_a_missing_or_zero_value_as_bad(nothing: float | None) -> None:
     """No value is never a good one, and a node all of whose tests gave none has no ratio."""
     decoded = decode(matrix(nodes(6), lambda a, b: 2 in (a, b), value=lambda _: nothing), HALF)
 
@@ -285,7 +289,7 @@ def test_what_gave_nothing_is_bad(nothing: float | None) -> None:
     assert (0.0 if nothing == 0.0 else None) == decoded.suspects[0].ratio
 
 
-def test_nothing_at_all() -> None:
+def test_decoder_answers_fabric_for_no_values_and_too_few_for_no_tests() -> None:
     """All tests without a value are the fabric; no test at all is too few, and every part is unseen."""
     silent = decode(matrix(nodes(5), lambda a, b: True, value=lambda _: None), HALF)
     empty = decode(matrix(nodes(5), cells=()), HALF)
@@ -294,7 +298,7 @@ def test_nothing_at_all() -> None:
     assert (MatrixAnswer.TOO_FEW, (0, 1, 2, 3, 4)) == (empty.answer, empty.unseen)
 
 
-def test_who_was_not_measured_is_unseen() -> None:
+def test_decoder_lists_an_unmeasured_part_as_unseen() -> None:
     """A part without a test is no suspect, and is not cleared."""
     parts = nodes(6)
     decoded = decode(matrix(parts, cells=[cell for cell in all_pairs(parts) if 4 not in cell]), HALF)
@@ -302,7 +306,7 @@ def test_who_was_not_measured_is_unseen() -> None:
     assert (MatrixAnswer.NOBODY, (4,)) == (decoded.answer, decoded.unseen)
 
 
-def test_who_is_named_on_few_tests_has_a_runner_up() -> None:
+def test_suspect_on_few_tests_has_a_runner_up() -> None:
     """Of three nodes with a bad link, its ends are who else it could be."""
     decoded = decode(matrix(nodes(4), lambda a, b: {a, b} == {1, 2}), HALF)
 
@@ -312,7 +316,7 @@ def test_who_is_named_on_few_tests_has_a_runner_up() -> None:
     assert 0 < runner_up.probability < 1 - decoded.suspects[0].probability + 1e-9
 
 
-def test_one_round_of_pairs_names_neither_end() -> None:
+def test_decoder_names_neither_end_after_one_round_of_pairs() -> None:
     """Each node met one other: a bad pair is either of the two, and both are to be measured again."""
     cells = [(a, a ^ 1) for a in range(16)]
     decoded = decode(matrix(nodes(16), lambda a, b: 4 in (a, b), cells=cells), HALF)

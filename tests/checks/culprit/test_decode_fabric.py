@@ -11,7 +11,7 @@ from tests.checks.culprit.planted import all_pairs, matrix, named, nodes
 HALF = Tolerance(0.5)
 
 
-def test_all_equally_slow_is_nobody_and_below_a_floor_the_fabric() -> None:
+def test_decoder_blames_the_fabric_for_equal_slowness_only_below_a_floor() -> None:
     """Without a floor no part is worse than the rest; below it no part is named, but the fabric."""
     slow = matrix(nodes(8), lambda a, b: True)
 
@@ -56,7 +56,7 @@ def inside(*slow: float) -> Matrix:
     return Matrix("bandwidth", "GB/s", Better.HIGHER, Span.INSIDE, parts, sources, targets, values)
 
 
-def test_one_slow_direction_of_one_pair_is_not_the_fabric() -> None:
+def test_slow_direction_of_one_pair_is_not_the_fabric() -> None:
     """It is one test of four, and a quarter of all that there is; it is unexplained until it was measured again."""
     floor = Tolerance(0.1, floor=0.02)
     once = decode(inside(0.015), floor)
@@ -87,7 +87,7 @@ def test_measuring_bad_cells_again_makes_no_fabric() -> None:
 
 
 @pytest.mark.parametrize("share", [27, 33, 45])
-def test_so_many_hiccups_are_the_fabric(share: int) -> None:
+def test_decoder_blames_the_fabric_for_frequent_random_hiccups(share: int) -> None:
     """Where every third test is bad at random, nobody is picked out."""
     decoded = decode(matrix(nodes(16), lambda a, b: (a * 7919 + b * 104729) % 1009 % 100 < share), HALF)
 

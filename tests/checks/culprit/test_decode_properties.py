@@ -130,7 +130,7 @@ def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) 
 
 @FEW
 @given(planted(), st.sampled_from([HALF, Tolerance(0.5, floor=5.0), Tolerance(0.9, 20.0, 0.5)]))
-def test_nobody_is_blamed_without_evidence(matrix: Matrix, tolerance: Tolerance) -> None:
+def test_decoder_blames_no_part_without_evidence(matrix: Matrix, tolerance: Tolerance) -> None:
     """Suspects have bad tests, all of them their own; probabilities are such; what is bad leads to no clean answer."""
     decoded = decode(matrix, tolerance)
 

@@ -52,7 +52,9 @@ def test_a_healthy_cluster_has_nobody_to_blame(rule: str) -> None:
         ("all pairs, by majority", (5,), 15, 120),
     ],
 )
-def test_one_bad_node(rule: str, named: tuple[int, ...], rounds: int, tests: int) -> None:
+def test_public_rule_names_the_published_nodes_for_a_bad_node(
+    rule: str, named: tuple[int, ...], rounds: int, tests: int
+) -> None:
     """Who is named for node 5, and what it costs; only neighbours-once names a good node with it."""
     measured = world(*node(5))
 

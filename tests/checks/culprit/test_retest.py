@@ -63,7 +63,7 @@ def inside(slow_gbps: float) -> list[retest.RetestEntry]:
     return [retest.RetestEntry(a, b, gbps, 70.0, PairOutcome.OK) for (a, b), gbps in cells.items()]
 
 
-def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
+def test_retest_includes_values_below_the_floor_of_the_policy() -> None:
     """The judge compares with floors too: a value that only they call bad was blamed on one measurement."""
     bounds = retest.Bounds(ratio=0.1, floor_inside_gbps=0.02)
 
@@ -71,7 +71,7 @@ def test_what_lies_below_the_policys_floor_is_measured_again() -> None:
     assert () == retest.doubtful(inside(0.025), 2, bounds)
 
 
-def test_where_everything_is_below_the_floor_everything_is_measured_again() -> None:
+def test_retest_covers_every_pair_when_all_are_below_the_floor() -> None:
     """A busy host slows all pairs of the first round."""
     made = [
         retest.RetestEntry(a, b, 0.001, 70.0, PairOutcome.OK) for a in range(4) for b in range(4) if a != b
@@ -203,7 +203,7 @@ def test_tcp_counters_are_read_by_name() -> None:
         (None, 9, 0, None),
     ],
 )
-def test_what_its_receiver_had_already_was_not_lost(
+def test_loss_excludes_segments_that_the_receiver_already_had(
     resent: int | None, data: int | None, needless: int | None, percent: float | None
 ) -> None:
     """A busy healthy receiver answers late, and the sender sends again; its answer says that it was needless."""

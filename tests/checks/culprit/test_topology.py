@@ -135,7 +135,7 @@ def test_slurms_lists_of_hosts(text: str, names: list[str]) -> None:
         ("n0," + ",".join(f"s{i}" for i in range(20)), "under 20 switches"),
     ],
 )
-def test_what_describes_no_switches_is_refused(text: str, said: str) -> None:
+def test_topology_reader_rejects_text_without_switches(text: str, said: str) -> None:
     """With the line, so that it can be found."""
     with pytest.raises(TopologyError, match=said.replace("[", "\\[").replace("(", "\\(")):
         parse(text)

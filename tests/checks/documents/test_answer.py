@@ -10,7 +10,7 @@ from checks.value_types import DecodeError
 MADE = dump_answer("g", "a", AnswerWord.LAUNCH, "ada", "why", "now")
 
 
-def test_it_is_read_as_it_was_made() -> None:
+def test_answer_file_is_read_as_written() -> None:
     """Who, what and why."""
     found = load_answer(MADE, "g", "a")
 
@@ -28,7 +28,9 @@ def test_it_is_read_as_it_was_made() -> None:
         (b" " * (ANSWER_BYTES + 1) + MADE, "g", "a"),
     ],
 )
-def test_what_is_not_wholly_an_answer_to_this_attempt_is_none(data: bytes, gate: str, attempt: str) -> None:
+def test_answer_file_for_another_attempt_or_malformed_is_rejected(
+    data: bytes, gate: str, attempt: str
+) -> None:
     """It starts nothing."""
     with pytest.raises(DecodeError):
         load_answer(data, gate, attempt)

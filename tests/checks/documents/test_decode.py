@@ -78,7 +78,9 @@ def test_a_whole_value_is_read() -> None:
         ([], "", None),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place(value: object, path: str, near: str | None) -> None:
+def test_decoder_rejects_a_misfit_with_its_path_and_nearest_word(
+    value: object, path: str, near: str | None
+) -> None:
     """The dotted path, and the nearest valid word where there is one."""
     with pytest.raises(DecodeError) as caught:
         decode(Outer, value)
@@ -112,7 +114,7 @@ def test_more_than_the_limit_is_not_even_parsed() -> None:
 
 
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ("[1,", "]")])
-def test_as_many_levels_are_read_as_promised_and_no_more(opened: str, closed: str) -> None:
+def test_json_reader_reads_up_to_the_depth_limit_and_no_deeper(opened: str, closed: str) -> None:
     """Lists, tables, and lists beside numbers."""
     deepest = opened * MAX_DEPTH + "1" + closed * MAX_DEPTH
 

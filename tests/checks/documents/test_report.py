@@ -48,7 +48,9 @@ def _set(value: object, *path: str | int) -> bytes:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=4), st.text(max_size=40))
-def test_what_is_written_is_what_is_read(metrics: dict[str, bool | int | float | str], evidence: str) -> None:
+def test_report_survives_dump_and_load_unchanged(
+    metrics: dict[str, bool | int | float | str], evidence: str
+) -> None:
     """Any value that a metric may have, any text in the evidence; the bytes are canonical."""
     report = with_row(
         healthy(),
@@ -105,7 +107,7 @@ def test_a_truncated_report_is_refused(tenth: int) -> None:
         pytest.param(_set(["a", None], *GEMM, "metrics", "gflops", 0), id="a hole in a list of words"),
     ],
 )
-def test_what_is_no_report_is_refused_in_a_few_words(data: bytes) -> None:
+def test_report_loader_rejects_other_data_briefly_and_quickly(data: bytes) -> None:
     """As a DecodeError, at once; not as a crash, and without repeating all of it."""
     begun = time.process_time()
     with pytest.raises(DecodeError) as caught:

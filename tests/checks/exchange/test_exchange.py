@@ -63,7 +63,7 @@ def test_another_node_at_the_address_is_named(member: Member) -> None:
         ask(Member("node-7", member.address, member.probe_port), ME, Op.HELLO, 2)
 
 
-def test_what_a_board_takes_of_a_node(member: Member) -> None:
+def test_board_keeps_first_note_and_rejects_foreign_or_excess_notes(member: Member) -> None:
     """A report, a pass token or the word that it was seen cannot be taken back; the same bytes again are a retry. A node writes in its
     own name alone, and one that runs wild leaves room for the others.
     """
@@ -138,7 +138,7 @@ def test_a_peer_that_does_not_answer_as_it_should_is_an_error(
             ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, timeout_s)
 
 
-def test_whoever_takes_a_nodes_address_is_not_believed() -> None:
+def test_responder_with_another_key_is_rejected() -> None:
     """Without the key no answer can be made up."""
     liar = Responder(access("node-0", secret=Secret(bytes(32))), "catalogue")
     port = free_port()

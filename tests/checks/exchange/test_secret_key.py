@@ -54,7 +54,7 @@ def test_a_key_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (one.access, tmp_path / "elsewhere") == (again.access, again.key_path)
 
 
-def test_one_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
+def test_single_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
     """It speaks with nobody."""
     port = free_port()
     roster = Roster((Member("node-0", "127.0.0.1", port),), free_port(), "lo")
@@ -116,7 +116,7 @@ def test_a_key_that_could_not_be_removed_is_refused_before_the_checks(
 
 
 @pytest.mark.parametrize("content", [b"", b"ab" * 31, b"ab" * 33, b"xy" * 32, b"ab" * 32 + b"\nmore"])
-def test_what_is_no_key_is_refused_without_being_repeated(tmp_path: Path, content: bytes) -> None:
+def test_secret_key_rejects_bad_content_without_repeating_it(tmp_path: Path, content: bytes) -> None:
     """A message goes into logs."""
     path = tmp_path / secret_key.FILE
     path.write_bytes(content)

@@ -288,7 +288,7 @@ def test_the_output_of_tools_that_only_checks_run_is_no_go_of_any_kind(name: str
 
 
 @pytest.mark.parametrize("begins", explain.PACKED)
-def test_what_is_packed_is_named(begins: bytes) -> None:
+def test_explain_cannot_tell_about_compressed_input_and_advises(begins: bytes) -> None:
     """Lines that are compressed hold no fault that anybody could find; what to do is said at once."""
     found = explain_text("-", "-", begins + b"x\n" * 50, None, None, ReadOptions()).verdict
 
@@ -297,7 +297,9 @@ def test_what_is_packed_is_named(begins: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", ["[  1.0] all well\n", '{"MESSAGE": "x"}\n', "\n"])
-def test_what_is_too_large_is_not_read(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_cannot_tell_about_input_that_is_too_large(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stands in the part that was not read is unknown."""
     monkeypatch.setattr(explain, "INPUT_BYTES", 1 << 20)
     path = tmp_path / "log"

@@ -84,7 +84,7 @@ def test_the_header_says_the_unit_and_what_is_good(corner: str, better: Better, 
 
 
 @pytest.mark.parametrize("corner", ["", "x", "bandwidth/latency"])
-def test_what_nobody_says_is_asked(corner: str) -> None:
+def test_matrix_reader_requires_the_better_option_for_an_unclear_header(corner: str) -> None:
     """The option is named, and helps."""
     text = csv_square(NAMES, VALUES, corner)
 
@@ -128,7 +128,7 @@ def _broken() -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "said"), _broken().values(), ids=_broken())
-def test_what_contradicts_itself_is_refused_with_its_place(text: str, said: str) -> None:
+def test_matrix_reader_rejects_contradictions_with_their_place(text: str, said: str) -> None:
     """Nothing of it is judged."""
     with pytest.raises(Garbled) as error:
         read(text, ReadOptions())
@@ -157,7 +157,7 @@ def _one_way(text: str) -> str:
 
 
 @pytest.mark.parametrize(("text", "said"), _incomplete().values(), ids=_incomplete())
-def test_what_is_missing_is_told(text: str, said: str) -> None:
+def test_matrix_reader_names_what_is_missing(text: str, said: str) -> None:
     """The rest is read; the answer is no pass."""
     reading = read(text, ReadOptions())
 
@@ -179,7 +179,7 @@ def test_the_six_matrices_of_p2p_are_read() -> None:
 @pytest.mark.parametrize(
     "line", ["Cuda failure p2pBandwidthLatencyTest.cu:213: 'unspecified launch failure'", "a word"]
 )
-def test_what_stands_between_the_tables_of_p2p_is_named(line: str) -> None:
+def test_p2p_reader_names_unread_lines_between_the_tables(line: str) -> None:
     """An error of CUDA among them is no part of a good output."""
     text = p2p(4).replace("P2P Connectivity Matrix", f"{line}\nP2P Connectivity Matrix")
     reading = registry.read("checks.explain.matrix", text, ReadOptions())
@@ -189,7 +189,7 @@ def test_what_stands_between_the_tables_of_p2p_is_named(line: str) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 3, 4])
-def test_one_matrix_of_p2p_alone_is_judged_and_the_others_are_named(which: int) -> None:
+def test_p2p_excerpt_with_one_matrix_is_judged_and_names_the_others(which: int) -> None:
     """An excerpt without the tool's own beginning is no cut output."""
     whole = p2p(8).splitlines()
     starts = [at for at, line in enumerate(whole) if "Matrix (" in line]

@@ -45,7 +45,7 @@ def test_no_reader_claims_a_stranger(text: str) -> None:
         ((ROOT / "tests/recordings/torchrun/raised.node-0.txt").read_text("utf-8"), "journalctl -k"),
     ],
 )
-def test_what_people_try_first_has_a_remedy_of_its_own(text: str, remedy: str) -> None:
+def test_registry_advises_on_common_outputs_without_a_reader(text: str, remedy: str) -> None:
     """The table of nvidia-smi, and the log of a training that failed."""
     with pytest.raises(registry.Unrecognised) as error:
         registry.claimed_by(text)

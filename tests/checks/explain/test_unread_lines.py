@@ -133,7 +133,7 @@ def test_text_that_nobody_reads_is_named_by_its_lines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_what_is_known_to_be_harmless_changes_no_answer(name: str) -> None:
+def test_harmless_text_beside_an_output_changes_no_answer(name: str) -> None:
     """Prompts, commands, and the notes of launchers."""
     for beside in HARMLESS if name == HEALTHY[0] else HARMLESS[:2]:
         for text in (beside + _healthy(name), _healthy(name) + beside):

@@ -25,7 +25,7 @@ def written(folder: Path, **change: object) -> Path:
     return path
 
 
-def test_what_was_written_is_read_and_has_the_policy_of_its_gpu(tmp_path: Path) -> None:
+def test_machine_file_is_read_as_written_and_selects_the_gpu_policy(tmp_path: Path) -> None:
     found = declare(str(written(tmp_path)), 4, builtin())
 
     assert Declared(NDR, 4, 8, 8, machine=OWN.machine) == found

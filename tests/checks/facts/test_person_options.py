@@ -53,7 +53,7 @@ def test_less_evidence_and_unknown_names_are_refused(word: str, says: str) -> No
         with_options(local_policy(), Profile.QUICK, [word])
 
 
-def test_what_can_be_raised_exists() -> None:
+def test_raisable_options_exist_in_their_checks() -> None:
     """Each name is one of a check's numbers in every profile; the order of products alone is the device's own."""
     checks = {check.name for check in CATALOG}
     named = {(check, name) for check, numbers in RAISABLE.items() for name in numbers}

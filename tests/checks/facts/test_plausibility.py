@@ -115,7 +115,9 @@ def test_public_thresholds_that_none_can_reach_that_none_could_miss_and_that_sep
         ("p6-b300.48xlarge", 2, 827.38),
     ],
 )
-def test_what_was_measured_lies_under_the_roofline(kind: str, nodes: int, measured: float) -> None:
+def test_measured_bandwidth_lies_between_half_the_roofline_and_the_roofline(
+    kind: str, nodes: int, measured: float
+) -> None:
     """All_reduce of the largest message that was published; of one node with NVLS more than its NVLink carries."""
     assert 0.5 * _bus(kind, nodes) < measured < _bus(kind, nodes)
 
@@ -168,7 +170,7 @@ def test_a_policy_that_no_healthy_node_could_pass_is_refused(
         assert can != bool(list(impossible(_policy(check, rule), FACTS, PARTS)))
 
 
-def test_one_floor_for_many_types_has_no_teeth_by_itself() -> None:
+def test_floor_shared_by_many_machine_types_is_toothless() -> None:
     """For an H100, a T4's floor is none."""
     rule = Rule("copy_gbps", "s", fail_below=100.0)
 

@@ -73,7 +73,7 @@ def test_a_name_that_is_not_there_has_a_nearest() -> None:
 
 
 @pytest.mark.parametrize("rows", ["text", [7], {"a": []}])
-def test_what_is_no_table_is_refused(rows: object) -> None:
+def test_facts_loader_rejects_rows_that_are_no_table(rows: object) -> None:
     """And nothing in it is taken for a fact."""
     with pytest.raises(DecodeError):
         resolved({"rows": rows}, "rows")

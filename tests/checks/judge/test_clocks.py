@@ -36,7 +36,7 @@ def test_a_clock_far_from_the_others_is_named(last: str, said: list[tuple[Level,
     assert all(finding.cause is Cause.EVIDENCE for finding in found)
 
 
-def test_of_two_clocks_nobody_knows_which_is_right() -> None:
+def test_clocks_of_two_nodes_that_disagree_are_a_cluster_warning() -> None:
     """Their distance is said of the cluster."""
     (found,) = judge_clocks(_nodes("2026-11-21T08:00:00Z", "2026-11-21T08:08:00Z"))
 
@@ -57,6 +57,6 @@ def test_a_report_whose_nodes_disagree_is_no_pass() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "9999-99-99", "0001-01-01T00:00:00+23:59"])
-def test_what_is_no_time_is_none(text: str) -> None:
+def test_time_parser_returns_none_or_a_number_for_any_text(text: str) -> None:
     """And no crash."""
     assert seconds_of(text) is None or isinstance(seconds_of(text), float)

@@ -63,7 +63,7 @@ def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) ->
 
 @pytest.mark.parametrize("shared", ["boot_id", "product_uuid", "gpu_uuids"])
 @pytest.mark.parametrize("kind", [P5, "trn1.32xlarge"])
-def test_one_machine_under_two_names_is_one_machine(kind: str, shared: str) -> None:
+def test_machine_under_two_node_names_is_missing_evidence(kind: str, shared: str) -> None:
     """Two agents on one host: the second machine was never looked at."""
     (found,) = _findings(_with_identity(kind, shared))
 

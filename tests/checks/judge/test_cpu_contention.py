@@ -98,7 +98,7 @@ def test_without_a_record_that_others_took_the_cpu_slow_is_slow(load: Mapping[st
     assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(_row(0, 0.44, load))
 
 
-def test_where_equally_busy_other_machines_are_not_slow_it_is_hardware() -> None:
+def test_slow_busy_host_is_hardware_when_equally_busy_hosts_are_fast() -> None:
     """And the node is condemned by it."""
     (found,) = _found(_row(0, 0.44, BUSY), _row(1, 9.0, BUSY), _row(2, 8.0, BUSY))
 
@@ -145,7 +145,7 @@ def test_a_good_second_value_does_not_hide_a_bad_first_one() -> None:
     assert ["node-0/rank-0 WARN CONFIGURATION"] == _said(_row(0, 9.0, BUSY, **first, **quiet))
 
 
-def test_one_busy_node_explains_a_slow_collective() -> None:
+def test_busy_node_makes_a_slow_collective_missing_evidence() -> None:
     """The slowest rank sets the pace of all; the busy node is named as a field, so that its row in the store can be a doubt."""
     rule = replace(RULE, over=Over.CLUSTER, warn_below=None)
     [shared] = dict.fromkeys(_found(_row(0, 0.1, QUIET), _row(1, 0.1, BUSY), rule=rule))
@@ -286,7 +286,7 @@ def test_a_link_that_was_slow_at_first_stays_visible() -> None:
     assert [] == _hosts({0: BUSY}, 3.0, first=0.01)
 
 
-def test_what_is_recorded_of_a_quiet_host_is_short() -> None:
+def test_contention_metrics_of_a_quiet_host_are_short() -> None:
     """A fleet's report holds a million observations."""
     quiet = Contention(192, 3.04, 0.004, 0.98, pressure=0.02)
 

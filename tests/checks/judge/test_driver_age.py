@@ -103,14 +103,14 @@ def test_from_its_driver_on_a_missing_value_is_missing_evidence(check: str, metr
     assert {check} == failed(judged(changed(healthy("580.105.08"), check, **{metric: NOTHING})))
 
 
-def test_what_every_driver_reports_is_never_excused() -> None:
+def test_old_driver_does_not_excuse_a_metric_that_every_driver_reports() -> None:
     """The histogram of spare rows is older than any driver that AWS's images have."""
     assert {"gpu.row_remap"} == failed(
         judged(changed(healthy(OLD), "gpu.row_remap", banks_none=NOTHING, banks_low=NOTHING))
     )
 
 
-def test_one_gpu_without_the_value_is_no_matter_of_the_driver() -> None:
+def test_missing_value_on_one_gpu_is_not_excused_by_the_driver() -> None:
     """The others show that the driver knows it."""
     one = (0, 0, 0, None, 0, 0, 0, 0)
 

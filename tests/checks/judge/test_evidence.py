@@ -259,7 +259,7 @@ def test_an_optional_check_that_errored_warns_and_an_accepted_skip_too() -> None
         ("compute.gemm", (Skip.GATE_FILE,), Level.WARN, Answer.GO),
     ],
 )
-def test_what_the_gate_file_leaves_out_is_a_warning_at_least(
+def test_check_left_out_by_the_gate_file_is_a_warning_at_least(
     check: str, accepts: tuple[Skip, ...], level: Level, answer: Answer
 ) -> None:
     """And missing evidence where the policy requires the check, whoever wrote the report."""
@@ -313,7 +313,7 @@ def test_a_line_may_leave_a_profile_out_and_then_the_plan_may_too() -> None:
     )
 
 
-def test_what_was_not_planned_is_not_evidence() -> None:
+def test_unplanned_observation_makes_the_answer_cannot_tell() -> None:
     """An observation of a stranger, of another scope or of an unplanned check leaves a finding."""
     report = healthy()
     extra = [

@@ -92,7 +92,7 @@ def by_itself(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["before_ranks", "during_ranks"])
-def test_what_a_silent_node_leaves_unmeasured_on_its_peers_follows_from_it(name: str) -> None:
+def test_findings_on_peers_follow_from_the_silent_node(name: str) -> None:
     """One finding stands by itself and has the remedy; the answer stays CANNOT TELL, and every other finding stays as well."""
     report, verdict = recorded(name)
     about_peer = [one for one in verdict.findings if one.subject.startswith("node-0")]
@@ -103,7 +103,7 @@ def test_what_a_silent_node_leaves_unmeasured_on_its_peers_follows_from_it(name:
     assert 20 <= len(about_peer) and len(report.collection) == 1
 
 
-def test_what_has_another_reason_follows_from_no_node() -> None:
+def test_finding_with_a_reason_of_its_own_follows_from_no_node() -> None:
     """An error of a peer's own check, and what that peer did not begin after it; a cluster of which every node is silent."""
     report, _ = recorded("before_ranks")
     own = Observation(
@@ -153,7 +153,7 @@ def test_a_broken_part_follows_from_no_silent_node() -> None:
         (NodeEnd("node-1", None, ""), AGAIN),
     ],
 )
-def test_nobody_is_sent_to_a_log_that_is_empty(end: NodeEnd, remedy: str) -> None:
+def test_remedy_points_to_no_empty_log(end: NodeEnd, remedy: str) -> None:
     """One that has not ended may still write one."""
     report = replace(without_node(healthy(2, 2), "node-1"), ends=(end,))
 

@@ -25,7 +25,7 @@ def test_every_check_of_the_plan_has_an_entry_and_its_sources() -> None:
             assert (entry.measured, entry.missing) == (entry.required, 0)
 
 
-def test_what_is_missing_and_what_errored_are_counted_apart() -> None:
+def test_ledger_counts_missing_and_errored_apart() -> None:
     """A silent rank is not one that said why it could not."""
     report = healthy()
     check = "collective.all_reduce"

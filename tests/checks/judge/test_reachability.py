@@ -59,7 +59,7 @@ def test_a_healthy_network_blames_nobody(nodes: int) -> None:
 
 
 @given(st.integers(3, 9), st.integers(0, 8))
-def test_one_slow_host_is_named_and_nobody_else(nodes: int, host: int) -> None:
+def test_slow_host_is_named_alone_among_three_or_more(nodes: int, host: int) -> None:
     """From three hosts on, its peers are acquitted."""
     host %= nodes
 
@@ -67,7 +67,7 @@ def test_one_slow_host_is_named_and_nobody_else(nodes: int, host: int) -> None:
 
 
 @given(st.integers(3, 9), st.integers(0, 8))
-def test_one_host_that_is_cut_off_is_named_and_nobody_else(nodes: int, host: int) -> None:
+def test_unreachable_host_is_named_alone(nodes: int, host: int) -> None:
     """It runs, it reported, and nobody reaches it."""
     host %= nodes
 
@@ -87,7 +87,7 @@ def test_only_a_part_that_failed_is_to_be_inspected(
     assert {action is Action.INSPECT} == {finding.cause is Cause.HARDWARE for finding in findings}
 
 
-def test_of_two_hosts_the_link_is_named() -> None:
+def test_link_is_named_between_two_hosts_and_neither_is_condemned() -> None:
     """Either end may be the cause, so neither is condemned."""
     slow, down = _report(2, slow=_of(0, 2)), _report(2, down=_of(0, 2))
 
@@ -104,7 +104,7 @@ def test_of_two_hosts_the_link_is_named() -> None:
         (2, set(), ("node-0<->node-1", Cause.HARDWARE)),
     ],
 )
-def test_what_answers_one_way_is_no_broken_cable(
+def test_reachability_in_one_direction_is_no_broken_cable(
     nodes: int, answering: set[tuple[int, int]], blamed: tuple[str, Cause]
 ) -> None:
     """A filter, also one between nearly all hosts, condemns none; a link that is down both ways is hardware."""
@@ -114,13 +114,13 @@ def test_what_answers_one_way_is_no_broken_cable(
     assert [blamed] == [(one.subject, one.cause) for one in found]
 
 
-def test_one_slow_link_among_good_hosts_is_a_link() -> None:
+def test_slow_link_among_good_hosts_is_named_as_a_link() -> None:
     """In either direction."""
     assert {(PAIRS, "node-1<->node-2")} == _blamed(_report(6, slow=[(2, 1)]))
     assert {(PAIRS, "node-1<->node-2")} == _blamed(_report(6, slow=[(1, 2), (2, 1)]))
 
 
-def test_one_lucky_pair_does_not_acquit_a_slow_host() -> None:
+def test_slow_host_is_named_despite_one_good_pair() -> None:
     """Eight of ten cells bad is enough."""
     slow = _of(3, 8) - {(3, 0), (0, 3)}
 

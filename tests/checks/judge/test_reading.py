@@ -35,7 +35,7 @@ def said(found: Judged) -> list[tuple[str, str, str]]:
     return [(f.level.value, f.cause.value, f.message) for f in found.verdict.findings]
 
 
-def test_what_holds_is_a_go() -> None:
+def test_reading_that_meets_its_rules_is_a_go_and_counts_them() -> None:
     """With the number of rules that were applied."""
     found = judged(reading({"wrong": 0}), policy(WRONG))
 
@@ -53,7 +53,7 @@ def test_a_finding_bears_the_lines_it_rests_on() -> None:
     )  # fmt: skip
 
 
-def test_of_several_lines_a_finding_bears_its_own() -> None:
+def test_finding_quotes_only_the_lines_of_its_gpu() -> None:
     """GPU 1's, and not GPU 10's; all of them where all are meant."""
     gpus = tuple(f"GPU {n}" for n in range(11))
     lines = {"heat": "\n".join(f"{n}: line of GPU {n}" for n in range(11))}
@@ -97,7 +97,7 @@ def test_a_part_to_which_no_rule_applies_is_no_pass() -> None:
         assert Answer.CANNOT_TELL is judged(reading({"links": (18,)}), policy(rule)).verdict.answer
 
 
-def test_what_compares_nodes_is_named_as_not_judged() -> None:
+def test_rule_that_compares_nodes_is_listed_as_not_judged() -> None:
     """One output is of one node."""
     same = Rule("version", "one image", over=Over.CLUSTER, same=True)
     found = judged(reading({"wrong": 0, "version": "1"}), policy(WRONG, same))
@@ -105,7 +105,7 @@ def test_what_compares_nodes_is_named_as_not_judged() -> None:
     assert ("a.check version: this rule compares nodes, but the output is of one node",) == found.left_out
 
 
-def test_what_the_output_lacks_is_named_as_not_judged() -> None:
+def test_rule_without_its_metric_in_the_output_is_listed_as_not_judged() -> None:
     """A rule about something else is not silently held."""
     found = judged(reading({"wrong": 0}), policy(WRONG, Rule("heat", "s", fail_above=90)))
 
@@ -119,7 +119,7 @@ def test_a_check_without_a_line_is_no_pass() -> None:
     assert [("FAIL", "EVIDENCE", "policy 'p' has no entry for a.check")] == said(found)
 
 
-def test_what_could_not_be_read_is_no_pass() -> None:
+def test_reading_with_unread_parts_cannot_tell() -> None:
     """Though all that could be read is healthy."""
     found = judged(reading({"wrong": 0}, {}, "GPU 3 is missing from the table"), policy(WRONG))
 
@@ -136,7 +136,7 @@ def test_a_fault_outranks_what_could_not_be_read() -> None:
 
 
 @pytest.mark.parametrize("value", [(None, 0), (), math.nan, (math.inf,)])
-def test_what_is_no_number_is_no_pass(value: Value) -> None:
+def test_reading_with_a_value_that_is_no_number_cannot_tell(value: Value) -> None:
     """A null, an empty list, NaN and infinity are not below any bound."""
     bound = Rule("wrong", "s", fail_above=5)
 
@@ -189,7 +189,7 @@ def test_the_order_of_findings_is_the_readings() -> None:
     assert [f"m{n} is 1, it must be 0" for n in range(20)] == [m for _, _, m in said(found)]
 
 
-def test_what_nobody_can_read_is_no_pass() -> None:
+def test_unreadable_output_cannot_tell_and_gives_one_reason() -> None:
     """One finding says why."""
     found = unread("it ends in the middle of a table", policy(WRONG), builtin(), b"data")
 

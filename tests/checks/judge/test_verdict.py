@@ -101,7 +101,7 @@ def test_missing_evidence_never_condemns(findings: list[Finding]) -> None:
     assert expected == set(verdict.condemned)
 
 
-def test_nothing_observed_and_nothing_found_is_no_go() -> None:
+def test_verdict_without_observations_or_findings_is_no_go() -> None:
     """Incomplete coverage alone is enough."""
     verdict = conclude([], NOTHING, POLICY, 1, DIGESTS, None)
 

@@ -113,7 +113,7 @@ def test_a_finding_names_code_action_and_source() -> None:
     assert "nvidia-smi --gpu-reset -i 0000:b9:00.0" in found.remedy
 
 
-def test_what_was_answered_is_told_in_the_past() -> None:
+def test_xid_finding_before_a_restart_is_a_warning_in_the_past_tense() -> None:
     """A restart since: what it called for, what happened, and the policy's own remedy."""
     (found,) = judged(row(f"{GPU}79, x", "Linux version 6.1.119 (x)"), Overlay.NVIDIA)
 
@@ -162,7 +162,9 @@ def test_a_code_that_this_gpu_does_not_report_is_odd() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_listed_whole_is_no_clouds_to_answer(broken: dict[str, Value | None]) -> None:
+def test_xid_row_with_incomplete_lists_is_missing_evidence_for_hyperpod(
+    broken: dict[str, Value | None],
+) -> None:
     """An old report, or one that was tampered with: nobody can tell; NVIDIA's answer needs only the counts."""
     seen = changed(row(f"{GPU}79, x"), **broken)
     blind = [finding for finding in judged(seen, Overlay.HYPERPOD) if finding.cause is Cause.EVIDENCE]

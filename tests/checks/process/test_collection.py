@@ -17,7 +17,7 @@ def _unfrozen() -> Iterator[None]:
     gc.enable()
 
 
-def test_nothing_is_collected_inside_and_the_collector_is_on_again_afterwards() -> None:
+def test_import_block_disables_the_garbage_collector_and_restores_it() -> None:
     """What the block made is never looked at again."""
     with without_collection():
         assert not gc.isenabled()

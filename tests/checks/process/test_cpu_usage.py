@@ -53,7 +53,7 @@ def test_others_are_what_was_busy_less_our_own() -> None:
 @pytest.mark.parametrize(
     "last", [None, FIRST, replace(FIRST, at=110.0), replace(FIRST, at=110.0, busy=60.0, cpus=4)]
 )
-def test_what_the_kernel_does_not_show_is_no_record(last: Sample | None) -> None:
+def test_cpu_usage_is_none_without_usable_kernel_counters(last: Sample | None) -> None:
     """No time between the samples, counters that stand still, CPUs that came or went."""
     assert between(FIRST, last, 1.0, None) is None
 

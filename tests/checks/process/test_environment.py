@@ -15,7 +15,9 @@ VALUES = st.sampled_from(["", "1", "/code", "/code:/mine", "/mine", "/mine:/code
 @given(
     st.dictionaries(NAMES, VALUES), st.dictionaries(NAMES.filter(lambda name: name != "PYTHONPATH"), VALUES)
 )
-def test_what_the_checks_add_is_taken_away_again(engine: dict[str, str], defaults: dict[str, str]) -> None:
+def test_training_environment_is_without_the_additions_of_the_checks(
+    engine: dict[str, str], defaults: dict[str, str]
+) -> None:
     """Variable for variable, whatever the engine set. A path that begins with the folder already is the image's own."""
     path = engine.get("PYTHONPATH", "")
     expected = dict(engine)
@@ -44,7 +46,7 @@ def test_the_checks_find_their_code_first() -> None:
     "name",
     ["PRELAUNCH_EXCHANGE_KEY", "PRELAUNCH_POOL_TOKEN", "PRELAUNCH_SCRATCH", "PRELAUNCH_WORKING_FOLDER"],
 )
-def test_what_serves_the_checks_alone_stays_with_them(name: str) -> None:
+def test_training_environment_is_without_tokens_and_keys(name: str) -> None:
     """The training gets neither a pool's token nor a key."""
     assert {"A": "1"} == for_training({"A": "1", name: "secret"})
 

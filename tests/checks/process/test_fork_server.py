@@ -76,7 +76,7 @@ def test_a_fork_has_a_session_one_pipe_and_no_input(server: ForkServer) -> None:
     assert ended(waiting) == -signal.SIGKILL
 
 
-def test_it_ends_as_python_does(server: ForkServer) -> None:
+def test_forked_child_ends_as_a_python_process_does(server: ForkServer) -> None:
     """Exit codes, signals, tracebacks, what it registered for its end, and its threads."""
     for code, how, printed in (
         ("raise SystemExit(7)", 7, ""),
@@ -93,7 +93,7 @@ def test_it_ends_as_python_does(server: ForkServer) -> None:
         assert text.endswith(printed) and bool(text) == bool(printed)
 
 
-def test_one_that_does_not_end_is_waited_for_no_longer_than_asked(server: ForkServer) -> None:
+def test_fork_server_wait_for_a_running_child_ends_at_its_timeout(server: ForkServer) -> None:
     """And others start and end meanwhile."""
     child = begun(server, "import time; time.sleep(600)")
     with pytest.raises(subprocess.TimeoutExpired):
@@ -104,7 +104,7 @@ def test_one_that_does_not_end_is_waited_for_no_longer_than_asked(server: ForkSe
     assert ended(child) == -signal.SIGKILL
 
 
-def test_what_was_started_ends_with_the_server(server: ForkServer) -> None:
+def test_forked_child_ends_with_the_server(server: ForkServer) -> None:
     """`checks.runner.isolated_child` asks the kernel for that, and the kernel does it also where the server is killed."""
     code = "from checks.process import tree; tree.die_with_parent(); print('ready', flush=True); import time; time.sleep(600)"
     child = begun(server, code)
@@ -119,7 +119,7 @@ def test_what_was_started_ends_with_the_server(server: ForkServer) -> None:
     assert not alive(child.pid, ticks)
 
 
-def test_where_the_server_was_ended_a_python_of_its_own_is_started(server: ForkServer) -> None:
+def test_fork_server_that_was_killed_is_replaced_by_a_new_python(server: ForkServer) -> None:
     """A check that ends it, or a machine without memory, costs no other check."""
     assert ended(begun(server, "")) == 0
     assert server._server is not None
@@ -163,7 +163,7 @@ def test_many_at_once(server: ForkServer) -> None:
     assert [ended(child) for child in children] == list(range(40))
 
 
-def test_it_leaves_no_open_file(server: ForkServer) -> None:
+def test_fork_server_leaves_no_open_file(server: ForkServer) -> None:
     """In the process that starts checks, however many it started."""
 
     def once() -> None:

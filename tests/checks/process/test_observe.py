@@ -63,7 +63,7 @@ def test_a_measurement_is_measured() -> None:
         (Measurement({"x": {}}), "dict in x"),  # type: ignore[dict-item]
     ],
 )
-def test_everything_else_is_errored(result: object, said: str) -> None:
+def test_probe_result_that_is_no_measurement_is_errored(result: object, said: str) -> None:
     """No return value, however odd, is taken for a measurement."""
     row = probe(doing(result), CONTEXT, "n")
 

@@ -13,7 +13,7 @@ from checks.process import tool
 from tests.fakes.tools import Reply, install, on_path
 
 
-def test_what_a_program_says_and_how_it_ended(tmp_path: Path) -> None:
+def test_tool_returns_both_streams_and_the_exit_code(tmp_path: Path) -> None:
     """Both streams and the exit code; a failure is data, not an exception."""
     install(tmp_path, "dcgmi", [Reply("found 8 GPUs\n", asked="discovery", stderr="warning\n", code=226)])
     with on_path(tmp_path, processes=True):

@@ -192,7 +192,7 @@ def test_a_grandchild_in_another_session_is_ended(child: Child, tmp_path: Path) 
     assert dead(pid)
 
 
-def test_what_is_left_of_a_session_is_ended_though_its_leader_is_gone(child: Child, tmp_path: Path) -> None:
+def test_session_without_its_leader_is_ended(child: Child, tmp_path: Path) -> None:
     """An orphan that kept the session is found by it."""
     process = child(f"import os\nif os.fork() == 0: {TELL_AND_SLEEP.format(told=str(tmp_path / 'pid'))}")
     (pid,) = told(tmp_path / "pid")
@@ -234,7 +234,7 @@ def test_a_subreaper_ends_daemons(tmp_path: Path) -> None:
     assert dead(told(path)[0])
 
 
-def test_what_forks_in_its_last_moment_is_found(tmp_path: Path) -> None:
+def test_process_forked_on_sigterm_is_found_and_ended(tmp_path: Path) -> None:
     """What answers SIGTERM with a daemon of its own leaves it to the subreaper, which looks again."""
     path = tmp_path / "pids"
     said = as_subreaper(
@@ -265,7 +265,7 @@ def test_an_interrupt_while_it_ends_processes_leaves_none_stopped(monkeypatch: p
         child.wait()
 
 
-def test_what_forks_all_the_time_is_ended(tmp_path: Path) -> None:
+def test_processes_that_fork_all_the_time_are_ended(tmp_path: Path) -> None:
     """All are frozen before the first is killed, so no child is born unseen."""
     # Where this test is killed, nobody could end them: they end by themselves.
     forker = (

@@ -171,7 +171,7 @@ def test_the_load_of_a_node_explains_no_limit_that_somebody_set(
 LEFT_OUT = ("disk.io", "collective.all_gather", "nccl.tests")
 
 
-def test_what_a_gate_file_leaves_out_is_not_run_and_observed_as_skipped(tmp_path: Path) -> None:
+def test_check_left_out_by_the_gate_file_is_observed_as_skipped(tmp_path: Path) -> None:
     """Of the second of two nodes of two ranks, or of each of its ranks; what does not apply to the machine is not spoken of."""
     declared = Declared("cpu", 2, 0, 2, ("node-0", "node-1"))
     made = bundles.make("left-out", declared, Profile.STANDARD, local_policy(), builtin(), skip=LEFT_OUT)

@@ -36,7 +36,7 @@ def test_without_closing_checks_nothing_is_kept_for_them() -> None:
     assert 0.0 == deadline_of(60.0, 0.0, ()).closing_s
 
 
-def test_what_is_left_shrinks_and_never_is_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline_leaves_less_time_but_never_a_negative_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing checks may run until the last moments, the others only until theirs."""
     monkeypatch.setattr(time, "monotonic", lambda: 150.0)
     running, over = Deadline(60.0, 100.0, 10.0, 2.0), Deadline(40.0, 100.0, 10.0, 2.0)
@@ -46,7 +46,7 @@ def test_what_is_left_shrinks_and_never_is_negative(monkeypatch: pytest.MonkeyPa
     assert 0.0 == Deadline(10.0, 100.0).answer_in_s() < ANSWER_S
 
 
-def test_what_hangs_is_left_behind() -> None:
+def test_limited_call_that_hangs_raises_and_is_left_behind() -> None:
     """The caller goes on at once, and what is raised in time is raised."""
     release = threading.Event()
     with pytest.raises(TimeoutError):
@@ -58,7 +58,7 @@ def test_what_hangs_is_left_behind() -> None:
         limited(60, lambda: 1 // 0)
 
 
-def test_what_runs_and_what_waits_at_the_deadline_is_given_up() -> None:
+def test_schedule_gives_up_running_and_waiting_checks_at_the_deadline() -> None:
     """One check hangs for ever, one waits behind it: both are observed, with how far they came, and nobody waits."""
     release, kept = threading.Event(), list[Observation]()
 

@@ -152,7 +152,7 @@ def test_ranks_that_end_early_are_named(
     ]
 
 
-def test_where_one_rank_cannot_be_forked_those_before_it_end(
+def test_rank_stage_ends_forked_ranks_when_a_later_fork_fails(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is started beside them: two processes would write the file of one rank, and a healthy machine would look broken."""
@@ -174,7 +174,7 @@ def test_where_one_rank_cannot_be_forked_those_before_it_end(
     assert [-9, -9] == [child.poll() for child in started]
 
 
-def test_where_no_rank_can_be_forked_torchrun_starts_them(
+def test_rank_stage_uses_torchrun_when_no_rank_can_be_forked(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the reason is, which its process has said, or another node's; what is late is not started twice."""

@@ -66,7 +66,7 @@ def test_without_a_watch_there_is_nothing(tmp_path: Path, state: Path) -> None:
     assert [] == told(tmp_path)
 
 
-def test_what_is_open_reaches_the_verdict(tmp_path: Path, state: Path) -> None:
+def test_open_finding_reaches_the_verdict(tmp_path: Path, state: Path) -> None:
     (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(OPEN,))))
     [found] = told(tmp_path)
 

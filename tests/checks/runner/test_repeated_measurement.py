@@ -75,7 +75,7 @@ def _run(gbps: float, wrong: int = 0) -> dict[str, Value]:
     return {"copy_gbps": gbps, "wrong_words": wrong}
 
 
-def test_what_is_fast_is_measured_once_with_what_else_used_the_cpu() -> None:
+def test_fast_measurement_is_kept_with_the_record_of_the_host() -> None:
     """The record of the host stands beside the value."""
     row, ran = _observed(_run(9.0))
 
@@ -83,7 +83,7 @@ def test_what_is_fast_is_measured_once_with_what_else_used_the_cpu() -> None:
     assert isinstance(row.metrics["host_taken"], float) and isinstance(row.metrics["host_load"], float)
 
 
-def test_what_is_slow_is_measured_again_and_both_values_are_kept() -> None:
+def test_slow_measurement_is_repeated_and_both_values_are_kept() -> None:
     """With both records and both accounts."""
     row, ran = _observed(_run(0.44), _run(9.0))
 
@@ -105,7 +105,7 @@ def test_a_second_measurement_that_fails_is_said() -> None:
     assert (Outcome.ERRORED, "no memory") == (row.outcome, row.reason.partition(" (")[0])
 
 
-def test_there_is_no_second_measurement_without_time_for_it() -> None:
+def test_slow_measurement_is_not_repeated_without_time() -> None:
     """The first one counts then."""
     row, ran = _observed(_run(0.44), _run(9.0), timeout_s=0.001)
 
@@ -145,7 +145,9 @@ def test_labels_travel_with_the_first_values() -> None:
         pytest.param([(True, True)] * 3, 4, False, id="one never votes"),
     ],
 )
-def test_all_ranks_come_to_one_decision(votes: Sequence[tuple[bool, bool]], ranks: int, said: bool) -> None:
+def test_ranks_decide_together_whether_to_measure_again(
+    votes: Sequence[tuple[bool, bool]], ranks: int, said: bool
+) -> None:
     """Else some would wait in a collective for those that do not measure again."""
     store = FakeStore()
 

@@ -36,7 +36,7 @@ SECOND_CPU, LIGHT = _check("cpu.again", Resource.CPU, Resource.MEMORY), _check("
         ((CPU, DISK, LIGHT), 3, None),
     ],
 )
-def test_what_is_free_starts_in_the_catalogue_s_order(
+def test_schedule_picks_the_first_waiting_check_with_free_resources(
     running: tuple[Check, ...], most: int, expected: str | None
 ) -> None:
     """The first waiting check whose resources nobody holds, within the bound."""
@@ -67,7 +67,7 @@ def test_no_two_hold_one_resource_and_everything_runs_once() -> None:
     assert any(len(together) > 1 for together in overlaps)
 
 
-def test_what_one_check_raises_does_not_cost_the_others() -> None:
+def test_schedule_runs_the_other_checks_when_one_raises() -> None:
     """A crash of the caller's own is raised when the rows of all others have been kept."""
     kept: list[Observation] = []
 

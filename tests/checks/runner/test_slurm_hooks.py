@@ -38,7 +38,7 @@ OF_RANKS = Finding(Level.FAIL, Cause.EVIDENCE, "compute.gemm", "n1/rank-0", "lef
         ),
     ],
 )
-def test_what_cannot_be_told_fails_unless_the_site_lets_it_pass(
+def test_slurm_hook_fails_unknown_findings_unless_the_site_lets_them_pass(
     findings: tuple[Finding, ...], passes: bool, code: Exit, said: str
 ) -> None:
     """The reason begins with the cause; what is broken outranks it, and no choice lets that pass."""

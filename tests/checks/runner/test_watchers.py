@@ -77,7 +77,7 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
     return kept
 
 
-def test_what_happens_during_the_run_is_recorded(tmp_path: Path) -> None:
+def test_watcher_records_an_event_during_the_run(tmp_path: Path) -> None:
     """The check that closes has it, and the process is gone."""
 
     def poke() -> None:

@@ -179,7 +179,7 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
     assert not left.exists()
 
 
-def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
+def test_watch_finds_counter_growth_after_an_unreadable_round(
     tmp_path: Path, counter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counters begin anew at a boot: they are not compared with those of another one."""

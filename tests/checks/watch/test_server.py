@@ -56,7 +56,7 @@ def test_a_page_is_what_was_made_last(server: PageServer, pages: dict[str, Page]
 
 
 @pytest.mark.parametrize("path", ["/", "/../etc/passwd"])
-def test_nothing_else_is_served(server: PageServer, path: str) -> None:
+def test_page_server_answers_404_for_other_paths(server: PageServer, path: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetched(server, path)
     refused.value.close()
@@ -106,7 +106,7 @@ def test_a_page_has_its_type_and_no_browser_keeps_it(server: PageServer) -> None
 
 
 @pytest.mark.parametrize("text", ["9402", ":9402", "host:0", "host:65536", "host:http"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_listen_address_rejects_text_that_is_no_host_and_port(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         address_of(text)
     assert ("::1", 9402) == address_of("[::1]:9402")

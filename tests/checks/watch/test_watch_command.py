@@ -217,7 +217,7 @@ def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
                     os.kill(left, signal.SIGKILL)
 
 
-def test_what_cannot_be_watched_is_said_and_ends_with_2(
+def test_watch_command_rejects_unusable_options_with_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*more: str, state: str = str(tmp_path / "state")) -> str:

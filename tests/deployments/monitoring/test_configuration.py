@@ -277,7 +277,7 @@ def test_a_node_of_hyperpod_gets_the_watch(tmp_path: Path) -> None:
     ("words", "environment"),
     [((), {}), (("node",), {}), (("node", "p5"), {}), (("controller", GATE, "stack"), {}), (("worker",), {})],
 )
-def test_what_is_missing_ends_the_installation(
+def test_monitoring_installation_fails_when_an_argument_or_setting_is_missing(
     tmp_path: Path, words: tuple[str, ...], environment: dict[str, str]
 ) -> None:
     """With a message; a lifecycle script that went on would leave a cluster that nobody watches."""

@@ -80,7 +80,7 @@ def test_a_report_that_cannot_be_read_stops_the_learning(run: Run, folder: Path)
     )
 
 
-def test_nothing_learned_is_nothing_written(run: Run, folder: Path) -> None:
+def test_baseline_command_writes_no_file_when_it_learned_no_value(run: Run, folder: Path) -> None:
     """Two reports of which one node has failed in each, too few of everything else: nobody can tell."""
     for index in range(2):
         write(folder, f"r{index}.json", wrong_sums(replace(healthy(2, 2), gate_id=f"g{index}")))
@@ -98,7 +98,7 @@ def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 1, "bands": []}', "[1"])
-def test_what_is_no_baseline_is_rejected(run: Run, folder: Path, text: str) -> None:
+def test_baseline_and_judge_reject_a_file_that_is_no_baseline(run: Run, folder: Path, text: str) -> None:
     """By show and by judge, and nothing is judged without it."""
     (folder / "b.json").write_text(text)
     shown = run("baseline", "show", folder / "b.json")

@@ -105,7 +105,7 @@ def test_a_wrong_request_is_rejected_before_anything_runs(
         (None, "", None),
     ],
 )
-def test_what_the_firmware_says_is_a_hint(
+def test_firmware_product_name_is_a_hint_in_the_undeclared_error(
     tmp_path: Path, product: str | None, seen: str, near: str | None
 ) -> None:
     """It is shown, and never taken for a declaration."""

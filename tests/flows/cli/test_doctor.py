@@ -198,7 +198,7 @@ def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path, run: Run) -> None:
     assert "name: " in last["message"]
 
 
-def test_it_looks_at_the_gate_file_with_its_overrides(tmp_path: Path) -> None:
+def test_doctor_checks_the_gate_file_with_its_overrides(tmp_path: Path) -> None:
     """As `gate` and `plan` do; without a file there is nothing to change."""
     file = str(write_gate(tmp_path))
 

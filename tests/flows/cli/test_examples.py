@@ -63,7 +63,7 @@ def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.
     assert str(tmp_path / "mine" / "gates" / ".." / "examples" / "train_tiny.py") in capfd.readouterr().out
 
 
-def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_examples_command_never_overwrites_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It stays as it is, also a link that leads nowhere; what is not there yet is written, and twice is once."""
     mine = tmp_path / "policies" / "nvidia.toml"
     mine.parent.mkdir()

@@ -66,7 +66,7 @@ def test_the_exit_code_is_the_answer(run: Run, text: str, code: int, answer: str
     [b"", b" \n\n", b"hello world\n", b"\x7fELF\x02\x01\0\0\0", b"fake tool\nwrong 0\n\0\nend\n", b"\xff\xfe\x00f"],
     ids=["empty", "blank", "unknown", "binary", "a zero byte in it", "UTF-16"],
 )  # fmt: skip
-def test_what_is_no_output_of_a_tool_is_no_pass(run: Run, data: bytes) -> None:
+def test_explain_answers_3_for_text_of_no_known_tool(run: Run, data: bytes) -> None:
     """Nobody can tell, and one finding says why."""
     ended = run("--format", "json", texts=(data,))
 
@@ -115,7 +115,7 @@ def test_the_text_names_the_lines(run: Run) -> None:
     ] == lines[3:6]
 
 
-def test_what_was_not_judged_is_said(run: Run) -> None:
+def test_explain_lists_what_was_not_judged(run: Run) -> None:
     """A fact without a declaration, in text and JSON."""
     text = "fake tool\nwrong 0\nlinks 18\nend\n"
     said = "dcgm.diag links: not judged without --instance-type"
@@ -158,7 +158,9 @@ def test_a_wrong_request_is_rejected(run: Run, words: list[str], said: str) -> N
 @pytest.mark.parametrize(
     ("texts", "code"), [((GOOD, GOOD), 0), ((GOOD, CUT), 3), ((CUT, BAD), 1), ((BAD, GOOD), 1)]
 )
-def test_of_several_files_the_worst_decides(run: Run, texts: tuple[str, ...], code: int) -> None:
+def test_explain_of_several_files_exits_with_the_worst_code(
+    run: Run, texts: tuple[str, ...], code: int
+) -> None:
     """In the order 2, 1, 3, 0; each file has its row."""
     ended = run("--format", "json", texts=texts)
     rows = ended.document["files"]
@@ -204,7 +206,7 @@ def test_a_page_is_written_beside(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_a_file_says_is_inert(run: Run, form: str) -> None:
+def test_explain_prints_no_escape_sequence_of_a_file(run: Run, form: str) -> None:
     """No escape sequence of a file reaches the terminal."""
     ended = run("--format", form, texts=("fake tool\n\x1b[31mwrong 1\nend\n", BAD))
 
@@ -216,7 +218,7 @@ def test_lines_end_as_they_may(run: Run) -> None:
     assert 0 == run(texts=("\ufeff" + GOOD.replace("\n", "\r\n"),)).code
 
 
-def test_it_works_without_an_engine(tmp_path: Path) -> None:
+def test_explain_imports_no_prefect_or_torch(tmp_path: Path) -> None:
     """No Prefect, torch, rich or pydantic is imported, whatever the text is."""
     (tmp_path / "x.txt").write_text("hello\n")
     script = (

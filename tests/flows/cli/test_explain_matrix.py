@@ -60,7 +60,7 @@ def test_the_exit_code_is_the_answer(explain: Explained, text: str, code: int, s
     assert said in out
 
 
-def test_all_bad_alike_takes_a_floor(explain: Explained) -> None:
+def test_matrix_that_is_slow_everywhere_fails_only_below_a_floor(explain: Explained) -> None:
     """Held against each other none stands out, which is said; a floor refuses the whole fabric, and blames no node."""
     slow = csv_square(NAMES, rates(8, usual=2.0))
     (without, out), (held, floor) = explain(slow), explain(slow, "--floor", 10)
@@ -72,7 +72,7 @@ def test_all_bad_alike_takes_a_floor(explain: Explained) -> None:
     assert 3 == explain(p2p(4), "--floor", 10)[0]  # GB/s are no microseconds
 
 
-def test_what_is_bad_is_the_users_to_say(explain: Explained) -> None:
+def test_matrix_options_decide_which_values_are_bad(explain: Explained) -> None:
     """--ratio moves the line, --better turns it."""
     fifth = csv_square(NAMES, rates(8, bad=(5,), share=0.8))
 

@@ -53,7 +53,7 @@ def test_the_address_may_come_from_the_environment(words: list[str], monkeypatch
     assert {"sagemaker-health-checks"} == set(server.experiments)
 
 
-def test_what_is_no_report_is_rejected(tmp_path: Path) -> None:
+def test_export_rejects_a_file_that_is_no_report(tmp_path: Path) -> None:
     """Nothing is exported of it."""
     (tmp_path / "x.json").write_text("{")
 

@@ -47,7 +47,7 @@ def values(port: int) -> dict[str, float]:
         return {one.name: one.value for one in samples(answer.read().decode()) if not one.labels}
 
 
-def test_it_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
+def test_exporter_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
     """A gate that ends meanwhile is in the next scrape."""
     store = FolderStore(tmp_path)
     with served(str(tmp_path)) as (process, port):

@@ -107,7 +107,7 @@ def test_hostile_names_are_text(tmp_path: Path, capsys: Captured) -> None:
     assert "<script>alert" not in pages and "\x1b" not in out + pages
 
 
-def test_why_a_node_was_condemned_is_said_after_the_finding_is_closed(
+def test_fleet_gives_the_reason_of_a_condemnation_after_its_finding_closed(
     store: FolderStore, capsys: Captured
 ) -> None:
     """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
@@ -123,7 +123,9 @@ def test_why_a_node_was_condemned_is_said_after_the_finding_is_closed(
     ] == [True]
 
 
-def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
+def test_fleet_of_one_node_shows_gates_findings_and_acts(
+    store: FolderStore, tmp_path: Path, capsys: Captured
+) -> None:
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 

@@ -127,7 +127,7 @@ def test_a_go_prints_one_document(tmp_path: Path, prefect_backend: EmbeddedServe
         (("--junit", "/nonexistent/x.xml"), None),
     ],
 )
-def test_what_is_wrong_is_rejected_before_anything_starts(
+def test_gate_command_rejects_bad_input_before_the_start(
     tmp_path: Path, run: Run, words: tuple[str, ...], path: str | None
 ) -> None:
     """Exit code 2, the error's place, and no store was made."""

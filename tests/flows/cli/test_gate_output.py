@@ -136,7 +136,7 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
 @pytest.mark.parametrize(
     ("ending", "state"), [(Ending.JOB_FAILED, JobState.FAILED), (Ending.VERDICT, JobState.RUNNING)]
 )
-def test_why_a_training_failed_is_said_once(
+def test_gate_output_gives_the_cause_of_a_failed_training_once(
     capsys: pytest.CaptureFixture[str], ending: Ending, state: JobState
 ) -> None:
     """In the first line; below it what else is known, and what to do."""
@@ -173,7 +173,7 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     assert f"line {line}" in (tmp_path / "s.md").read_text()
 
 
-def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """One line of the worst finding, inert whatever it says."""
     report = wrong_sums(healthy(), "node-1/rank-3")
     verdict = verdict_of(report, POLICY)

@@ -79,7 +79,7 @@ def test_plan_accepts_what_was_written(
     assert 0 == run("plan", "mine.toml", "--offline")[0]
 
 
-def test_what_has_to_be_replaced_is_named(run: Run) -> None:
+def test_init_lists_the_placeholder_keys(run: Run) -> None:
     """Keys whose values are the shipped file's examples; none for this machine."""
     _, out, _ = run("init", "a.toml", *options("slurm", "p5.48xlarge", 2, "slack"), "--format", "json")
     _, local, _ = run("init", "b.toml", *options("local", "cpu", 2), "--format", "json")
@@ -90,7 +90,7 @@ def test_what_has_to_be_replaced_is_named(run: Run) -> None:
     assert ["training.command"] == json.loads(local)["to_replace"]
 
 
-def test_it_overwrites_only_with_force(run: Run, tmp_path: Path) -> None:
+def test_init_overwrites_a_file_only_with_force(run: Run, tmp_path: Path) -> None:
     """Exit code 2, and the file is as it was."""
     (tmp_path / "gate.toml").write_text("mine")
     refused = run("init", *options("local", "cpu", 2))
@@ -115,7 +115,7 @@ def test_it_overwrites_only_with_force(run: Run, tmp_path: Path) -> None:
         (options("sagemaker", "cpu", 2), "'ml.cpu' is none of"),
     ],
 )
-def test_what_cannot_be_used_writes_nothing(
+def test_init_with_unusable_options_writes_no_file(
     run: Run, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     """Exit code 2 and what to write instead."""

@@ -98,7 +98,7 @@ def test_the_same_twice_is_the_same_bytes(run: Run, tmp_path: Path, policy: Path
     ],
 )
 @pytest.mark.parametrize("with_policy", [True, False])
-def test_what_is_no_report_cannot_tell(
+def test_judge_cannot_tell_from_a_file_that_is_no_report(
     run: Run, tmp_path: Path, policy: Path, data: bytes, with_policy: bool
 ) -> None:
     """3, a whole verdict, coverage of nothing; every format works, no traceback."""
@@ -242,7 +242,7 @@ def test_an_endless_device_is_not_read(run: Run, policy: Path) -> None:
     ("reports", "code"),
     [([GOOD, GOOD], 0), ([GOOD, MISSING], 3), ([MISSING, BAD, GOOD], 1), ([BAD, None, MISSING], 2)],
 )
-def test_of_several_reports_the_worst_counts(
+def test_judge_of_several_reports_exits_with_the_worst_code(
     run: Run, tmp_path: Path, policy: Path, reports: list[Report | None], code: int
 ) -> None:
     """In the order 2, 1, 3, 0; each has its row in the one document."""
@@ -259,7 +259,7 @@ def test_of_several_reports_the_worst_counts(
     assert code == run("judge", *files, "--policy", policy).code
 
 
-def test_one_page_is_about_one_report(run: Run, tmp_path: Path, policy: Path) -> None:
+def test_judge_rejects_html_for_two_reports(run: Run, tmp_path: Path, policy: Path) -> None:
     """--html of two reports is a mistake."""
     file = _write(tmp_path, GOOD)
 

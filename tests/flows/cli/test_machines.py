@@ -91,7 +91,7 @@ def test_an_unreadable_record_is_said_and_the_engine_is_printed(
     assert "cannot be read" in shown.err
 
 
-def test_one_node_has_its_acts(
+def test_machines_command_lists_the_acts_of_one_node(
     gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And no other node's."""

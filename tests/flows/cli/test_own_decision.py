@@ -147,7 +147,7 @@ DOUBT = "Before the checks: this machine: it is no g5.xlarge. Declare what it is
 @pytest.mark.parametrize(
     "words", [("judge",), ("judge", "--kept"), ("judge", "--kept", "--policy", "own.json")], ids=" ".join
 )
-def test_what_the_preflight_warned_of_stands_on_the_pages_of_a_refusal(
+def test_preflight_warning_stands_once_on_the_pages_of_a_refusal(
     run: Run, refused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """As on the gate's own, on every page, once; whatever policy judges. What was all right or not seen is none of it."""

@@ -55,7 +55,7 @@ def test_the_plan_of_the_shipped_gate_is_as_recorded(plan: Run, tmp_path: Path) 
     assert text == GOLDEN.read_text()
 
 
-def test_it_starts_and_writes_nothing(tmp_path: Path) -> None:
+def test_plan_command_writes_no_file_and_imports_no_prefect(tmp_path: Path) -> None:
     """The folder where it ran is as empty as before, and no Prefect was imported."""
     argv = (sys.executable, "-c", NO_PREFECT, "plan", str(LOCAL))
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -58,7 +58,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         (P5, LINE, 'placement = "in_job"\nnetwork_isolation = true', "or leave network_isolation out", "ask"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line(
+def test_plan_reports_a_sagemaker_mistake_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str, said: str, on_warn: str
 ) -> None:
     """With the file, and what to write in its place."""

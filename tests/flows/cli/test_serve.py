@@ -69,7 +69,7 @@ def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path)
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
     ],
 )
-def test_what_runs_is_cancelled_with_its_jobs(
+def test_serve_cancels_running_gates_with_their_jobs(
     world: World, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """A terminal's Ctrl-C reaches the flow as well; either way no node and no lease is left, and the run is not Running."""
@@ -98,7 +98,7 @@ def test_what_runs_is_cancelled_with_its_jobs(
         ("http://127.0.0.1:9/api", "deployments/nowhere", "there is no gate file in"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_the_remedy(
+def test_serve_rejects_unusable_settings_with_the_remedy(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, gates: str, said: str
 ) -> None:
     """Before Prefect is asked: exit code 2. What this process starts later gets no folder of a command that was refused."""

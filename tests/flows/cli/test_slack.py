@@ -36,7 +36,7 @@ def started(
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
 )
-def test_it_serves_until_it_is_told_to_end(
+def test_slack_command_serves_until_a_signal_ends_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     prefect_backend: EmbeddedServer,
@@ -92,7 +92,7 @@ def test_a_prefect_server_that_cannot_be_reached_is_5(
     assert "Prefect's server does not answer" in err and "PREFECT_API_URL" in err
 
 
-def test_it_needs_a_prefect_server_and_says_so(
+def test_slack_command_requires_a_prefect_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An embedded server would run gates that nobody can reach."""

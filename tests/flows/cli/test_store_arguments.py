@@ -140,7 +140,7 @@ def test_a_list_begins_at_an_age(
 
 
 @pytest.mark.parametrize("since", ["0h", "2w", "h", "-1d", "2 h", "yesterday", "2026-13-01"])
-def test_what_is_no_time_is_rejected_with_the_forms(run: Run, store: FolderStore, since: str) -> None:
+def test_store_list_rejects_a_bad_time_and_names_both_forms(run: Run, store: FolderStore, since: str) -> None:
     """Both forms are named."""
     code, _, err = run("store", "list", store.root, f"--since={since}")
 

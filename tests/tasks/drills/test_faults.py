@@ -219,7 +219,9 @@ def test_a_link_is_shaped_and_healed() -> None:
         ("shaped-link", {"rate": "1 mbit; reboot"}, "device eth0\nqdisc noqueue 0: root refcnt 2\n"),
     ],
 )
-def test_what_a_node_says_can_refuse_a_drill(name: str, more: dict[str, object], said: str) -> None:
+def test_drill_is_refused_for_unexpected_output_of_the_node(
+    name: str, more: dict[str, object], said: str
+) -> None:
     """Before anything is changed."""
     with pytest.raises(DrillRefused):
         DRILLS[name].make(options(**more), said)

@@ -54,7 +54,7 @@ def test_an_own_machine_is_declared_and_judged_by_the_policy_of_its_gpu(tmp_path
         ([("[cluster.machine]", "[cluster.unknown]")], "cluster.unknown", "unknown key"),
     ],
 )  # fmt: skip
-def test_what_contradicts_itself_is_refused_by_name(
+def test_gate_file_with_a_contradictory_machine_is_rejected_by_field(
     tmp_path: Path, changes: list[tuple[str, str]], where: str, said: str
 ) -> None:
     with pytest.raises(GateFileError) as refused:
@@ -72,7 +72,7 @@ def test_an_unknown_type_without_a_description_names_the_table_that_describes_it
         opened(tmp_path, (text[begin:end], ""))
 
 
-def test_what_an_own_machine_may_be_judged_by(tmp_path: Path) -> None:
+def test_own_machine_is_judged_by_policies_for_its_kind_only(tmp_path: Path) -> None:
     """A machine without GPUs is one of the policy of CPUs, and never one of Neuron devices, which have no GPUs either."""
     facts = opened(tmp_path).facts
     cpu = Declared("own", 2, 0, 2, machine=DeclaredMachine())

@@ -17,7 +17,7 @@ from tests.flows.gates import write_gate
 POLICIES = Path(__file__).parents[3] / "deployments" / "policies"
 
 
-def test_all_checks_that_a_policy_lacks_are_named_at_once(tmp_path: Path) -> None:
+def test_gate_file_error_names_all_checks_that_the_policy_lacks(tmp_path: Path) -> None:
     """One at a time would take as many rounds as there are checks; the whole policy is taken."""
     gate = write_gate(tmp_path)
     open_gate_context(GateRequest(gate_file=str(gate)))

@@ -32,7 +32,7 @@ def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"{tmp_path}/kept/clusters/test" == context.engine.root
 
 
-def test_what_is_no_evidence_stays_here_when_the_store_is_in_s3(
+def test_work_folder_stays_local_when_the_store_is_in_s3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In .prelaunch, or where `work` says."""
@@ -75,7 +75,9 @@ def test_an_address_of_another_kind_is_rejected(tmp_path: Path, path: str) -> No
         ("file:///x/y", "Write /x/y."),
     ],
 )
-def test_what_begins_like_a_url_is_never_taken_for_a_folder(tmp_path: Path, path: str, instead: str) -> None:
+def test_store_path_like_a_url_is_rejected_with_the_right_form(
+    tmp_path: Path, path: str, instead: str
+) -> None:
     """Each worker would have a folder of its own, and no lock in common; the right form is written out."""
     with pytest.raises(GateFileError, match=r"store\.path") as caught:
         opened(tmp_path, f'path = "{path}"')

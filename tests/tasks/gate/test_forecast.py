@@ -70,7 +70,7 @@ def test_the_estimates_follow_the_profiles(profile: Profile) -> None:
     assert row.seconds == 60 * MINUTES[int(level)] + watch_s
 
 
-def test_what_nobody_measured_is_not_guessed() -> None:
+def test_forecast_does_not_guess_unmeasured_durations() -> None:
     """No profile has a row for Trainium: what its checks should take and cost is not known, and their limit is."""
     found = made("sagemaker-trn1")
 

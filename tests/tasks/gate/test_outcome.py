@@ -49,7 +49,7 @@ def test_a_gate_that_refused_says_that_no_training_was_started(decision: Decisio
     assert said(decision) == ("" if launched else NOT_STARTED)
 
 
-def test_where_no_training_was_requested_or_one_was_started_nothing_is_denied() -> None:
+def test_outcome_text_denies_no_training_that_was_started_or_not_requested() -> None:
     """A policy that leaves warnings to a person does not make a gate wait that was to launch nothing, and the page says so. A training
     that was started may have been refused by its own nodes after their checks.
     """

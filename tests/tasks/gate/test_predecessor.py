@@ -63,7 +63,7 @@ def test_a_gate_says_which_job_it_continues(
     assert all(progress.lasting for progress in heard.lines if progress.stage == "adopt")
 
 
-def test_what_lasts_stays_on_a_terminal() -> None:
+def test_lasting_progress_line_stays_on_a_terminal() -> None:
     """Below it the state goes on changing."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=200)

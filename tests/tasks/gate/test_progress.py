@@ -22,7 +22,7 @@ class Clock:
         return self.now
 
 
-def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ci_progress_prints_a_line_at_begin_end_and_every_10_s(capsys: pytest.CaptureFixture[str]) -> None:
     """And one every 10 s, with the newest state; what comes in between is not printed."""
     clock = Clock()
     shown = LiveProgress(None, clock)
@@ -44,7 +44,7 @@ def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest
     ]
 
 
-def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_prints_a_line_during_long_silence(capsys: pytest.CaptureFixture[str]) -> None:
     """Also before the first stage, and where a stage reports nothing new for minutes."""
     clock = Clock()
     shown = LiveProgress(None, clock)
@@ -91,7 +91,7 @@ def test_a_long_sentence_is_said_once(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(line.startswith("verdict: GO xx") and len(line) < 90 for line in again)
 
 
-def test_what_could_not_be_ended_is_kept_for_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_keeps_unended_jobs_for_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     """And is no stage."""
     shown = LiveProgress(None, Clock())
     shown.progress(Progress("end", "job g-check-1 could not be ended", unended=True))
@@ -99,7 +99,7 @@ def test_what_could_not_be_ended_is_kept_for_the_last_line(capsys: pytest.Captur
     assert (["job g-check-1 could not be ended"], "") == (shown.unended, capsys.readouterr().err)
 
 
-def test_what_lasts_is_printed_at_once_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lasting_progress_line_is_printed_once_without_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a time, because it is no state."""
     shown = LiveProgress(None, Clock())
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_many_nodes_are_counted() -> None:
     assert lines[-1] == f"  and {100 - SHOWN_NODES} more nodes"
 
 
-def test_what_had_been_measured_is_known_when_a_gate_is_cancelled() -> None:
+def test_progress_keeps_the_last_count_of_observations() -> None:
     """By the last progress that counted observations; a later stage without a count does not hide it."""
     shown = LiveProgress(None, Clock())
     before = measured_text(shown.measured)

@@ -39,7 +39,7 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
-def test_what_runs_ends_with_the_gate(tmp_path: Path, notified: list[str]) -> None:
+def test_session_cancels_running_jobs_at_its_end(tmp_path: Path, notified: list[str]) -> None:
     """Also when it ends with an error; what was handed over or ended by itself is left alone."""
     engine = FakeEngine(Placement.NONE)
     one = session(tmp_path, engine)
@@ -128,7 +128,7 @@ def test_a_run_that_waits_for_a_person_leaves_everything(tmp_path: Path) -> None
     ("adopted", "asking", "ended", "kept"),
     [(True, None, [CHECK_JOB, TRAIN_JOB], False), (False, None, [], False), (True, ASKING, [], True)],
 )
-def test_what_a_dead_process_left_ends_with_the_gate(
+def test_session_ends_jobs_left_by_a_dead_process(
     tmp_path: Path, adopted: bool, asking: OpenQuestion | None, ended: list[str], kept: bool
 ) -> None:
     """A run that comes back for an answer has no job, and the machines of its checks."""
@@ -158,7 +158,7 @@ def test_which_job_checks(
     assert (in_job, checking) == (one.in_job, one.checking)
 
 
-def test_what_begins_again_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+def test_session_that_begins_again_has_new_job_names_and_no_proof(tmp_path: Path) -> None:
     """Checks: new names, no verdict, no proof, and time again. Of a training that begins again only its own name is new."""
     engine = FakeEngine()
     one = session(tmp_path, engine)

@@ -94,7 +94,7 @@ def gate(folder: Path, engine: Engine) -> Session:
         ((EngineUnavailable("it is not known"),) * 2, True),
     ],
 )
-def test_what_may_run_is_ended_and_nothing_else(
+def test_submission_failure_cancels_only_a_job_that_may_run(
     tmp_path: Path, errors: tuple[LaunchError, ...], ended: bool
 ) -> None:
     """An engine that refused a job started nothing, and nobody is told of it. One that may have taken the job is asked twice, and only
@@ -126,7 +126,7 @@ def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_pa
     assert {"start"} == {one.stage for one in shown.lines}
 
 
-def test_what_the_preflight_could_not_check_is_said_once_with_what_to_do(
+def test_preflight_lines_keep_the_remedy_after_a_long_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """However long its reason is, what to do is not cut off."""
@@ -181,7 +181,7 @@ def test_a_gate_that_is_cancelled_ends_at_once(
     assert [("submit", CHECK_JOB)] * (not in_preflight) == engine.calls
 
 
-def test_what_the_preflight_warned_of_is_known_when_the_gate_judges(tmp_path: Path) -> None:
+def test_preflight_warning_becomes_a_doubt_of_the_gate(tmp_path: Path) -> None:
     """Also of another process that goes on with the gate: the store has it. What is no warning explains nothing."""
     one = session(tmp_path, Engine())
     lines = tuple(

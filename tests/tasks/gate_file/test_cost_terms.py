@@ -58,7 +58,7 @@ def test_without_price_or_length_there_is_no_line() -> None:
     assert not is_worth_showing(cost_of(P5, verdict_of(healthy()), CostTerms(hours=72)))
 
 
-def test_what_is_declared_comes_before_the_list() -> None:
+def test_declared_price_precedes_the_price_list() -> None:
     """Which has a price for each way to buy."""
     made = [
         _cost(terms).price

@@ -51,7 +51,7 @@ def test_a_name_leads_into_the_folder_and_a_path_stays(folder: Path) -> None:
     assert Path("other") == path_of("other")
 
 
-def test_in_a_terminal_a_file_that_lies_here_goes_first(folder: Path) -> None:
+def test_gate_name_in_a_terminal_prefers_a_local_file(folder: Path) -> None:
     """A deployment's name leads into the folder all the same."""
     Path("p5-prod").write_text("")
 

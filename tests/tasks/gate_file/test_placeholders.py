@@ -135,7 +135,7 @@ OWN = (("subnet-0123456789abcdef0", "subnet-0a"), ("sg-0123456789abcdef0", "sg-0
 ECR, ROLE = "123456789012.dkr.ecr", "iam::123456789012"
 
 
-def test_what_may_be_somebodys_own_is_doubted_and_not_refused(tmp_path: Path) -> None:
+def test_placeholder_that_may_be_real_is_doubted_but_not_refused(tmp_path: Path) -> None:
     """A bucket may have any name, and a command is the training's own."""
     edits = (*OWN, (ECR, "210987654321.dkr.ecr"), (ROLE, "iam::210987654321"))
     more = ('["{here}', '["--role=arn:aws:iam::123456789012:role/x", "{here}')
@@ -168,7 +168,7 @@ def test_each_kind_of_such_a_value_is_enough(tmp_path: Path, old: tuple[str, str
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SAGEMAKER"])
-def test_where_another_service_answers_for_aws_its_names_may_be_real(name: str) -> None:
+def test_placeholder_is_accepted_when_another_service_answers_for_aws(name: str) -> None:
     """A stand-in has whatever accounts it likes. A variable without a value names none."""
     path = GATES / "sagemaker-p5.toml"
 

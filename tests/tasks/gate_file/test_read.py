@@ -82,7 +82,7 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ('file = "policy.toml"', "", "policy.file", "missing key", None),
     ],
 )
-def test_what_is_wrong_is_said_with_its_path(
+def test_gate_file_error_names_the_path_and_the_nearest_word(
     edited: Edit, old: str, new: str, path: str, message: str, near: str | None
 ) -> None:
     """A rejected file names the key, the matter in plain words, and the nearest valid word."""
@@ -225,7 +225,7 @@ def test_an_override_does_not_mend_a_broken_file(edited: Edit) -> None:
         (b"", "missing key"),
     ],
 )
-def test_what_is_no_gate_file_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+def test_gate_file_reader_refuses_bytes_of_another_kind(tmp_path: Path, data: bytes, said: str) -> None:
     """Any bytes give one error with the file's name."""
     (tmp_path / "x.toml").write_bytes(data)
 
@@ -288,7 +288,7 @@ def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
          "notify.pagerduty.url", "is not of the form", None),
     ],
 )  # fmt: skip
-def test_what_is_wrong_about_people_is_said_with_its_path(
+def test_gate_file_error_about_people_names_the_path_and_the_nearest_word(
     tmp_path: Path, old: str, new: str, path: str, message: str, near: str | None
 ) -> None:
     """Before anything starts: not at three in the morning."""

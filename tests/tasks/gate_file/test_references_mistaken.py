@@ -44,7 +44,7 @@ def test_each_kind_is_known_by_its_keys(data: bytes, kind: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"hello", b"\xff", b"{" * 100_000, b" " * (MOST_FILE_BYTES + 1)]
 )
-def test_what_nobody_here_writes_is_nothing(data: bytes) -> None:
+def test_document_kind_is_empty_for_unknown_data(data: bytes) -> None:
     """No guess, and no exception."""
     assert "" == document_kind(data)
 

@@ -83,9 +83,7 @@ def test_the_profile_of_the_form_is_an_override(tmp_path: Path) -> None:
         ({"store": "ftp://x"}, "store: "),
     ],
 )  # fmt: skip
-def test_what_the_schema_cannot_say_is_told_by_the_field_s_name(
-    tmp_path: Path, advanced: dict[str, Any], said: str
-) -> None:
+def test_form_error_names_the_field(tmp_path: Path, advanced: dict[str, Any], said: str) -> None:
     """Whoever filled the form finds the field again."""
     with pytest.raises(GateFileError) as error:
         open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path)), advanced=Advanced(**advanced)))
@@ -93,7 +91,7 @@ def test_what_the_schema_cannot_say_is_told_by_the_field_s_name(
     assert said in str(error.value)
 
 
-def test_why_a_run_was_started_is_kept_with_it(tmp_path: Path) -> None:
+def test_request_is_kept_with_the_reason_of_the_run(tmp_path: Path) -> None:
     """Beside the verdict, with the flow run and all that was asked for."""
     store = FolderStore(tmp_path)
     keep_request(store, "g", GateRequest(gate_file="local", reason="node-1 came back"), "run-1")
@@ -152,9 +150,7 @@ def test_a_deployment_takes_no_store_of_somebody_else(
         open_session(request, "a-run")
 
 
-def test_what_the_form_sends_by_itself_is_what_its_schema_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_form_default_matches_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group's default has the group's fields and no other: the server would refuse an untouched form."""
     (tmp_path / "new.toml").write_text("[cluster]\n")
     for folder in (str(tmp_path), ""):

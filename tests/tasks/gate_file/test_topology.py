@@ -53,7 +53,7 @@ def test_without_either_nothing_is_described(tmp_path: Path) -> None:
     ],
     ids=["gone", "no-csv", "no-text", "too-large", "too-many", "no-group", "no-expression"],
 )
-def test_what_cannot_be_used_is_refused_before_anything_starts(
+def test_unusable_topology_is_refused_with_its_key(
     tmp_path: Path, lines: str, content: bytes | None, key: str, said: str
 ) -> None:
     """With the key, the file and what is wrong in it."""

@@ -25,7 +25,7 @@ def test_whole_files_are_copied_with_their_folders(tmp_path: Path) -> None:
     assert (tmp_path / "into" / "a" / "nodes" / "node-0.json").read_bytes() == b"\x00\xff"
 
 
-def test_what_is_being_written_is_left_out(tmp_path: Path) -> None:
+def test_file_copy_leaves_out_files_being_written(tmp_path: Path) -> None:
     """Writers use a name that begins with a dot or ends in .tmp, for files and folders alike."""
     out = tmp_path / "out"
     (out / ".hidden").mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_a_new_version_replaces_the_old_one(tmp_path: Path) -> None:
         assert (tmp_path / "into" / "a").read_text() == text
 
 
-def test_what_was_fetched_is_not_copied_again(tmp_path: Path) -> None:
+def test_file_copy_does_not_repeat_a_copied_file(tmp_path: Path) -> None:
     """A flow fetches every second; a checkpoint is gigabytes."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("same")
@@ -76,7 +76,7 @@ def test_what_was_fetched_is_not_copied_again(tmp_path: Path) -> None:
     assert (tmp_path / "into" / "a").stat().st_ino == before
 
 
-def test_what_vanishes_meanwhile_is_fine(tmp_path: Path) -> None:
+def test_file_copy_survives_files_that_vanish(tmp_path: Path) -> None:
     """Files and folders that come and go cost nothing but themselves; none is ever seen in part."""
     out, stop = tmp_path / "out", threading.Event()
     (out / "stays").mkdir(parents=True)

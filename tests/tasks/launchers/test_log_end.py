@@ -60,7 +60,7 @@ def test_the_end_of_a_log(log: str, expected: str) -> None:
     assert expected == node_log("a", log).last
 
 
-def test_of_many_ranks_a_few_are_named() -> None:
+def test_log_end_names_a_few_of_many_failed_ranks() -> None:
     """The first that failed is among them, and the others are counted."""
     log = table(*(entry(rank, "1 (pid: 1)") for rank in range(63)), root=entry(63, "7 (pid: 1)"))
     said = node_log("a", log).last

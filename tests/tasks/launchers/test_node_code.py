@@ -252,7 +252,7 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_what_the_file_for_nodes_refuses(
+def test_node_zipapp_rejects_a_check_without_an_instance_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a sentence, before anything is checked or written."""

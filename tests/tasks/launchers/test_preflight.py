@@ -45,12 +45,12 @@ def test_a_relative_path_is_a_warning(script: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["", "/fsx/train.py", "python3", "bash", "{script}.py"])
-def test_what_begins_nowhere_in_particular_is_no_warning(script: str) -> None:
+def test_script_that_is_no_relative_path_has_no_warning(script: str) -> None:
     """An absolute path, a program of the PATH, and a word that the node fills in."""
     assert (SEEN,) == lines(script)
 
 
-def test_what_the_engine_has_said_is_not_said_again() -> None:
+def test_script_warning_of_the_engine_is_not_repeated() -> None:
     """It knows more; and a job that only checks trains nothing."""
     known = missing_script("train.py", "no such file")
 
@@ -58,7 +58,7 @@ def test_what_the_engine_has_said_is_not_said_again() -> None:
     assert (SEEN,) == lines("train.py", work=Work.CHECK)
 
 
-def test_what_nobody_can_find_out_about_a_plan_is_said_once() -> None:
+def test_unverifiable_plan_line_is_reported_once() -> None:
     """Such as what an image contains."""
     unknown = PreflightCheck("tools in the image", PreflightResult.UNSEEN, "it may lack them")
 

@@ -43,7 +43,9 @@ def test_options_arrive(tmp_path: Path) -> None:
         ("local", {"prepared": "lab"}, "needs network = 'namespaces'"),
     ],
 )
-def test_what_is_not_valid_is_rejected(kind: str, options: dict[str, object], says: str) -> None:
+def test_launcher_registry_rejects_invalid_names_and_options(
+    kind: str, options: dict[str, object], says: str
+) -> None:
     """With the nearest valid word."""
     with pytest.raises(LaunchRejected, match=says.replace(".", r"\.")):
         launcher_for(kind, options, ROOT)

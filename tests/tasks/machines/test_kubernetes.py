@@ -157,7 +157,7 @@ def test_healthy_words_of_others_claim_nothing(cluster: Cluster) -> None:
     assert machines(cluster).by_name()["worker-0"].holder is Holder.NOBODY
 
 
-def test_what_somebody_changed_meanwhile_is_not_changed(
+def test_kubernetes_fence_leaves_a_node_that_was_changed_meanwhile(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The patch holds for the version that was seen: a cordon that came in between is never overwritten."""

@@ -254,7 +254,7 @@ def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
         (REFUSED, ActRefused),
     ],
 )
-def test_what_came_of_a_command_that_failed(
+def test_slurm_command_that_failed_raises_its_error_and_is_sent_once(
     answer: SlurmReply | Exception, error: type[MachineError]
 ) -> None:
     """Whatever may have reached slurmctld is ambiguous; in each case the command was sent once."""
@@ -368,7 +368,7 @@ def test_a_node_that_slurm_forgets_meanwhile_is_no_error_of_ours() -> None:
     assert answers.reservations == {}
 
 
-def test_there_is_no_command_for_names_that_scontrol_could_read_otherwise() -> None:
+def test_slurm_command_is_empty_for_ambiguous_names() -> None:
     """A person is not told to type it."""
     assert machines(SlurmAnswers()).command(Rung.REBOOT, "ALL", MARK) == ""
     assert machines(SlurmAnswers()).command(Rung.FENCE, "n1", Mark("a b", "x y z")) == ""

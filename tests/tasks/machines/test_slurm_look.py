@@ -45,7 +45,9 @@ def test_a_reboot_is_done_when_the_boot_time_moved(
         (Rung.REPLACE, ServiceState.OUT, Settled.FAILED),
     ],
 )
-def test_what_became_of_other_acts(rung: Rung, service: ServiceState, settled: Settled) -> None:
+def test_slurm_act_settles_as_the_service_state_shows(
+    rung: Rung, service: ServiceState, settled: Settled
+) -> None:
     """A request that was not answered may still be taken, so it is pending until it shows."""
     assert machines(SlurmAnswers()).settled(rung, BEFORE, replace(BEFORE, service=service)) is settled
 
@@ -64,7 +66,7 @@ def test_what_became_of_other_acts(rung: Rung, service: ServiceState, settled: S
         (ServiceState.TESTING, Holder.PRELAUNCH, 2000.0, Settled.DONE),
     ],
 )
-def test_what_hyperpod_repairs_is_done_when_it_has_given_the_node_back_with_another_boot_time(
+def test_hyperpod_repair_is_done_after_return_with_another_boot_time(
     rung: Rung, service: ServiceState, holder: Holder, booted_at: float | None, settled: Settled
 ) -> None:
     """Nobody says that it ignores the reason, so that what does not show is pending until its time is up."""

@@ -139,7 +139,7 @@ def test_states_with_signs(state: str, flags: str) -> None:
         ("fan", "user jdoe"),
     ],
 )
-def test_who_gave_a_reason(reason: str, who: str) -> None:
+def test_reason_giver_is_a_known_system_or_the_user(reason: str, who: str) -> None:
     """A system that is known by its words, or else the user."""
     assert giver(reason, "jdoe") == who
 
@@ -173,7 +173,7 @@ def test_a_reboot_that_took_too_long_is_known_by_slurms_words() -> None:
 
 
 @pytest.mark.parametrize("text", ["slurm_load_node error: x", "NodeName=n1", "State=IDLE NodeName=n1"])
-def test_what_is_no_node_is_no_answer(text: str) -> None:
+def test_slurm_node_listing_that_cannot_be_read_is_refused(text: str) -> None:
     """A node that is not understood is never left out."""
     with pytest.raises(UnreadableNodes):
         nodes_of(f"{LINE.format('(null)')}\n{text}\n")
@@ -182,7 +182,7 @@ def test_what_is_no_node_is_no_answer(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["12 n1", "12|n[1"])
-def test_what_is_no_job_is_no_answer(text: str) -> None:
+def test_slurm_job_listing_that_cannot_be_read_is_refused(text: str) -> None:
     """A job that is not understood could run anywhere."""
     with pytest.raises(UnreadableNodes):
         jobs_of(text)

@@ -33,7 +33,9 @@ def test_hyperpod_stands_on_slurm() -> None:
         ("hyperpod", {"cluster": "ml", "region": "us-west-2"}, "cluster"),
     ],
 )
-def test_what_is_unknown_is_refused(name: str, options: dict[str, object], said: str) -> None:
+def test_machines_registry_refuses_unknown_names_and_options(
+    name: str, options: dict[str, object], said: str
+) -> None:
     """With the nearest valid name."""
     with pytest.raises(UnknownMachines, match=said):
         machines_for(name, options)

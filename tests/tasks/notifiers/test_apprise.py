@@ -109,7 +109,9 @@ def test_a_service_that_fails_is_named_without_its_url(
     assert [] == post.mails
 
 
-def test_one_of_two_is_not_enough(notifier: NotifierFor, hook: Webhook, post: MailServer) -> None:
+def test_apprise_fails_when_one_of_two_urls_fails_and_names_both(
+    notifier: NotifierFor, hook: Webhook, post: MailServer
+) -> None:
     """Both are tried; who heard and who did not is said."""
     post.refuses = True
     with pytest.raises(NotifyError) as caught:
@@ -121,7 +123,7 @@ def test_one_of_two_is_not_enough(notifier: NotifierFor, hook: Webhook, post: Ma
 
 
 @pytest.mark.parametrize("url", ["nosuch://user:secretword9@host/path", "just words", "json://"])
-def test_what_is_no_url_is_said_without_it(notifier: NotifierFor, url: str) -> None:
+def test_apprise_rejects_an_unknown_url_without_repeating_it(notifier: NotifierFor, url: str) -> None:
     """A variable that holds something else is a mistake to be mended, and may be a secret all the same."""
     with pytest.raises(NotifyError) as caught:
         notifier(url).send(page())
@@ -146,7 +148,7 @@ def test_a_text_is_cut_where_the_service_cuts(notifier: NotifierFor, hook: Webho
     assert (32768, True) == (len(message), message.endswith("[cut: the rest is in the report]"))
 
 
-def test_nothing_is_written_to_a_home_folder(
+def test_apprise_writes_no_file_to_the_home_folder(
     notifier: NotifierFor, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apprise would keep what it sent, and load plug-ins from there."""

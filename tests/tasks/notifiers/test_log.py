@@ -50,7 +50,7 @@ def test_the_log_shows_and_keeps_the_page(tmp_path: Path, monkeypatch: pytest.Mo
         (StoreFull("no space is left"), "no space is left"),
     ],
 )  # fmt: skip
-def test_whatever_is_raised_is_a_failure_without_secrets(error: Exception, text: str) -> None:
+def test_notifier_error_becomes_a_failure_without_secrets(error: Exception, text: str) -> None:
     """The next notifier is tried then."""
 
     def raises() -> None:
@@ -80,7 +80,7 @@ def test_secrets_are_taken_out() -> None:
 
 
 @pytest.mark.parametrize("before", ["me:pw", ":pw", "a-token", "me:p@ss", "me%40x:pw"])
-def test_what_stands_before_the_host_of_a_url_is_taken_out(before: str) -> None:
+def test_redaction_removes_credentials_before_the_host_of_a_url(before: str) -> None:
     """A name and a password, a password alone, or a token alone; the rest of the URL stays."""
     text = f"no answer from 'https://{before}@host:1/x?to=a@b' or http://host/y@z"
 

@@ -144,7 +144,7 @@ def test_no_other_end_resolves_anything(bench: Bench, kind: PageKind) -> None:
     assert ("", ["prelaunch/p5/node-1"]) == (bench.settle(kind), bench.keys())
 
 
-def test_what_calls_by_itself_drowns_in_no_other_incident(bench: Bench) -> None:
+def test_pagerduty_opens_separate_incidents_for_questions_and_overrides(bench: Bench) -> None:
     """A question, an override, and each job's machines, which no GO resolves: it shows nothing of them."""
     asked = PendingQuestion("run", "gate-1-x", 0.0, True, "")
     bench.send(page())
@@ -162,7 +162,7 @@ def test_what_calls_by_itself_drowns_in_no_other_incident(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("failure", [f for f in Failure if f is not Failure.REDIRECT])
-def test_what_passes_is_waited_out(bench: Bench, failure: Failure) -> None:
+def test_pagerduty_retries_a_passing_failure(bench: Bench, failure: Failure) -> None:
     """Rate limits, errors of the service and lost connections: tried again, and still one incident, when the service says."""
     after_s = 1 if failure is Failure.RATE_LIMIT else 0
     bench.pagerduty.fail(failure, times=2 - after_s, retry_after=str(after_s))
@@ -176,7 +176,7 @@ def test_what_passes_is_waited_out(bench: Bench, failure: Failure) -> None:
 @pytest.mark.parametrize(
     ("failure", "said"), [(Failure.SERVER_ERROR, "HTTP 500"), (Failure.HANG, "ReadTimeout")]
 )
-def test_what_stays_is_given_up_in_time(bench: Bench, failure: Failure, said: str) -> None:
+def test_pagerduty_gives_up_on_a_lasting_failure_in_time(bench: Bench, failure: Failure, said: str) -> None:
     """The next way has to have its turn; the incident stays noted, since the event may have arrived."""
     bench.pagerduty.fail(failure, times=1000)
     with pytest.raises(NotifyError, match=said):
@@ -185,7 +185,7 @@ def test_what_stays_is_given_up_in_time(bench: Bench, failure: Failure, said: st
     assert 1 == len(opened(bench.means.store, "p5"))
 
 
-def test_who_shall_come_back_too_late_does_not_wait(bench: Bench) -> None:
+def test_pagerduty_does_not_wait_for_a_late_retry_after(bench: Bench) -> None:
     """There is no use in it: the next way is tried at once."""
     bench.pagerduty.fail(Failure.RATE_LIMIT, times=9, retry_after="600")
     with pytest.raises(NotifyError, match="HTTP 429"):

@@ -45,7 +45,9 @@ def kept(one: ClusterResult, why: str = "", about: tuple[str, ...] | None = None
         ),
     ],
 )
-def test_what_is_different(one: ClusterResult, last: KeptResult | None, said: str, changed: bool) -> None:
+def test_commission_result_names_what_changed_since_the_last(
+    one: ClusterResult, last: KeptResult | None, said: str, changed: bool
+) -> None:
     """Another result, or another part or check at fault; the numbers of a sentence differ each time."""
     assert (said, changed) == since(one, last)
 

@@ -37,7 +37,7 @@ from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, is_ke
         (FLOWS, logging.ERROR, f"Crash detected! {STOPPED}", True),
     ],
 )
-def test_what_is_no_error_is_not_logged_as_one(name: str, level: int, text: str, kept: bool) -> None:
+def test_stage_log_keeps_real_errors_only(name: str, level: int, text: str, kept: bool) -> None:
     """And what is one stays: a refusal, a task that failed, an exception, a run that was ended by nobody's cancellation."""
     assert kept is is_kept(logging.LogRecord(name, level, "engine.py", 1, text, None, None))
 

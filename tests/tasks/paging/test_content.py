@@ -89,7 +89,7 @@ def outcome(
         (None, None, Ending.REJECTED, Audience.OWNER, Severity.ERROR, PageKind.REJECTED),
     ],
 )  # fmt: skip
-def test_who_hears_of_an_end(
+def test_outcome_decides_audience_severity_and_kind_of_its_page(
     decision: Decision | None,
     words: tuple[str, ...] | None,
     ending: Ending,
@@ -133,7 +133,9 @@ def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
         (NOTHING, False, ()),
     ],
 )
-def test_who_is_to_blame(words: tuple[str, ...], blames: bool, named: tuple[str, ...]) -> None:
+def test_page_blames_and_names_no_machine_for_missing_evidence(
+    words: tuple[str, ...], blames: bool, named: tuple[str, ...]
+) -> None:
     """Never a machine for missing evidence, and the cluster where too many fail alike."""
     assert (blames, named) == (blames_hardware(verdict(*words)), culprits(verdict(*words)))
 
@@ -149,7 +151,7 @@ def test_who_is_to_blame(words: tuple[str, ...], blames: bool, named: tuple[str,
         (tuple(("report", f"node-{number}") for number in range(4)), ("report",)),
     ],
 )
-def test_what_cannot_be_told_names_what_lacks_evidence(
+def test_page_about_missing_evidence_names_what_lacks_it(
     subjects: tuple[tuple[str, str], ...], about: tuple[str, ...]
 ) -> None:
     """Another fault has other names, and opens another incident."""

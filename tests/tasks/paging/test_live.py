@@ -45,7 +45,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_what_was_overtaken_is_never_shown() -> None:
+def test_live_messages_show_only_the_newest_progress() -> None:
     """A thousand messages a second are one every interval: the newest."""
     way = Shown()
 
@@ -96,7 +96,7 @@ def test_a_way_that_fails_is_said_once(trouble: Exception, caplog: pytest.LogCap
     assert "secret" not in caplog.text
 
 
-def test_it_ends_with_the_block() -> None:
+def test_live_messages_end_with_their_block() -> None:
     """No thread is left, nothing is shown after, and what was told meanwhile is not held."""
     way = Shown()
 

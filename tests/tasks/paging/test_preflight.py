@@ -28,7 +28,7 @@ def test_each_side_is_shown_with_its_secrets() -> None:
     } == lines
 
 
-def test_what_is_missing_is_shown_as_such() -> None:
+def test_notifier_reach_shows_an_unset_variable() -> None:
     """An empty variable is none."""
     assert "slack #gates (env:BOT is NOT set)" == str(
         notifier_reach(NOTIFY, Audience.ONCALL, {"BOT": " "})[0]

@@ -94,7 +94,7 @@ def test_either_may_leave_the_machine_as_it_is(tmp_path: Path, who: str) -> None
         pytest.param({"at": time.time() + 7200}, id="too late"),
     ],
 )
-def test_nobody_else_allows_one(
+def test_repair_question_stays_open_for_an_answer_that_may_not_allow_it(
     tmp_path: Path, more: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The question stays open until its deadline."""
@@ -132,7 +132,7 @@ def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> No
     assert "scontrol reboot n1" in kept.said
 
 
-def test_who_allows_it_in_the_terminal_is_recorded_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_repair_allowed_in_the_terminal_is_recorded_without_a_question(tmp_path: Path) -> None:
     """Of those repairs alone, and only within the block."""
     with allow_in_advance([Rung.REBOOT]):
         one = people(tmp_path)

@@ -56,7 +56,7 @@ def test_a_variable_that_is_unset_or_empty_is_refused_by_its_name(
     assert found.startswith(f"{name} {state}: ")
 
 
-def test_all_problems_are_reported_at_once() -> None:
+def test_template_reports_all_missing_variables_at_once() -> None:
     """Nobody wants to set eight variables one by one. A variable that a template does not use is not needed."""
     assert sorted(PATTERNS) == [line.split()[0] for line in problems({})]
     assert () == problems({"AWS_REGION": "us-west-2"}, "Region: ${AWS_REGION}\n")
@@ -102,7 +102,7 @@ def test_a_value_that_is_wrong_is_refused_by_the_name_of_its_variable(
 
 
 @pytest.mark.parametrize("template", ["", "a: [", "- a\n", "text"])
-def test_what_is_no_template_is_refused(template: str) -> None:
+def test_template_of_another_kind_is_refused(template: str) -> None:
     """A file of another kind."""
     with pytest.raises(TemplateError, match="the template is no"):
         filled(template, VARIABLES, SHA256)
@@ -173,7 +173,7 @@ def test_the_login_is_session_manager_and_ssh_with_a_key_pair() -> None:
     assert "\npcluster ssh -n ml-cluster -r us-west-2 -i ~/.ssh/'my (key).pem'\n" in script
 
 
-def test_what_the_nodes_install_is_uploaded_where_the_configuration_says() -> None:
+def test_upload_command_copies_the_files_that_nodes_install() -> None:
     """Three files, two of which are shipped."""
     upload = cluster_commands("ml-cluster", Path("c.yaml"), VARIABLES).splitlines()[1]
     copies = [shlex.split(part) for part in upload.split(" && ")][1:]

@@ -67,7 +67,7 @@ def _condemn(world: World, kept: list[tuple[Case, ...]]) -> None:
             world.open(cases)
 
 
-def test_nothing_forbidden_happens_in_two_hundred_histories() -> None:
+def test_remediation_does_no_forbidden_act_in_two_hundred_histories() -> None:
     """No act on stale evidence or that of another boot, none twice, none beyond a limit, none on another's machine."""
     acted = returned = 0
     for seed in range(200):
@@ -84,7 +84,7 @@ def test_nothing_forbidden_happens_in_two_hundred_histories() -> None:
 
 @pytest.mark.long  # two hundred of them are in the test above
 @pytest.mark.timeout(7200)
-def test_nothing_forbidden_happens_in_a_hundred_thousand_histories() -> None:
+def test_remediation_does_no_forbidden_act_in_a_hundred_thousand_histories() -> None:
     """The same, with as many as PRELAUNCH_HISTORIES says."""
     for seed in range(1000, 1000 + int(os.environ.get("PRELAUNCH_HISTORIES", "100000"))):
         try:
@@ -141,7 +141,7 @@ def test_half_of_a_cluster_is_never_taken_out_and_one_page_says_so() -> None:
     assert [("g1", Reason.TOO_MANY_OUT)] == world.pages
 
 
-def test_what_a_person_took_out_of_service_is_left_alone() -> None:
+def test_remediation_leaves_a_node_alone_that_a_person_took_out() -> None:
     """Not fenced, not repaired, and not returned."""
     world = World(7, hostile=False)
     world.truths["n2"].held, world.truths["n2"].serving = Holder.OTHER, False

@@ -108,7 +108,7 @@ def test_a_finding_that_passed_in_place_needs_no_repair() -> None:
         (Rung.RESET, Identity("a"), True),
     ],
 )
-def test_what_a_repair_changes(rung: Rung, found: Identity, shown: bool) -> None:
+def test_repair_is_shown_by_the_identity_found_after_it(rung: Rung, found: Identity, shown: bool) -> None:
     """What is not known shows nothing."""
     assert shown is shows(rung, Identity("a", "i-1", ("GPU-1",)), found)
 

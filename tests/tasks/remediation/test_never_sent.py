@@ -11,7 +11,7 @@ from tests.tasks.remediation.test_steps import NOW, a_case, an_act, step
 
 
 @pytest.mark.parametrize("later", [0.0, RECHECK_AFTER_S - 1])
-def test_it_waits_because_the_engine_does_not_show_the_node(later: float) -> None:
+def test_step_waits_while_the_engine_does_not_show_the_node(later: float) -> None:
     """The reason is what the page and the list of machines show: nothing is said of how many nodes are out."""
     silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Reason.NOT_SEEN)
 

@@ -71,7 +71,7 @@ def test_the_engine_s_name_and_the_switch_are_taken() -> None:
     assert ("ip-1", "leaf-1", "ip-0") == (case.node, case.domain, case.partners[0])
 
 
-def test_what_the_kernel_logged_is_hard_and_names_its_gpus() -> None:
+def test_kernel_log_blame_is_hard_and_names_its_gpus() -> None:
     """If it asks for a repair; other findings have to repeat."""
     report = healthy(NODES, 4, gpus=4)
     named = tuple(

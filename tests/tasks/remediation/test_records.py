@@ -34,7 +34,7 @@ def records_in(folder: Path) -> Records:
     return Records(FolderStore(folder), "sim")
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_records_and_journal_are_read_as_written(tmp_path: Path) -> None:
     """The journal, and the records of all acts in their order."""
     kept = records_in(tmp_path)
     act = an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW)

@@ -49,7 +49,7 @@ def test_the_commands_that_are_shown_are_those_of_the_launchers_engine(name: str
     assert typed.startswith(begins) if begins else typed == ""
 
 
-def test_what_is_left_to_a_person_is_a_step_of_the_plan() -> None:
+def test_repair_plan_pages_a_person_for_an_inspection() -> None:
     """Of a finding that asks for an inspection; its remedy, which may name a reboot, is for whoever looks."""
     machines = machines_of(read_gate_file(SLURM))
     rungs = {

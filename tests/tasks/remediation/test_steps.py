@@ -11,20 +11,8 @@ import pytest
 from checks.model import SCHEMA_VERSION, Action
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState, Settled
 from tasks.remediation.model import (
-    Act,
-    ActState,
-    Breaker,
-    Case,
-    Identity,
-    Journal,
-    Limits,
-    Permission,
-    Proof,
-    Reason,
-    RepairMode,
-    RepairQuestion,
-    RepairSettings,
-)
+    Act, ActState, Breaker, Case, Identity, Journal, Limits, Permission, Proof, Reason, RepairMode, RepairQuestion, RepairSettings,
+)  # fmt: skip
 from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Step, StepKind, next_step
 from tests.tasks.remediation.simulated import World
 
@@ -195,7 +183,7 @@ def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_no
     assert Step(StepKind.DO, Rung.REBOOT, allowed_by="the gate file") == step(a_case(), fence)
 
 
-def test_nothing_is_done_while_a_job_runs_on_the_node() -> None:
+def test_step_waits_while_a_job_runs_on_the_node() -> None:
     """It is waited for."""
     seen = machines(**{**FENCED, "jobs": ("7",)})
     assert Step(StepKind.WAIT, reason=Reason.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
@@ -216,7 +204,7 @@ def test_the_finding_says_which_repair_is_the_first(action: Action, rung: Rung) 
 
 
 @pytest.mark.parametrize("mode", [RepairMode.ASK, RepairMode.ACT])
-def test_what_the_gate_file_does_not_free_is_asked(mode: RepairMode) -> None:
+def test_step_requires_permission_for_a_repair_that_is_not_free(mode: RepairMode) -> None:
     """Mode ask asks before each repair, mode act before those that are not listed."""
     settings = RepairSettings(mode, freely=(), limits=ACT.limits)
     fence = an_act(Rung.FENCE)
@@ -256,7 +244,7 @@ def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again()
 
 
 @pytest.mark.parametrize("state", [ActState.INTENDED, ActState.ACCEPTED, ActState.AMBIGUOUS])
-def test_what_may_have_been_requested_is_never_requested_again(state: ActState) -> None:
+def test_act_that_may_have_been_requested_is_not_requested_again(state: ActState) -> None:
     """The engine is asked, until it says what became of it or the time is up."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
     assert Step(StepKind.WAIT, reason=Reason.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
@@ -289,7 +277,7 @@ def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 60).rung
 
 
-def test_one_repair_at_a_time_in_a_domain() -> None:
+def test_step_waits_for_another_repair_in_the_same_domain() -> None:
     """Of another node of the same rack; another rack does not matter."""
     other = an_act(Rung.REBOOT, ActState.ACCEPTED, node="n2", gate_id="g0", id="g0-n2-reboot-1")
     assert Step(StepKind.WAIT, reason=Reason.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))

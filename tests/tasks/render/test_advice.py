@@ -51,7 +51,7 @@ def test_a_remedy_is_said_once_per_check() -> None:
     assert [2, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
 
 
-def test_what_is_missing_beside_a_failure_of_the_same_check_has_no_other_remedy() -> None:
+def test_missing_evidence_beside_a_failure_of_its_check_has_no_remedy() -> None:
     """Or a page says at one finding that nothing is to be replaced, and at the next that the gate is to be run again."""
     bad, missing, other = (
         Finding(Level.FAIL, cause, check, "node-0", message, "", remedy)
@@ -69,7 +69,7 @@ def test_what_is_missing_beside_a_failure_of_the_same_check_has_no_other_remedy(
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_what_every_node_fails_leads_to_the_threshold_first(nodes: int) -> None:
+def test_remedy_for_a_check_that_all_nodes_fail_begins_with_the_threshold(nodes: int) -> None:
     """And then to what a single node would need; one node of two is looked at itself."""
     remedy = "End other programs."
     findings = tuple(

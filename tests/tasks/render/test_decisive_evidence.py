@@ -54,7 +54,7 @@ def test_the_headline_and_the_list_count_alike(notes: int) -> None:
 
 
 @pytest.mark.parametrize("count", [12_345_678, 16_000_000, 1_999_999_999, 2_000_000_000_000, 900])
-def test_one_number_has_one_unit_in_the_sentence_and_below_it(count: int) -> None:
+def test_resource_evidence_formats_quantities_as_the_sentence_does(count: int) -> None:
     names = ("memory_available_bytes", "memory_limit_bytes", "disk_free_bytes", "shm_free_bytes", "shm_bytes")
     evidence = resource_evidence(dict.fromkeys(names, count), Path("/scratch"), 4)
 

@@ -71,7 +71,7 @@ def test_a_page_names_some_of_many() -> None:
 @pytest.mark.parametrize(
     "causes", [(Cause.CONFIGURATION, Cause.CONFIGURATION), (Cause.CONFIGURATION, Cause.EVIDENCE)]
 )
-def test_what_every_node_fails_speaks_against_none_of_them(causes: tuple[Cause, Cause]) -> None:
+def test_failure_of_all_nodes_is_blamed_on_image_or_policy(causes: tuple[Cause, Cause]) -> None:
     """A threshold that is too high, or an image that is wrong; missing evidence is no failure of a node."""
     verdict = replace(
         verdict_of(wrong_sums(healthy())),

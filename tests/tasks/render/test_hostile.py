@@ -174,7 +174,7 @@ def _usual() -> dict[str, str]:
     return _pages(*_judged(_sample()), "local")
 
 
-def test_what_acts_is_inert_wherever_it_stands() -> None:
+def test_report_text_with_markup_is_inert_in_every_page() -> None:
     """Tags, attributes, escapes, bidirectional marks, table cells, fences, links, ends of lines."""
     pages = [_judged(_with(paths, ATTACK)) for paths in _parts().values()]
     refused = [verdict for report, verdict in pages if report is None]
@@ -186,7 +186,7 @@ def test_what_acts_is_inert_wherever_it_stands() -> None:
     _require_inert(_pages(None, replace(refused[0], findings=findings), "local"), _usual())
 
 
-def test_what_is_endless_is_cut_wherever_it_stands() -> None:
+def test_report_text_without_end_is_cut_in_every_page() -> None:
     """60,000 characters neither widen a terminal nor make a page of megabytes."""
     for paths in _parts().values():
         report, verdict = _judged(_with(paths, LONG))
@@ -237,7 +237,7 @@ def _forged() -> Report:
     )
 
 
-def test_what_never_was_a_file_is_inert_too() -> None:
+def test_forged_names_and_markup_are_inert_in_every_page() -> None:
     """Names that a reader refuses; rich markup stays as it was written, and no cell of a table is closed."""
     report = _forged()
     pages = _pages(report, verdict_of(report), ATTACK, over_time=False)

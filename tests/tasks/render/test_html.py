@@ -76,7 +76,7 @@ def test_the_gate_before_is_a_link(link: str) -> None:
         "../" + "a" * 2000,
     ],
 )
-def test_what_is_no_page_of_a_store_is_no_link(link: str) -> None:
+def test_previous_gate_without_a_store_page_is_named_without_a_link(link: str) -> None:
     """The gate is named all the same."""
     assert "Previous gate: g-1, GO" in _page(link)
 

@@ -65,7 +65,7 @@ def test_few_causes_are_shown_whole() -> None:
     assert "a line of evidence" in text and "Evidence is also missing" not in text
 
 
-def test_what_failed_stays_whole_beside_what_is_missing() -> None:
+def test_failed_finding_stays_whole_beside_missing_evidence() -> None:
     """A broken part is not hidden among the causes."""
     broken = Finding(
         Level.FAIL,
@@ -93,7 +93,7 @@ def test_hostile_reasons_are_inert_and_short() -> None:
     assert not any(sign in line for line in lines for sign in ("\x1b", "\u202e", "\n"))
 
 
-def test_what_follows_from_a_silent_node_is_folded_below_it() -> None:
+def test_findings_after_a_silent_node_are_folded_below_it() -> None:
     """One finding with one remedy, in every form; the silent node is the first one, and its peer has no finding of its own."""
     path = Path(__file__).parents[2] / "recordings" / "silent_node" / "before_ranks.json"
     report = load(path.read_bytes())

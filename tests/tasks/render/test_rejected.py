@@ -87,7 +87,7 @@ def test_a_file_outside_the_checkout_has_no_line_in_it() -> None:
     assert made == "::error title=Prelaunch rejected the request::/other/a.toml, line 5: k: unknown key."
 
 
-def test_who_waits_for_a_lock_has_nothing_to_correct() -> None:
+def test_rejection_for_a_lock_requires_no_correction() -> None:
     """What is wrong has to be corrected; a lock is given back by itself."""
     said = "cluster alpha is locked by gate alpha-1. Wait for that gate, or end its process."
 
@@ -109,7 +109,7 @@ def test_the_end_of_a_gate_is_one_line_for_github() -> None:
     )
 
 
-def test_nothing_that_a_file_says_becomes_markup_or_a_command() -> None:
+def test_rejection_text_contains_no_markup_or_command() -> None:
     """Names and messages come from files that anybody may have written."""
     assert "<script>" not in markdown(HOSTILE, "<i>n</i>") + html(HOSTILE, "<i>n</i>")
     assert "\x1b" not in markdown(HOSTILE, "n") + junit(HOSTILE, "n") + html(HOSTILE, "n")

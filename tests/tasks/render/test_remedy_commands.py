@@ -76,13 +76,13 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
         ("node-1", Cause.CONFIGURATION),
     ],
 )
-def test_nobody_is_drained_for_what_is_no_machines_fault(subject: str, cause: Cause) -> None:
+def test_drain_command_is_not_offered_without_a_machine_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
     finding = _finding(subject, cause=cause)
     assert () == commands(finding, finding.subject, _verdict(finding), RemedyContext("slurm"))
 
 
-def test_what_nobody_can_mean_is_not_typed() -> None:
+def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
     """While the image is suspect; of a GPU that no element names, since evidence lists every GPU; and where no pool is kept."""
     replaced, unnamed = _finding(), _finding(action=Action.RESET_GPU, elements=())
     listed = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")

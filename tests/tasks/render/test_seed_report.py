@@ -87,7 +87,7 @@ def test_a_fault_is_that_nodes_and_the_clusters() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERRORED, Outcome.SKIPPED])
-def test_what_was_not_measured_is_never_true(outcome: Outcome) -> None:
+def test_seed_report_marks_an_unmeasured_test_as_not_passed(outcome: Outcome) -> None:
     """Neither of the node nor of the cluster."""
     report = healthy(2, 2, 4)
     lost = Observation(
@@ -121,7 +121,7 @@ def test_a_node_without_a_report_leaves_the_data_partial() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cpu", "trn1.32xlarge", "g5.xlarge"])
-def test_what_does_not_apply_has_no_key(kind: str) -> None:
+def test_seed_report_has_no_key_for_a_test_that_does_not_apply(kind: str) -> None:
     """A machine without EFA has no EFA test that failed."""
     report, verdict = p5(kind)
     results = tables(report, verdict)["cluster_summary"]["test_results"]

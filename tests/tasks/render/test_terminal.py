@@ -108,7 +108,7 @@ def _unread(
     return not_measured(check, "node-0", Unmeasured(value, reason), level, evidence, "Look.")
 
 
-def test_one_reason_why_nothing_was_measured_is_said_once() -> None:
+def test_unmeasured_checks_with_one_reason_are_merged() -> None:
     """Of several checks, with the name of each, and what each rests on."""
     findings = [_unread("gpu.memory", "no driver", "a\n"), _unread("gpu.power", "no driver", "a\nb")]
     (item,) = gathered(findings)
@@ -118,7 +118,7 @@ def test_one_reason_why_nothing_was_measured_is_said_once() -> None:
     assert (("node-0", "a\na\nb"),) == item.evidence
 
 
-def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
+def test_unread_metrics_of_one_check_are_merged() -> None:
     """Metrics with one reason stand together; every metric and every reason is there."""
     (item,) = gathered(
         [
@@ -146,7 +146,7 @@ def test_what_could_not_be_read_of_one_check_is_said_once() -> None:
         _unread("gpu.power", "no permission"),
     ],
 )
-def test_what_differs_in_more_is_said_apart(other: Finding) -> None:
+def test_findings_that_differ_otherwise_are_not_merged(other: Finding) -> None:
     """Another machine, cause, remedy, level or reason is another finding."""
     assert 2 == len(gathered([_unread("gpu.memory", "no driver"), other]))
 

@@ -179,7 +179,7 @@ def test_each_node_has_its_own_progress() -> None:
     assert busy.doing in wanted and busy.doing != "system.clock"
 
 
-def test_what_could_not_be_measured_is_no_progress() -> None:
+def test_errored_observation_counts_as_failed_and_not_as_done() -> None:
     """The ranks of a node were killed: its report is whole, and says of each of their checks that it was not reached."""
     files = {"node-0": report(0), "node-1": report(1, outcome=Outcome.ERRORED)}
     seen = count_observations(BUNDLE, files, NodeReports())

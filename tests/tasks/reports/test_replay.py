@@ -188,7 +188,7 @@ def damage(store: FolderStore, how: str) -> None:
     ["report cut", "report gone", "report changed", "report of another version", "verdict cut",
      "verdict without an answer", "verdict of nothing", "another gate's report and verdict", "record cut"],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_named(store: FolderStore, how: str) -> None:
+def test_replay_names_gates_it_cannot_compare(store: FolderStore, how: str) -> None:
     """It is neither unchanged nor changed, and the gates after it are replayed all the same."""
     keep(store, 0, healthy())
     keep(store, 1, healthy())
@@ -242,7 +242,7 @@ def test_a_policy_for_other_machines_judges_none_of_these(store: FolderStore) ->
     assert ReplayResult.OTHER_TYPE is found.fate
 
 
-def test_what_else_has_changed_is_noted(store: FolderStore) -> None:
+def test_replay_notes_other_changes_beside_the_policy(store: FolderStore) -> None:
     """Nobody blames the policy for new facts, a new version or a baseline that is missing."""
     keep(store, 0, healthy())
     key = verdict_key(gate_id(0))

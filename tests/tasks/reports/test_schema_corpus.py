@@ -112,7 +112,7 @@ def test_a_shipped_file_is_taken_by_both_and_names_its_schema(path: Path) -> Non
 
 
 @pytest.mark.parametrize(("key", "value", "words"), READER_ALONE_CASES)
-def test_what_only_the_reader_refuses(key: str, value: Any, words: str) -> None:
+def test_gate_file_reader_refuses_what_the_schema_accepts(key: str, value: Any, words: str) -> None:
     """The schema takes it; nobody may believe that an editor's silence means that a gate file is right."""
     document = tomllib.loads((ROOT / "deployments" / "gates" / "local.toml").read_text())
     *tables, last = key.split(".")

@@ -104,7 +104,7 @@ UNKNOWN: dict[str, Callable[[Document], object]] = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_what_the_report_does_not_show_is_cannot_tell(case: str) -> None:
+def test_seed_report_that_lacks_values_cannot_tell(case: str) -> None:
     """Nothing says that a part is broken, and nothing that it is whole."""
     assert Answer.CANNOT_TELL is explained(spoilt(UNKNOWN[case])).answer
 

@@ -90,7 +90,7 @@ def test_a_short_history_is_called_short(store: Store) -> None:
     assert ("2 reports could be compared: a trend needs 11 of the same machines.",) == past.problems
 
 
-def test_what_cannot_be_read_is_said(store: Store) -> None:
+def test_trend_reports_what_it_could_not_read(store: Store) -> None:
     """Nodes that are not kept, a broken file of nodes, a record that is none: the others are shown."""
     for number in range(4):
         keep(store, number, _slower(number))
@@ -120,7 +120,7 @@ def test_a_store_that_does_not_answer_is_said_on_the_page(
     assert "Earlier gates could not be read: no answer" in page
 
 
-def test_it_takes_no_longer_than_its_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trend_ends_at_its_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that hangs: no older report is shown, and that is said."""
     ends = threading.Event()
     monkeypatch.setattr(records, "recorded", lambda store: ("x",) if ends.wait() else ())
@@ -130,7 +130,7 @@ def test_it_takes_no_longer_than_its_time(store: Store, monkeypatch: pytest.Monk
     assert (("Earlier gates could not be read within 0.1 s",), ()) == (past.problems, past.gates)
 
 
-def test_one_report_counts_once(store: Store) -> None:
+def test_trend_counts_a_reused_report_once(store: Store) -> None:
     """A gate that stood on an earlier one's PASS has no report of its own."""
     report = _day(0, healthy())
     keep(store, 0, report)
@@ -140,7 +140,7 @@ def test_one_report_counts_once(store: Store) -> None:
     assert 1 == past.reports
 
 
-def test_what_changed_since_the_last_go_is_on_the_page(store: Store) -> None:
+def test_trend_page_shows_changes_since_the_last_go(store: Store) -> None:
     """The driver of a machine and the policy; a refused gate in between is no GO."""
     for number, report in enumerate([healthy(), wrong_sums(healthy())]):
         keep(store, number, _day(number, report))

@@ -129,7 +129,7 @@ def test_an_override_says_what_it_is_and_takes_an_overrider(world: Stage) -> Non
     assert "overrides a FAIL" in shown and "recorded" in shown
 
 
-def test_who_may_not_answer_changes_nothing(world: Stage) -> None:
+def test_approval_by_an_unlisted_user_changes_no_answer(world: Stage) -> None:
     """A stranger, also with somebody else's modal, and whom the gate file does not name any more, are told who may."""
     asking = world.ask()
     for count, button in enumerate((APPROVE, REFUSE, RECHECK), 1):

@@ -77,7 +77,7 @@ def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: St
     assert {"gate_file": str(world.file), "wait": "verdict"} == run.parameters["request"]
 
 
-def test_who_is_not_on_the_list_and_a_deployment_of_another_gate_file_start_nothing(world: Stage) -> None:
+def test_slack_command_starts_no_gate_for_a_stranger_or_another_gate_file(world: Stage) -> None:
     """They hear who may; the list names a file, and the file is what decides who may answer."""
     made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})
 
@@ -102,7 +102,7 @@ def test_repairs_are_started_by_the_same_people_where_the_list_names_their_deplo
         assert 1 == len(runs_of(made))
 
 
-def test_what_cannot_be_done_is_said(world: Stage) -> None:
+def test_slack_command_explains_what_it_cannot_do(world: Stage) -> None:
     """With the nearest name, and help."""
     for text, said in (
         ("gate p5", "has no deployment"),

@@ -40,7 +40,7 @@ def test_the_shipped_list_can_be_read() -> None:
         ("[", "is not valid TOML"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, text: str, said: str) -> None:
+def test_slack_config_error_names_its_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     """File, key, and the nearest valid word."""
     write_gate(tmp_path)
     path = tmp_path / "slack.toml"

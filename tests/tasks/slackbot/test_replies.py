@@ -32,7 +32,7 @@ def past(measured_at: str) -> PastVerdict:
     return PastVerdict(own, store, record, verdict)
 
 
-def test_why_says_how_old_the_measurement_was() -> None:
+def test_reply_to_why_states_the_age_of_an_old_measurement() -> None:
     """Of a verdict that was made at once, nothing."""
     old, fresh = (replies.why(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
 

@@ -48,9 +48,7 @@ def test_a_store_that_answers_is_itself(tmp_path: Path) -> None:
     store.probe()
 
 
-def test_one_that_hangs_is_waited_for_once_and_then_again_when_it_answers(
-    hung: Fifo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hung_store_is_waited_for_once_until_it_answers(hung: Fifo, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait is paid by the first call; the others fail at once, until the first one ended after all."""
     store = PatientStore(hung, limit_s=0.5)
     monkeypatch.setattr(call_timeout, "limited", waits := Mock(side_effect=limited))

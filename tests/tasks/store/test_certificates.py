@@ -159,7 +159,7 @@ def test_offers_that_are_too_large_are_cut(store: Store, monkeypatch: pytest.Mon
     assert [] == found(store)
 
 
-def test_what_cannot_be_read_was_not_offered(store: Store) -> None:
+def test_unreadable_offer_gives_no_certificates(store: Store) -> None:
     assert NO_CERTIFICATES == offered(store, "another-gate")
     store.put(certificates_key(NOW), b"{")
     assert NO_CERTIFICATES == offered(store, NOW)

@@ -112,7 +112,7 @@ def test_a_pipe_in_the_place_of_a_value_is_an_error(store: FolderStore) -> None:
 
 
 @pytest.mark.parametrize("how", ["put", "replace"])
-def test_of_processes_that_come_at_once_one_wins(store: FolderStore, how: str) -> None:
+def test_folder_store_lets_one_of_several_processes_win(store: FolderStore, how: str) -> None:
     """Put-if-absent and compare-and-set hold between processes: the lock of a cluster rests on them."""
     if how == "replace":
         store.put("k", b"start")

@@ -111,7 +111,7 @@ def test_the_history_is_the_same_in_whichever_way_it_was_made(store: FolderStore
     assert all(fleet_of(first, NOW, 1e9).nodes == fleet_of(way, NOW, 1e9).nodes for way in ways)
 
 
-def test_of_many_gates_the_newest_the_first_and_the_last_proof_are_read() -> None:
+def test_history_keeps_the_newest_the_first_and_the_last_proof_of_many_gates() -> None:
     """All are counted, whatever they say of a node. The newest finding of a kind is kept, in whichever order they come."""
     many = NEWEST + FIRST + 9
     proven, doubtful = rows(known(healthy(2, 2))), rows(known(wrong_sums(healthy(2, 2), "node-1/rank-3")))
@@ -165,7 +165,7 @@ def test_many_gates_that_the_history_lacks_are_named_and_the_newest_are_read(
     assert (5, ()) == (later.count, later.problems)
 
 
-def test_of_gates_that_are_gone_nothing_is_shown(store: FolderStore) -> None:
+def test_history_shows_no_gates_whose_records_are_gone(store: FolderStore) -> None:
     """Their places in the history stay; who removed the records of all gates of a machine knows of none."""
     month(store, 3)
     known_nodes(store)
@@ -190,7 +190,7 @@ def test_another_start_of_the_newest_gate_has_its_verdict(store: FolderStore) ->
     assert not any(node.open for node in again.nodes)
 
 
-def test_one_cluster_and_one_node_are_read_alone(store: FolderStore) -> None:
+def test_history_is_read_for_one_cluster_or_one_node(store: FolderStore) -> None:
     """And the trend of what is kept is that of the reports."""
     month(store)
     keep(store, 9, known(healthy(2, 2)), cluster="other")
@@ -206,7 +206,9 @@ def test_one_cluster_and_one_node_are_read_alone(store: FolderStore) -> None:
     ]
 
 
-def test_who_may_only_read_may_read(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_readable_without_permission_to_write(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An auditor sees the verdicts and nodes all the same; rows that are damaged afterwards are named."""
     month(store, 2)
 

@@ -157,7 +157,7 @@ def test_ids_that_two_nodes_share_recognise_neither() -> None:
     assert [()] * 2 == [row.identity and row.identity.keys for row in rows(shared).nodes]
 
 
-def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
+def test_node_rows_are_read_as_kept_and_refused_when_damaged(tmp_path: Path) -> None:
     """Equal, and refused where it is not whole or another gate's."""
     store, made = FolderStore(tmp_path), rows(wrong_sums(known(healthy(6, 2)), "node-1/rank-3"))
     node_rows.keep(store, made)

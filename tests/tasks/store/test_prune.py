@@ -31,7 +31,7 @@ def olds(store: FolderStore, days: float = 5.5, keep_refused: bool = False) -> l
     return [one.gate_id for one in planned(store, days, keep_refused, NOW, {}).old]
 
 
-def test_what_is_older_goes(store: FolderStore) -> None:
+def test_prune_plan_lists_gates_older_than_the_limit(store: FolderStore) -> None:
     """And what is younger is not spoken of."""
     assert [gate_id(number) for number in range(5)] == olds(store)
     assert [gate_id(number) for number in range(3)] == olds(store, 7.5)
@@ -52,7 +52,7 @@ def test_the_pass_in_use_stays(store: FolderStore) -> None:
     assert ((gate_id(2), "it is the PASS in use of c"),) == planned(store, 5, False, NOW, {}).stays
 
 
-def test_what_the_caller_needs_stays(store: FolderStore) -> None:
+def test_prune_plan_keeps_gates_needed_by_the_caller(store: FolderStore) -> None:
     """With the caller's reason."""
     plan = planned(store, 5, False, NOW, {gate_id(3): "it is the last proof of node-1"})
 
@@ -70,7 +70,9 @@ def test_the_gate_that_runs_stays(store: FolderStore) -> None:
 
 @pytest.mark.parametrize("key", ["passes/c.json", "leases/c.json"])
 @pytest.mark.parametrize("data", [b"{", b"{}", b"[]", b'{"gate_id":7}'])
-def test_where_the_use_is_not_known_nothing_goes(store: FolderStore, key: str, data: bytes) -> None:
+def test_prune_plan_fails_when_a_pass_or_lease_is_unreadable(
+    store: FolderStore, key: str, data: bytes
+) -> None:
     """A PASS or lease that cannot be read may name any of them."""
     store.put(key, data)
 
@@ -78,7 +80,7 @@ def test_where_the_use_is_not_known_nothing_goes(store: FolderStore, key: str, d
         planned(store, 5, False, NOW, {})
 
 
-def test_what_has_no_known_age_stays(store: FolderStore) -> None:
+def test_prune_plan_keeps_gates_of_unknown_age(store: FolderStore) -> None:
     """A folder of another name, without a record."""
     store.put("gates/other/health_check_metrics.json", b"{}")
 

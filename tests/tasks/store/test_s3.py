@@ -57,7 +57,7 @@ def test_a_body_that_was_cut_is_read_again(server: Flaky, store: S3Store) -> Non
     assert b"12345678" * 100 == store.get("k")
 
 
-def test_whoever_wrote_has_won_though_the_answer_was_lost(server: Flaky, store: S3Store) -> None:
+def test_s3_writer_wins_though_the_answer_was_lost(server: Flaky, store: S3Store) -> None:
     """The second attempt finds the object of the first, and says that it is its own."""
     server.faults = ["lost"]
 
@@ -65,7 +65,7 @@ def test_whoever_wrote_has_won_though_the_answer_was_lost(server: Flaky, store: 
     assert ["PUT lost", "PUT ok", "HEAD ok"] == server.seen
 
 
-def test_whoever_did_not_write_has_lost_though_the_values_are_equal(server: Flaky, store: S3Store) -> None:
+def test_s3_writer_that_came_second_loses_though_the_values_are_equal(server: Flaky, store: S3Store) -> None:
     """Somebody else was there first: a lost answer makes no winner."""
     store.put("k", b"same")
     server.faults = ["lost"]
@@ -117,7 +117,9 @@ def test_a_server_that_says_nothing_ends_at_the_deadline(
             S3Store(BUCKET, "x", AwsTimeouts(0.3, 0.3, 0.5)).probe()
 
 
-def test_nobody_there_is_unreachable(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3_store_without_a_server_is_unreachable_and_hides_passwords(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Connection refused; a password in the endpoint's URL stays out of the message."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:hunter22@127.0.0.1:9")
 
@@ -192,7 +194,7 @@ def test_more_than_a_page_is_listed(store: S3Store, monkeypatch: pytest.MonkeyPa
     "address",
     ["s3://", "s3:///x", "s3://B!/x", "s3://me:secret99@bucket/x", "s3://bucket/a b", "gs://b/x", "S3://b/x"],
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_store_address_of_another_kind_is_refused_without_passwords(address: str) -> None:
     """No folder called "gs:" is made; nothing that looks like a password is repeated."""
     with pytest.raises(BadAddress) as caught:
         open_store(address)

@@ -41,7 +41,7 @@ def store(address: str) -> Store:
     return open_store(address)
 
 
-def test_what_was_put_is_got(store: Store) -> None:
+def test_store_returns_the_value_that_was_put(store: Store) -> None:
     """Also where it replaces something, and every byte of it."""
     every = bytes(range(256)) * 5000
     store.put("a/b.json", b"1")
@@ -73,7 +73,7 @@ def test_conditions_look_at_the_value(store: Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["put", "replace"])
-def test_of_many_that_come_at_once_one_wins(store: Store, address: str, how: str) -> None:
+def test_store_lets_one_of_several_writers_win(store: Store, address: str, how: str) -> None:
     """Put-if-absent and compare-and-set hold between those who opened the store on their own, as processes do."""
     if how == "replace":
         store.put("k", b"start")

@@ -135,7 +135,7 @@ def _nodes_sick(first: int, last: int) -> IsBad:
 
 
 @pytest.mark.parametrize(("first", "last"), [(19, 999), (4, 28)])
-def test_what_has_not_ended_is_no_congestion(first: int, last: int) -> None:
+def test_unended_trouble_is_not_called_congestion(first: int, last: int) -> None:
     """Three nodes are bad until the end of the sweep, or for most of it."""
     found = decode(sweep(32, _nodes_sick(first, last)), HALF)
 

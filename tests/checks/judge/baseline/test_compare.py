@@ -26,7 +26,7 @@ from tests.sample_reports import (
 )
 
 
-def test_what_was_learned_from_passes() -> None:
+def test_baseline_passes_the_values_it_was_learned_from() -> None:
     """Values within their bands leave no finding, and the digest of the baseline is in the verdict."""
     verdict = judged(gemm(STEADY), FOUR)
 
@@ -44,7 +44,7 @@ def test_a_slow_rank_is_a_warning_about_hardware() -> None:
     assert "median of 40.1" in found.message and "(32 values, 4 reports)" in found.message
 
 
-def test_everything_slower_is_a_regression_and_no_broken_node() -> None:
+def test_baseline_calls_a_slowdown_of_all_nodes_a_configuration_regression() -> None:
     """More than half of the nodes: what they share has changed."""
     (found,) = about(judged(gemm([value * 0.8 for value in STEADY]), FOUR), GEMM)
 
@@ -52,7 +52,7 @@ def test_everything_slower_is_a_regression_and_no_broken_node() -> None:
     assert "on 4 of 4 nodes" in found.message
 
 
-def test_all_sizes_that_are_slow_are_one_finding() -> None:
+def test_baseline_merges_all_slow_sizes_into_one_finding() -> None:
     """A sweep of eight sizes is one sentence about the worst of them."""
     slow = with_metric(
         gemm(STEADY), "collective.all_reduce", "node-0/rank-0", "busbw_gbps", tuple([1e-5] * 8)
@@ -79,7 +79,7 @@ def test_a_latency_is_bad_above() -> None:
 
 
 @pytest.mark.parametrize("how", ["no metric", "null", "no row", "errored"])
-def test_what_has_a_band_and_was_not_measured_is_said(how: str) -> None:
+def test_baseline_reports_a_banded_value_that_was_not_measured(how: str) -> None:
     """Absence of a number that was learned is a WARN of its own, cause EVIDENCE, for an optional check as well."""
     report = gemm(STEADY)
     subject = "node-1/rank-2"

@@ -32,7 +32,7 @@ def test_outliers_are_left_out_and_named() -> None:
     assert "gflops below 38" in outliers[0].why
 
 
-def test_nothing_is_learned_of_a_refused_node() -> None:
+def test_baseline_learns_no_value_of_a_refused_node() -> None:
     """Nor of the collectives that it took part in; both are named, and its peers' own numbers count."""
     baseline = learned(wrong_sums(gemm(STEADY)), gemm(STEADY))
     left = {(one.subject, one.check) for one in baseline.left_out}
@@ -42,7 +42,7 @@ def test_nothing_is_learned_of_a_refused_node() -> None:
     assert {("node-1", ""), (CLUSTER, "collective.all_reduce")} <= left
 
 
-def test_nothing_is_learned_of_a_busy_node() -> None:
+def test_baseline_learns_no_value_of_a_busy_node() -> None:
     """Not even where no threshold was crossed: other work used its CPUs. Its other checks count, and its peers do; a collective is not
     learned at all, because the slowest node sets its pace.
     """

@@ -217,7 +217,7 @@ def test_a_clock_that_was_set_measures(by_s: float) -> None:
     assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, offered=(replace(one, at=one.at + by_s),)))
 
 
-def test_one_in_ten_is_measured_all_the_same_and_the_gate_chooses_it() -> None:
+def test_certificate_sampling_takes_one_in_ten_by_the_gate_id() -> None:
     chosen = [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(20000)]
 
     assert 0.097 < sum(chosen) / len(chosen) < 0.103

@@ -56,7 +56,7 @@ def test_the_newest_measurement_certifies() -> None:
     assert [("second", COSTLY, ())] == made([*whole()])
 
 
-def test_what_the_newest_gate_did_not_measure_an_older_one_certifies() -> None:
+def test_older_gate_certifies_checks_that_the_newest_skipped() -> None:
     second, first = whole()
     report = replace(
         second.document,
@@ -90,7 +90,7 @@ def test_a_skip_certifies_nothing_however_often_it_is_repeated() -> None:
         (Level.FAIL, Cause.EVIDENCE),
     ],
 )
-def test_whatever_a_later_gate_found_on_the_machine_voids_all(check: str, level: Level, cause: Cause) -> None:
+def test_later_finding_on_the_machine_voids_all_certificates(check: str, level: Level, cause: Cause) -> None:
     second, first = whole()
 
     assert [] == made([with_finding(second, level, cause, check, "node-0"), first])
@@ -159,7 +159,7 @@ def test_two_nodes_on_one_machine_certify_what_both_measured() -> None:
     assert [("first", ("cpu.stress",), ())] == made([replace(judged(first, both), verdict=first.verdict)])
 
 
-def test_these_gates_are_healthy() -> None:
+def test_history_fixture_gates_pass() -> None:
     """Otherwise these tests would say nothing."""
     history: History = steady(1.0, TWO)
 

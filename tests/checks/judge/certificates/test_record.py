@@ -51,7 +51,7 @@ def test_a_round_that_found_something_or_was_not_whole_ends_the_record() -> None
         replace(SECOND, ended_at=5181.0, began_boot_s=1180.0, ended_boot_s=1181.0),
     ],
 )
-def test_whatever_does_not_follow_begins_anew(broken: WatchRound) -> None:
+def test_watch_record_begins_anew_after_a_round_that_does_not_follow(broken: WatchRound) -> None:
     assert (1, broken.ended_boot_s) == record_of(FIRST, broken)
 
 

@@ -36,7 +36,7 @@ def _cost(*findings: Finding, job: Job = JOB) -> Cost:
     return cost(replace(PASSED, findings=findings), job, P5, builtin_failures())
 
 
-def test_what_one_failure_of_32_p5_nodes_loses() -> None:
+def test_lost_per_failure_matches_the_sum_for_32_p5_nodes() -> None:
     """10 min to see it, 15 min to start again, half an hour done twice: 234.7 GPU-hours, 2,884 USD at 98.32 a node."""
     lost = lost_per_failure(256, ValueSpan(1 / 6, 1 / 6), ValueSpan(0.25, 0.25), checkpoint_hours=1)
 
@@ -45,7 +45,7 @@ def test_what_one_failure_of_32_p5_nodes_loses() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "usd"), [(4, 63), (16, 253), (64, 1013)])
-def test_what_a_check_of_a_quarter_of_an_hour_costs(nodes: int, usd: float) -> None:
+def test_cost_of_checking_matches_the_sagemaker_price(nodes: int, usd: float) -> None:
     """At SageMaker's price of a p5.48xlarge."""
     price = price_of(builtin_prices(), "p5.48xlarge", Purchase.SAGEMAKER)
     made = cost(PASSED, replace(JOB, nodes=nodes), price, builtin_failures())
@@ -92,14 +92,14 @@ def test_no_loss_is_larger_than_the_job() -> None:
     assert _cost(*everything).launching.high == 256 * 72
 
 
-def test_nothing_found_loses_nothing() -> None:
+def test_cost_without_findings_is_zero() -> None:
     """No finding, no loss."""
     made = _cost()
 
     assert (made.launching, made.losses) == (ValueSpan(0, 0), ())
 
 
-def test_what_is_unknown_is_said_and_not_made_up() -> None:
+def test_cost_lists_unknown_terms_without_inventing_numbers() -> None:
     """No price, no money; no length, the first 24 h; no interval, one hour, by name."""
     made = cost(replace(PASSED, findings=(_finding(),)), Job("toy.4x", 2, 4), None, builtin_failures())
 
@@ -113,7 +113,7 @@ def test_what_is_unknown_is_said_and_not_made_up() -> None:
     assert "price is known for toy.4x" in made.unknown[0]
 
 
-def test_what_nobody_saw_may_be_nothing_or_a_defect() -> None:
+def test_cost_of_missing_evidence_ranges_from_zero_to_an_unchecked_node() -> None:
     """A missing observation loses between nothing and what unchecked nodes lose; of the cluster, more than of a node."""
     evidence = {"cause": Cause.EVIDENCE, "message": "not measured"}
     node = _cost(_finding("report", subject="node-1", **evidence))  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_a_warning_is_cheaper_than_a_failure() -> None:
         ("our.own", "volts", Fault.UNKNOWN),
     ],
 )
-def test_what_a_finding_does_to_a_job(check: str, metric: str, fault: Fault) -> None:
+def test_cost_maps_a_finding_to_its_fault(check: str, metric: str, fault: Fault) -> None:
     """By the metric where it tells, else by the family of the check."""
     assert fault_of(_finding(check, metric=metric)) is fault
 

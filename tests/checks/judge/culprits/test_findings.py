@@ -75,12 +75,12 @@ def test_two_ranks_and_no_floor_were_held_to_nothing() -> None:
         pytest.param(lambda a, b: NO_ANSWER if 7 in (a, b) else {}, "node-7", id="cut off"),
     ],
 )  # fmt: skip
-def test_of_eight_nodes_the_bad_part_is_named(change: Change, named: str) -> None:
+def test_tournament_of_eight_nodes_names_only_the_bad_part(change: Change, named: str) -> None:
     """And nobody else."""
     assert {named: "FAIL HARDWARE"} == _said(tournament(8, 1, change))
 
 
-def test_what_one_matrix_explains_another_only_adds_to() -> None:
+def test_findings_about_one_node_from_several_metrics_are_merged() -> None:
     """A node that is slow, late and resends is one finding."""
     slow = {"bandwidth_gbps": 0.1, "latency_us": 9e4, "slowest_us": 2e5, "retransmits": 50}
     (found,) = _found(tournament(8, 1, lambda a, b: slow if 3 in (a, b) else {}))
@@ -111,7 +111,7 @@ def test_latency_alone_is_a_warning() -> None:
     assert {"node-2": "WARN HARDWARE"} == _said(late)
 
 
-def test_one_rank_of_a_node_is_named_as_a_rank() -> None:
+def test_bad_rank_is_named_as_a_rank_and_not_as_its_node() -> None:
     """Its neighbours on the node are well: a NIC or a GPU."""
     report = tournament(
         8, 4, lambda a, b: {"bandwidth_gbps": 0.1} if 13 in (a, b) and a // 4 != b // 4 else {}
@@ -129,7 +129,7 @@ def test_a_rail_is_said_of_the_cluster() -> None:
     assert found.message.startswith("rail 2 is slow to and from its peers: median 0.1 GB/s")
 
 
-def test_all_equally_slow_is_nobodys_fault() -> None:
+def test_equal_slowness_is_blamed_on_the_cluster_only_below_a_floor() -> None:
     """With a floor it is the fabric; without one nothing stands out."""
     slow = tournament(8, 1, lambda a, b: {"bandwidth_gbps": 0.01})
 
@@ -173,7 +173,7 @@ def test_a_peer_of_whom_nothing_is_said_was_not_measured() -> None:
     assert {CLUSTER: "WARN EVIDENCE"} == _said(_with(report, 3, **short, rounds_left_out=2))
 
 
-def test_one_pair_of_eight_is_no_tournament_of_a_node() -> None:
+def test_single_round_of_pairs_in_a_node_is_missing_evidence() -> None:
     """Whoever had time for a single round has nobody to be compared with, inside of a node as between two."""
     report = tournament(1, 8)
     for rank, row in enumerate(report.observations):

@@ -109,7 +109,7 @@ def test_a_cluster_of_which_nothing_between_nodes_was_measured_is_not_passed() -
     assert ("node-0/rank-0", "FAIL", "EVIDENCE") in _said(report)
 
 
-def test_what_did_not_fit_at_the_end_is_a_warning() -> None:
+def test_rounds_left_out_at_the_end_are_a_warning() -> None:
     """Of twenty nodes each met sixteen."""
     from checks.culprit.rounds import planned
 
@@ -132,7 +132,7 @@ def test_a_test_that_broke_off_has_no_rate() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "per"), [(2, 1), (1, 2)])
-def test_of_two_ranks_wrong_data_one_way_is_a_failure(nodes: int, per: int) -> None:
+def test_wrong_data_one_way_between_two_ranks_is_a_failure(nodes: int, per: int) -> None:
     """There is nobody to compare with, and nothing to compare: it is wrong."""
     wrong: dict[str, float | int | str | None] = {"failures": "3 wrong elements", "wrong_elements": 3}
 
@@ -192,7 +192,7 @@ def test_a_warning_excuses_nobody_from_being_measured() -> None:
     assert ("node-2/rank-2", "FAIL", "EVIDENCE") in _said(report)
 
 
-def test_who_says_that_he_never_came_is_not_condemned_by_those_who_waited() -> None:
+def test_rank_that_reports_not_running_is_not_condemned_by_its_peers() -> None:
     """A process that was stopped and went on: nothing is known against its machine."""
     waited = _report(8, 1, lambda a, b: VAIN if 3 in (a, b) else {})
 
@@ -280,7 +280,7 @@ def test_a_status_beside_a_number_is_refused(word: str) -> None:
         _explained(text)
 
 
-def test_of_several_declared_nodes_something_between_them_is_wanted() -> None:
+def test_declared_nodes_without_values_between_them_fail() -> None:
     """A matrix of what lies inside of them says nothing of their network."""
     inside = [[40.0 if a // 4 == b // 4 else "n/a" for b in range(8)] for a in range(8)]
     text = csv_square([f"h{name // 4}:{name % 4}" for name in range(8)], inside)

@@ -71,7 +71,7 @@ def slow_pair(nodes: int, share: float) -> Report:
         (one_slow_node(0.6), {"slow_ratio": 0.1}, ("node-5", "WARN HARDWARE")),
     ],
 )
-def test_what_is_slow_refuses_from_its_own_share_on(
+def test_slow_part_is_refused_from_its_own_share_on(
     report: Report, options: dict[str, float], expected: tuple[str, str]
 ) -> None:
     """By what it costs the job, and by what the policy asks for."""
@@ -129,7 +129,7 @@ def two_switches(share: float) -> MatrixReading:
         (0.8, 1.0, ""),
     ],
 )
-def test_what_is_between_switches_is_held_against_what_is_declared(
+def test_slowness_between_switches_is_judged_by_the_declared_oversubscription(
     share: float, declared: float, expected: str
 ) -> None:
     """A slow switch among two must not be passed over in silence, and an oversubscribed fabric is not refused."""
@@ -307,7 +307,7 @@ def test_a_warning_of_what_has_passed_hides_no_other_finding_about_the_node() ->
 
 @pytest.mark.parametrize("metric", ["retransmits", "slowest_us"])
 @pytest.mark.parametrize("who", [{3, 9}, {3, 9, 12}])
-def test_what_lasts_for_most_of_the_sweep_is_no_congestion(metric: str, who: set[int]) -> None:
+def test_trouble_for_most_of_the_sweep_is_not_called_congestion(metric: str, who: set[int]) -> None:
     """Both nodes lose segments, or are silent for half a second, from the fourth round on."""
     findings = found(at_times(tournament(16, 1), who, metric, 5e5, set(range(3, 99))))
 

@@ -153,7 +153,9 @@ ALL = dict.fromkeys(range(8), TIMED_OUT)
         (healthy(1, 1), []),
     ],
 )  # fmt: skip
-def test_who_is_suspected(report: Report, suspects: list[tuple[str, str, str]]) -> None:
+def test_broken_collective_names_its_silent_ranks_as_suspects(
+    report: Report, suspects: list[tuple[str, str, str]]
+) -> None:
     """Of a silence, of an error of one's own, and of neither."""
     assert suspects == [(one.check, one.subject, one.message) for one in found(report)]
 
@@ -173,14 +175,14 @@ def test_too_many_are_no_ranks(nodes: int, ranks: int, gone: set[int]) -> None:
 
 
 @pytest.mark.parametrize("why", [TIMED_OUT, OOM, DEADLINE, "it returned a str, not a Measurement"])
-def test_where_all_say_the_same_nobody_is_named(why: str) -> None:
+def test_ranks_that_all_report_the_same_error_name_no_suspect(why: str) -> None:
     """A bug, or a deadline that is too short; however many a policy would let be named."""
     report = broken(healthy(2, 4), REDUCE, set(), why)
 
     assert judge(report, replace(POLICY, max_unfit_fraction=1.0)) == ()
 
 
-def test_of_an_optional_check_it_is_a_warning() -> None:
+def test_silent_rank_in_an_optional_check_is_a_warning() -> None:
     """What is lost there can be no worse."""
     lines = {**POLICY.checks, REDUCE: CheckPolicy(required=False, min_ranks=2)}
     (one,) = judge(broken(healthy(2, 4), REDUCE, {5}), replace(POLICY, checks=lines))
@@ -204,7 +206,7 @@ def test_the_check_that_went_on_without_it_is_the_one_it_never_ended() -> None:
     )  # fmt: skip
 
 
-def test_what_is_broken_comes_before_who_was_silent() -> None:
+def test_measured_defect_is_listed_before_a_silent_rank() -> None:
     """A measured defect is known; a silence is not. Among what is unknown the suspect is the first."""
     report = wrong_sums(broken(healthy(4, 2), DDP, {7}), "node-1/rank-3")
     report = replace(report, nodes=tuple(replace(n, complete=n.rank != 3) for n in report.nodes))
@@ -241,7 +243,7 @@ def test_the_errors_of_ranks_that_waited_follow_from_the_one_that_is_silent(numb
     assert not verdict.findings[0].follows
 
 
-def test_nothing_follows_where_two_ranks_of_two_nodes_are_silent() -> None:
+def test_two_silent_ranks_of_two_nodes_explain_no_other_finding() -> None:
     verdict = verdict_of(broken(healthy(), REDUCE, {1, 3}))
 
     assert {finding.follows for finding in verdict.findings} == {""}

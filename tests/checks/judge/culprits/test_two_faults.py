@@ -95,14 +95,14 @@ def _covered(subject: str, both: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("factor", [0.85, 0.72])
-def test_one_slow_rank_of_eight_is_named(factor: float) -> None:
+def test_slow_rank_of_eight_is_named(factor: float) -> None:
     """The median of its whole node does not show it."""
     assert {"n5/3"} == refused(
         findings((Fault(Entity.RANK, (5,), rail=3, factor=factor, rate=1.0),), rails=8)
     )
 
 
-def test_one_slow_rail_of_eight_is_named_and_no_rank_of_it() -> None:
+def test_slow_rail_of_eight_is_named_and_none_of_its_ranks() -> None:
     """Its ranks are as slow as each other."""
     (found,) = findings((Fault(Entity.RAIL, rail=2, factor=0.85, rate=1.0),), rails=8)
 

@@ -79,7 +79,7 @@ def test_a_finding_about_a_job_refuses_no_gate() -> None:
     assert Answer.NO_GO is judged(an_open("nccl.tests", cause=Cause.APPLICATION)).answer
 
 
-def test_what_this_gate_measured_it_judges_itself() -> None:
+def test_gate_judges_an_open_finding_it_measured_by_its_own_result() -> None:
     """The healthy side: system.clock is measured here, and is in order."""
     assert Answer.GO is judged(an_open("system.clock", part="")).answer
 
@@ -95,7 +95,7 @@ def test_a_check_that_failed_to_measure_is_not_measured() -> None:
     assert Answer.CANNOT_TELL is other.answer, "node-0 measured it; node-1 lacks evidence"
 
 
-def test_what_this_gate_found_itself_is_said_once() -> None:
+def test_gate_reports_a_finding_once_that_was_also_open_before() -> None:
     sick = with_metric(healthy(nodes=2), "system.clock", "node-1", "wall_rate", 0.5)
     key = FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION)
     text = documents.dump(OpenFindings(open=(replace(an_open(), key=key),))).decode()

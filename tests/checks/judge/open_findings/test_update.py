@@ -166,7 +166,7 @@ def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.APPLICATION])
-def test_what_a_person_mends_in_place_is_closed_by_its_measurement(cause: Cause) -> None:
+def test_open_finding_mended_in_place_closes_by_a_gate_measurement(cause: Cause) -> None:
     full = finding("system.resources", "disk_free_bytes", cause, part="")
     opened = after_round(OpenFindings(), seen(full, check="system.resources"))
 
@@ -205,7 +205,7 @@ def test_the_file_stays_bounded_and_counts_what_it_leaves_out() -> None:
     assert {"person": MOST_CLOSED + 20} == after.closed_total
 
 
-def test_what_was_open_before_a_gate_is_not_seen_by_it() -> None:
+def test_finding_open_before_the_gate_is_not_seen_again_by_it() -> None:
     """The gate's own finding about an old one must not make it look recent."""
     from checks.judge.open_findings.update import seen_on
 

@@ -65,7 +65,7 @@ def test_a_value_on_either_side_of_a_bound(rule: Rule, value: Value, expected: l
     "rule", [Rule("m", "s", fail_below=1), Rule("m", "s", equals=0), Rule("m", "s", fail_above=9)]
 )
 @pytest.mark.parametrize("value", [None, (), (None,), "text", (True,), 10**400])
-def test_what_cannot_be_held_to_a_rule_is_missing_evidence_or_wrong(rule: Rule, value: Value | None) -> None:
+def test_rule_finds_a_fault_in_every_unusable_value(rule: Rule, value: Value | None) -> None:
     """Missing, empty, null, text or past every range: never silence."""
     assert _found(rule, value)
     if value in (None, (), (None,)):
@@ -139,7 +139,7 @@ def test_a_comparison_without_enough_peers_says_so() -> None:
     assert [(Level.WARN, Cause.EVIDENCE)] == [(f.level, f.cause) for f in _found(rule, expected=4)]
 
 
-def test_what_is_missing_of_an_optional_check_only_warns() -> None:
+def test_rule_of_an_optional_check_only_warns_of_a_missing_value() -> None:
     """Its values still count in full."""
     rule = Rule("m", "s", fail_below=1)
 

@@ -132,7 +132,7 @@ def test_a_model_is_whole_words(name: str, model: str, same: bool) -> None:
     assert is_of_model(name, model) is same
 
 
-def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
+def test_facts_list_only_declared_metrics_as_not_applicable() -> None:
     """A row for nothing is a spelling mistake that excuses nothing, or one day something else."""
     metrics = {(check.name, metric) for check in CATALOG for metric in check.metrics}
     strays = [row for row in builtin().not_applicable if (row.check, row.metric) not in metrics]

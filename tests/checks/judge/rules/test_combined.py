@@ -164,14 +164,14 @@ def test_a_single_value_is_not_judged_twice() -> None:
     assert found.message.startswith("copies ") and "by the median of" not in found.message
 
 
-def test_who_is_named_already_is_not_named_again() -> None:
+def test_node_median_is_not_named_when_its_ranks_are() -> None:
     """A node at half its speed: a finding for each rank, none for their median."""
     found = _judged(PEERS, 40, 8, 0.01, _slow(7, 0.5))
 
     assert {f"node-7/rank-{56 + rank}" for rank in range(8)} == _named(found) and 8 == len(found)
 
 
-def test_one_dead_rank_does_not_make_a_slow_node() -> None:
+def test_node_median_is_unmoved_by_one_dead_rank() -> None:
     """The median of eight does not move."""
     assert {"node-7/rank-56"} == _named(_judged(PEERS, 40, 8, 0.01, _slow(7, 0.1, ranks=1), metrics=2))
 
@@ -254,7 +254,7 @@ def test_many_slower_nodes_are_never_silent() -> None:
     assert "values are beyond the WARN threshold, but copy_gbps varies so much that none" in said.message
 
 
-def test_what_the_median_of_a_node_explains_is_no_excess() -> None:
+def test_cluster_has_no_finding_when_node_medians_explain_the_excess() -> None:
     """Three of eighty nodes are slower on all ranks: they are named, and nothing is said about the cluster."""
     found = _judged(PEERS, 80, 8, 0.02, lambda node, rank, metric: 92.0 if node < 3 else 100.0)
 
@@ -294,7 +294,7 @@ def test_ranks_that_lack_half_of_the_values_are_not_compared_by_their_median() -
     assert not [f for f in found if f.message.startswith("the median of")]
 
 
-def test_all_that_is_compared_shares_the_budget_of_false_names() -> None:
+def test_error_budget_is_shared_by_all_comparisons() -> None:
     """A third each for 24 single values, 12 medians of ranks (peers and node) and 3 medians of nodes."""
     rules = [
         Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2] for over in (Over.PEERS, Over.NODE)
@@ -350,14 +350,14 @@ def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]
     return examine(CHECK, [(replace(PEERS, over=over, metric=name), rows) for name in METRICS], known)[0]
 
 
-def test_of_two_nodes_no_median_is_compared() -> None:
+def test_node_medians_are_compared_between_four_nodes_but_not_two() -> None:
     """Nobody can tell which of them is slow; of four one is."""
     assert [] == _medians(2, 0.5)
     assert {"node-3"} == {node_of(finding.subject) for finding in _medians(4, 0.5)}
 
 
 @pytest.mark.parametrize("nodes", [8, 15])
-def test_of_few_nodes_a_median_beyond_the_fail_threshold_is_named(nodes: int) -> None:
+def test_node_median_beyond_the_fail_threshold_is_named_among_few_nodes(nodes: int) -> None:
     """As a value of a small group is, whatever the spread; the evidence is that of the node's first rank."""
     (found,) = (f for f in _medians(nodes, 0.86) if f.subject == "node-3")
 

@@ -83,7 +83,7 @@ def products(bf16: float) -> dict[str, Value]:
     return {"precisions": ("fp32", "tf32", "bf16", "fp16"), "sustained_tflops": (51.0, 368.0, bf16, 713.0)}
 
 
-def test_what_is_known_is_reached() -> None:
+def test_rate_within_the_expected_curve_has_no_finding() -> None:
     """Nothing is said."""
     assert [] == judged("nccl.all_reduce", COLLECTIVE, [swept(0.91)] * 16)
 
@@ -145,7 +145,7 @@ def test_a_gpu_that_stands_alone_is_not_blamed() -> None:
     assert ("node-0/rank-0", Level.FAIL, Cause.CONFIGURATION) == (found.subject, found.level, found.cause)
 
 
-def test_what_exceeds_the_part_was_not_measured() -> None:
+def test_rate_above_the_hardware_limit_is_a_wrong_measurement() -> None:
     """However slow the rest is: no rate of this benchmark is to be believed."""
     (found,) = judged("compute.memory_bandwidth", MEMORY, [{"copy_gbps": 3400.0}] * 8)
 
@@ -186,7 +186,9 @@ def test_somebodys_fail_line_is_not_moved() -> None:
         ("g5.xlarge", 16, 1.0, "was not judged", "all_reduce over 16 ranks of 16 x g5.xlarge (tcp)"),
     ],
 )
-def test_what_nobody_knows_is_said_once(kind: str, nodes: int, share: float, held: str, why: str) -> None:
+def test_rate_without_a_known_baseline_is_one_cluster_warning(
+    kind: str, nodes: int, share: float, held: str, why: str
+) -> None:
     """Not for each rank and size; and whether at least a floor holds."""
     (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(share)] * 16, known(kind, nodes))
 
@@ -269,7 +271,7 @@ def test_an_unknown_machine_is_held_to_nothing_and_that_is_said(about: RuleConte
         {"busbw_gbps": (), "sizes_bytes": ()},
     ],
 )
-def test_what_cannot_be_compared_is_no_evidence(metrics: dict[str, Value]) -> None:
+def test_rate_that_cannot_be_compared_fails_as_evidence(metrics: dict[str, Value]) -> None:
     """Sizes that are missing, too few or unreadable; rates that are none."""
     found = judged("nccl.all_reduce", COLLECTIVE, [metrics])
 

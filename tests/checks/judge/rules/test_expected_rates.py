@@ -150,7 +150,7 @@ def test_two_commands_name_two_runs() -> None:
     assert ["all_gather_perf", "sendrecv_perf"] == [run.program for run in read("".join(runs))]
 
 
-def test_what_nobody_knows_of_a_type_is_a_warning() -> None:
+def test_explain_warns_of_an_instance_type_without_known_rates() -> None:
     """Healthy or not, nobody can tell from the rate."""
     verdict = explained(P5_ONE, "p6-b200.48xlarge", 1).verdict
 

@@ -163,7 +163,7 @@ def test_public_runs_are_what_is_expected(kind: str, nodes: int, ranks: int, siz
         ("p9.48xlarge", 2, 16, "all_reduce", EFA),
     ],
 )
-def test_what_nobody_measured_is_not_expected(
+def test_expected_busbw_is_none_for_unmeasured_configurations(
     kind: str, nodes: int, ranks: int, collective: str, transport: str
 ) -> None:
     """Other nodes, ranks, collectives, transports and types than the known ones."""
@@ -183,7 +183,7 @@ def test_what_nobody_measured_is_not_expected(
         ("g5.12xlarge", 2, 8, "sendrecv", TCP, 1.25),
     ],
 )
-def test_what_nobody_measured_is_held_to_a_share_of_its_links(
+def test_floor_busbw_is_a_share_of_the_links_for_unmeasured_configurations(
     kind: str, nodes: int, ranks: int, collective: str, transport: str, gbps: float
 ) -> None:
     """A fiftieth of what they carry fails, a tenth passes: the line lies between."""
@@ -252,7 +252,9 @@ def test_a_switch_that_adds_raises_all_reduce_alone() -> None:
     [(P5, 1, NVLINK), (P5, 2, EFA), ("g6.48xlarge", 1, PCIE), ("g5.xlarge", 2, TCP),
      ("p6e-gb200.36xlarge", 18, NVLINK)],
 )  # fmt: skip
-def test_what_must_carry_the_data_is_the_instance_tables(kind: str, nodes: int, transport: str) -> None:
+def test_transport_comes_from_the_instance_table_and_is_not_guessed(
+    kind: str, nodes: int, transport: str
+) -> None:
     """And is not guessed where it does not say."""
     instance = FACTS.instances[kind]
 
@@ -323,7 +325,7 @@ def test_half_of_the_lanes_carry_half() -> None:
     assert wide.value / 2 == pytest.approx(narrow.value)
 
 
-def test_of_a_network_whose_rate_is_not_known_nothing_is_said() -> None:
+def test_busbw_limit_is_none_for_an_unknown_network_rate() -> None:
     """No rate is no limit: a machine that nobody described is not held to a made-up wire."""
     unknown = replace(FACTS.instances[P5], network_gbit_s=None, network_burst_gbit_s=None)
     facts = replace(FACTS, instances={**FACTS.instances, P5: unknown})

@@ -40,7 +40,7 @@ def told(findings: list[Finding]) -> list[tuple[str, str, str]]:
     return [(one.level.value, one.metric, one.subject) for one in findings]
 
 
-def test_of_two_nodes_the_link_is_the_subject_and_both_are_candidates() -> None:
+def test_link_is_the_subject_between_two_nodes_and_neither_is_named() -> None:
     """n0 measures that the path to n1 is narrow, because n1's MTU was changed: neither is named alone."""
     findings = found({"n0": 1500, "n1": 1200})
 
@@ -58,7 +58,7 @@ def test_of_two_nodes_the_link_is_the_subject_and_both_are_candidates() -> None:
 
 @pytest.mark.parametrize("nodes", [3, 4, 9])
 @pytest.mark.parametrize("odd", [1200, 9001])
-def test_of_more_nodes_the_one_that_differs_is_named_alone(nodes: int, odd: int) -> None:
+def test_node_with_the_odd_mtu_is_named_alone_among_three_or_more(nodes: int, odd: int) -> None:
     """Whether its own MTU is the smaller one or the greater one."""
     findings = found({f"n{index}": odd if index == 1 else 1500 for index in range(nodes)})
 

@@ -64,7 +64,7 @@ def test_qn_estimates_a_standard_deviation(many: int) -> None:
 
 
 @pytest.mark.parametrize(("values", "nodes"), [(7, 7), (8, 4), (300, 4), (0, 0)])
-def test_of_a_small_group_only_a_gross_difference_is_an_outlier(values: int, nodes: int) -> None:
+def test_noise_of_a_small_group_allows_only_gross_outliers(values: int, nodes: int) -> None:
     """Fewer than eight values, or than five nodes: nothing is known of the spread."""
     noise = noise_of(_normal(values, 0.02), nodes, CHANCE)
 

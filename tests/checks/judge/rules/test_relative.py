@@ -272,7 +272,7 @@ def test_no_noise_excuses_a_part_that_hardly_works(many: int, noise: float, brok
         assert ("FAIL", "HARDWARE", "node-3/rank-3") in _said(found), seed
 
 
-def test_what_noise_may_explain_beyond_a_fail_threshold_is_never_silent() -> None:
+def test_outlier_beyond_the_fail_threshold_is_never_silent() -> None:
     """Nobody is blamed for it, and the page says how far it is."""
     rule = Rule("v_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
     for seed in range(20):

@@ -66,7 +66,7 @@ def test_a_drift_is_named_within_seventeen_gates() -> None:
 
 
 @pytest.mark.parametrize("name", ["-6 % on all at 0.5 % noise", "-6 % on all at 1.5 % noise"])
-def test_what_all_machines_do_names_nobody_and_is_one_line(name: str) -> None:
+def test_fleet_move_is_one_number_and_names_no_machine(name: str) -> None:
     """A rule without peers would name every machine."""
     noise, _, _, fault = CASES[name]
     fleet = simulated(random.Random(SEED), 24, 60, noise, fault)
@@ -76,7 +76,7 @@ def test_what_all_machines_do_names_nobody_and_is_one_line(name: str) -> None:
     assert moved is not None and (-0.06, 24) == (round(moved.change, 2), moved.machines)
 
 
-def test_what_all_machines_do_is_news_for_some_gates_alone() -> None:
+def test_fleet_move_is_news_for_a_limited_number_of_gates() -> None:
     """Afterwards it is how they are: an update of last year is no line for ever, and one that happens now is."""
     moved = [[1.0] * 20 + [0.9] * after for after in (5, NEWS) for _ in range(6)]
 
@@ -155,7 +155,7 @@ def test_a_step_in_wandering_noise_is_named(noise: float, step: float) -> None:
     assert len(first) >= 0.8 * 16 and sum(gate <= 6 for gate in first.values()) >= 0.6 * 16
 
 
-def test_one_bad_moment_is_no_step() -> None:
+def test_motion_needs_three_bad_proofs_for_a_step() -> None:
     """Nor are two: each of the last three proofs must be worse."""
     assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3]).motion
     assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3, 0.3]).motion

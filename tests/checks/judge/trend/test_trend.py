@@ -91,7 +91,9 @@ WITHOUT_STEP = replace(
         pytest.param([*FALLING[:4], FALLING[3], FALLING[3]], Motion.UNKNOWN, Lack.PROOFS, id="three copies are no three reports"),
     ],
 )  # fmt: skip
-def test_what_the_worst_gpu_of_a_node_does(reports: list[Report], motion: Motion, lack: Lack | None) -> None:
+def test_machine_course_follows_the_worst_gpu_of_its_node(
+    reports: list[Report], motion: Motion, lack: Lack | None
+) -> None:
     """Compared with what the other nodes reached at the same time, and since the machine's last change. Nobody else is named."""
     made = followed(reports)
     course = gemm_of(made, "node-1")

@@ -102,7 +102,7 @@ def test_a_sum_that_would_round_is_refused() -> None:
         operations.summed(operations.MOST_RANKS + 1, 8, 0, "cpu")
 
 
-def test_all_ranks_report_the_same_times(world: Worlds) -> None:
+def test_collective_ranks_report_the_same_times(world: Worlds) -> None:
     """What was decided together is the same everywhere: sizes, iterations and bandwidths."""
     first, second = world["all_reduce/healthy"]
 

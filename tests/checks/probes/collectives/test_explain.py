@@ -146,7 +146,7 @@ def test_an_error_of_the_transport_is_no_go_and_names_the_peer(line: str, peer: 
         "W1120 10:00:00.000000 7 torch/distributed/run.py:793] *****************************************",
     ],
 )
-def test_what_a_healthy_training_logs_is_a_go(line: str) -> None:
+def test_nccl_log_of_a_healthy_training_is_a_go(line: str) -> None:
     """Of a job that goes on and of one that ended."""
     for text in (recorded("log_efa.txt"), without("Destroy")(recorded("log_efa.txt"))):
         verdict = _verdict(f"{text}{line}\n")
@@ -209,7 +209,7 @@ def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
     assert explain.read(of_one_process(rank), ReadOptions()).unread
 
 
-def test_one_rank_of_fewer_than_are_declared_is_named() -> None:
+def test_rank_count_below_the_declared_one_is_reported_missing() -> None:
     """Eight took part, sixteen are declared."""
     part = explain.read(of_one_process(0, 250.0, 8), ReadOptions(declared("p5.48xlarge", 2))).parts[0]
 

@@ -10,7 +10,7 @@ from tests.late import Late
 torch = Late("torch")
 
 
-def test_what_was_made_is_right() -> None:
+def test_bit_patterns_have_no_wrong_words_when_unchanged() -> None:
     """Across the pieces in which it is made and compared; its complement as well."""
     made = bit_patterns.make(bit_patterns.CHUNK + 5, 3, "cpu")
 
@@ -21,7 +21,7 @@ def test_what_was_made_is_right() -> None:
 @pytest.mark.parametrize(
     "index", [0, 1000, bit_patterns.CHUNK - 1, bit_patterns.CHUNK, bit_patterns.CHUNK + 4]
 )
-def test_one_flipped_bit_is_one_wrong_word(index: int) -> None:
+def test_flipped_bit_counts_as_one_wrong_word(index: int) -> None:
     """In the first word, the last, and where two pieces meet."""
     made = bit_patterns.make(bit_patterns.CHUNK + 5, 0, "cpu")
     made[index] ^= 1 << 30

@@ -24,7 +24,7 @@ def test_two_ranks_compute_and_communicate(world: Worlds) -> None:
     assert [(row["wrong_products"], row["wrong_sums"]) for row in rows] == [(0, 0), (0, 0)]
 
 
-def test_one_wrong_sum_names_its_rank(world: Worlds) -> None:
+def test_overlap_check_names_the_rank_with_a_wrong_sum(world: Worlds) -> None:
     """One element a round, on one rank."""
     rows = world["overlap/one_element"]
 

@@ -107,7 +107,7 @@ def test_the_answer_is_the_product(size: int) -> None:
         assert bool((left.long() @ right.long() == known.expected().long()).all()), known.name
 
 
-def test_there_are_as_many_as_said() -> None:
+def test_sdc_has_as_many_distinct_references_as_announced() -> None:
     """The time for each follows from the count; names tell them apart."""
     names = [known.name for known in sdc.all_known(8, 3)]
 

@@ -21,7 +21,7 @@ def test_a_collective_that_does_nothing_fails(world: Worlds) -> None:
     assert ("FAIL", "HARDWARE", "weights_digest") in found
 
 
-def test_one_wrong_gradient_names_its_rank(world: Worlds) -> None:
+def test_ddp_check_names_the_rank_with_a_wrong_gradient(world: Worlds) -> None:
     """One element of one rank's average is off: that rank's gradient is wrong, the other's is not."""
     found = findings("training.ddp", *world["ddp/one_element"])
 

@@ -90,7 +90,7 @@ def test_a_loss_that_is_not_finite_has_no_ratio() -> None:
     assert fault_of(training_step.step, metrics) == ""
 
 
-def test_one_different_loss_is_counted() -> None:
+def test_training_step_counts_a_loss_that_differs_in_one_bit() -> None:
     """Bits count, not digits."""
     one = TrainingRun((2.0, 1.0, 0.5), 1.0, 2)
 

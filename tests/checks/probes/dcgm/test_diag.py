@@ -166,7 +166,7 @@ def test_only_dcgms_own_words_are_known(word: str, status: DcgmStatus) -> None:
         (Problem("GPU 0 has memory errors and row remappings are pending"), "software", Meaning.HARDWARE),
     ],
 )
-def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, meaning: Meaning) -> None:
+def test_dcgm_problem_of_a_failed_test_is_classified(problem: Problem, test: str, meaning: Meaning) -> None:
     """By the graver of both severities, else by its words, else by its test."""
     assert meaning is meaning_of(problem, Result(test, 0, DcgmStatus.FAIL, "Fail", (problem,)))
 
@@ -184,7 +184,9 @@ def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, mean
     ],
 )
 @pytest.mark.parametrize("status", [DcgmStatus.PASS, DcgmStatus.WARN])
-def test_what_a_problem_of_another_test_means(problem: Problem, status: DcgmStatus, meaning: Meaning) -> None:
+def test_dcgm_problem_of_another_test_is_classified_by_severity_and_status(
+    problem: Problem, status: DcgmStatus, meaning: Meaning
+) -> None:
     """CONFIG and MONITOR are warnings where DCGM itself did not fail the test."""
     assert meaning is meaning_of(problem, Result("memory", 0, status, status.value, (problem,)))
 

@@ -130,7 +130,7 @@ def test_a_test_that_did_not_run_is_missing_evidence_whatever_dcgm_calls_it() ->
             assert {(Level.FAIL, Cause.EVIDENCE)} == {(f.level, f.cause) for f in findings}, case
 
 
-def test_what_dcgm_calls_grave_is_grave_in_every_status() -> None:
+def test_grave_dcgm_error_fails_in_status_pass_and_warn() -> None:
     """ISOLATE, TRIAGE and RESET, in the document or in the table; a warning of the other does not lessen it."""
     facts = dcgm_facts()
     grave = {facts.severities.index(word) for word in ("isolate", "triage", "reset")}

@@ -105,7 +105,7 @@ GPUS = {f"GPU {number}" for number in range(8)}
         ("Fail - All", "", {Cause.HARDWARE}, GPUS),
     ],
 )
-def test_one_reason_below_one_status_is_the_reason_of_all(
+def test_reason_below_a_status_applies_to_all_gpus_of_its_test(
     status: str, reason: str, causes: set[Cause], gpus: set[str]
 ) -> None:
     """The table prints the reason of the first GPU; where it has none, the test of a part failed."""

@@ -40,7 +40,7 @@ def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
         text_of("health_nvlink.json").replace('"2"', '"two"'),
     ],
 )
-def test_what_is_no_whole_report_is_no_health(text: str) -> None:
+def test_health_parser_rejects_text_that_is_no_whole_report(text: str) -> None:
     """Unknown words, contradictions and DCGM's own refusals give no answer."""
     with pytest.raises(CheckError):
         parse(text)

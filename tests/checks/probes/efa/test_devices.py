@@ -108,7 +108,7 @@ SOME, ALL = Reply(endpoints(DEVICES4[:3])), Reply(endpoints(DEVICES4))
         (Reply(endpoints(DEVICES4[:2])), DEVICES4[:3], None, ["rdm_domains", "unoffered"]),
     ],
 )
-def test_one_device_is_one_finding_with_one_remedy(
+def test_efa_devices_has_one_finding_and_one_remedy_for_each_fault(
     tmp_path: Path, reply: Reply, tree: tuple[str, ...], states: dict[str, str] | None, metrics: list[str]
 ) -> None:
     case = Case("efa.devices", Sort.FAULTY, "", info(FOUR, reply, tree, states), FOUR)

@@ -46,7 +46,7 @@ def test_a_run_on_one_host_may_have_gone_through_shared_memory() -> None:
     assert any("shared memory" in why for why in explain.read(COMMAND + text, ReadOptions()).unread)
 
 
-def test_what_is_faster_than_the_device_was_not_carried_by_it() -> None:
+def test_pingpong_rate_above_the_device_rate_is_unread() -> None:
     """14.8 GB/s on a device of 100 Gbit/s."""
     text = COMMAND + (RECORDINGS / "fi_pingpong_localhost.txt").read_text().replace("Localhost", "A")
 

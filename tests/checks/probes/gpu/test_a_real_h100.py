@@ -84,7 +84,7 @@ def missing_tool(finding: Finding) -> bool:
     return finding.check.startswith(("dcgm.", "efa."))
 
 
-def test_nothing_but_what_was_not_installed_stands_against_a_healthy_h100() -> None:
+def test_recorded_h100_fails_only_for_tools_that_were_not_installed() -> None:
     """Every check that ran on it passes the shipped policy; what lacked its tool is missing evidence."""
     report, policy = recorded()
     verdict = decide(report, policy, builtin())

@@ -34,7 +34,7 @@ def test_a_sample_that_was_not_read_leaves_nothing_proven() -> None:
     assert (None, "Timeout (10)") == (found.number(NAME), found.unread[NAME])
 
 
-def test_one_process_in_two_lists_is_one() -> None:
+def test_gpu_process_in_two_lists_counts_once() -> None:
     """And the evidence says which kind and how much memory."""
     both = [[4711, 5 << 20]]
     answers = {f"0/nvmlDeviceGet{kind}RunningProcesses": both for kind in ("Compute", "Graphics")}
@@ -58,7 +58,7 @@ def test_the_number_of_gpus_must_not_change_meanwhile(
         state.sampled(context(state.utilisation, tmp_path), lambda _: None)
 
 
-def test_what_ran_before_is_no_stranger(tmp_path: Path) -> None:
+def test_utilisation_check_ignores_work_that_ended_just_before(tmp_path: Path) -> None:
     """The counter is an average over up to a second, and DCGM's diagnostic ends just before."""
     fake, waited = gpu_node.module(busy=True), 0.0
 

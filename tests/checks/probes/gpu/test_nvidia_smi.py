@@ -22,7 +22,7 @@ def parts(text: str, instance_type: str = "") -> dict[str, CheckData]:
 @pytest.mark.parametrize(
     "said", ["[N/A]", "[Not Supported]", "GPU is lost", "[GPU requires reset]", "", "-", "0x", "1 2 %"]
 )
-def test_what_is_no_figure_is_unread(said: str) -> None:
+def test_nvidia_smi_parser_leaves_text_without_a_figure_unread(said: str) -> None:
     """None of what nvidia-smi prints instead of a number is 0."""
     gpu = parse(recorded("h100_healthy.xml").replace("<gpu_util>0 %", f"<gpu_util>{said}")).gpus[0]
 
@@ -102,12 +102,12 @@ def test_a_missing_gpu_rests_on_the_lines_that_say_so() -> None:
     assert all("GPU is lost" in line for line in lines[1:])
 
 
-def test_nothing_is_said_of_clocks_at_rest() -> None:
+def test_nvidia_smi_output_at_rest_has_no_clocks_part() -> None:
     """That no reason is active on a GPU that does nothing is no evidence."""
     assert "gpu.clocks" not in parts(recorded("h100_healthy.xml"))
 
 
-def test_what_the_model_has_and_does_not_tell_is_kept() -> None:
+def test_nvidia_smi_parser_keeps_a_known_metric_without_value_as_none() -> None:
     """An H100 that prints N/A for pending remaps was not measured."""
     text = recorded("h100_healthy.xml").replace("pending>No</remapped", "pending>N/A</remapped")
 

@@ -36,7 +36,7 @@ def test_a_difference_is_over_all_links_and_by_second() -> None:
 @pytest.mark.parametrize(
     "first", [{}, {"b": counted([0])}, {"a": None}, {"a": counted([], [0])}, {"a": counted(["0"])}, {"a": counted([121])}]
 )  # fmt: skip
-def test_what_cannot_be_compared_is_none(first: dict[str, Any]) -> None:
+def test_nvlink_rates_are_none_when_counters_cannot_be_compared(first: dict[str, Any]) -> None:
     """No first look at this GPU or link, a count that is none, or one that went backwards."""
     metrics = compared([links(errors=[120])], first, 10.0).metrics
 

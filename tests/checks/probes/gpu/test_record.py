@@ -30,7 +30,7 @@ def test_a_declared_gpu_that_is_not_listed_is_not_measured() -> None:
     )
 
 
-def test_one_unread_text_leaves_no_texts() -> None:
+def test_gpu_text_column_is_none_when_one_text_is_unread() -> None:
     """A column is of one kind: a text is never invented for the GPU that has none."""
     gpus = [Gpu(0, "", {"model": "Tesla T4"}), Gpu(1, "", {})]
 

@@ -16,7 +16,7 @@ RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml
 
 
 @pytest.mark.parametrize("code", [3, 15, 999])
-def test_whatever_nvml_returns_instead_of_an_action_is_no_action(code: int, tmp_path: Path) -> None:
+def test_recovery_action_is_none_for_an_nvml_error_code(code: int, tmp_path: Path) -> None:
     """The value beside the return code reads 0, which would mean that nothing is wanted."""
     row = node(state.recovery_action, told={"5/field:230": error(code)})(tmp_path)[0]
 

@@ -45,14 +45,14 @@ def test_a_series_with_a_gap_is_none() -> None:
     assert LoadSamples((sample(draw_w=1.0), sample()), {}, 1).series("draw_w") is None
 
 
-def test_one_sample_of_a_counter_is_no_difference() -> None:
+def test_pcie_replays_are_none_after_a_single_sample() -> None:
     """A machine that is too busy for a second one has not shown that nothing was replayed."""
     seen = LoadSamples((sample(pcie_replays=150, pcie_generation=5, pcie_width=16),), {}, 1)
 
     assert (None,) == under_load.pcie_metrics(seen)["replays"]
 
 
-def test_there_are_two_samples_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_sampler_takes_two_samples_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time was over after the first one."""
     monkeypatch.setattr(under_load, "require_load", lambda seen: seen)  # the stand-in's GPU does not work
     with gpu_node.nvml(gpu_node.module()), nvml.session() as module:

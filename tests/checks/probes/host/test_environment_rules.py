@@ -59,7 +59,7 @@ def harm(world: LintContext, variables: dict[str, str]) -> list[str]:
         ("SOME_SECRET", "hunter2", ""),
     ],
 )
-def test_what_a_setting_does(name: str, value: str, expected: str) -> None:
+def test_environment_setting_does_the_expected_harm(name: str, value: str, expected: str) -> None:
     """On two nodes of eight GPUs with EFA."""
     assert harm(WORLD, {name: value}) == ([expected] if expected else [])
 
@@ -79,7 +79,9 @@ def test_what_a_setting_does(name: str, value: str, expected: str) -> None:
         (replace(WORLD, missing_paths={"/t.xml"}), "NCCL_TOPO_FILE", "/t.xml", ["crippling"]),
     ],
 )
-def test_it_depends_on_the_world(world: LintContext, name: str, value: str, expected: list[str]) -> None:
+def test_environment_setting_harm_depends_on_the_machine(
+    world: LintContext, name: str, value: str, expected: list[str]
+) -> None:
     """What cripples a node of many GPUs, or one with EFA, does nothing to another."""
     assert harm(world, {name: value}) == expected
 
@@ -136,7 +138,7 @@ def test_the_instance_table_tells_of_efa() -> None:
     assert [None, None, False, True] == [has_efa(made) for made in rows]
 
 
-def test_nothing_found_is_still_a_measurement() -> None:
+def test_environment_lint_is_measured_when_it_finds_no_harm() -> None:
     """An empty list would be none."""
     result = measured((), (), WORLD, {})
 
@@ -166,7 +168,7 @@ def test_memlock_does_not_bind_who_may_lock(
     assert expected is may_lock(tmp_path / "status", tmp_path / "uid_map")
 
 
-def test_what_is_set_is_listed_and_no_secret_is_shown() -> None:
+def test_environment_lint_lists_variables_without_their_secrets() -> None:
     """Names always; values where they are harmless."""
     secret = "hunter2"
     found = listed(

@@ -37,7 +37,7 @@ def test_a_filesystem_that_turned_read_only(ours: str, theirs: str, turned: bool
     )
 
 
-def test_one_mount_a_device_is_asked() -> None:
+def test_mounts_check_probes_one_mount_of_each_device() -> None:
     """Bind mounts of one filesystem hang together; pseudo filesystems never; unknown ones may."""
     table = (
         Mount("/", "overlay", "overlay", "0:99", True, False),
@@ -58,7 +58,7 @@ def test_a_mount_under_another_is_not_asked() -> None:
     assert to_ask((NFS, over)) == (over,)
 
 
-def test_what_is_closed_to_this_user_is_left_out() -> None:
+def test_mounts_check_leaves_out_mounts_closed_to_the_user() -> None:
     """His job cannot use it either; for root, only a user's own FUSE mount is closed."""
     own = Mount("/home/a/b", "fuse.sshfs", "b:/", "0:61", True, False)
     said = [MountResponse(13, False, 0.1), MountResponse(13, False, 0.1), MountResponse(0, False, 0.1)]

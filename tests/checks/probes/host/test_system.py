@@ -186,7 +186,9 @@ def test_an_arm_processor_has_a_name(tmp_path: Path) -> None:
         (5, 0x0001, 0, system.ClockState(False, 0.0, 0.25)),
     ],
 )
-def test_what_adjtimex_says(state: int, status: int, offset: int, expected: system.ClockState) -> None:
+def test_clock_state_matches_what_adjtimex_returned(
+    state: int, status: int, offset: int, expected: system.ClockState
+) -> None:
     """Unsynchronised by the flag or by the return value; the offset in ns or us; the bound in us."""
     assert system.state_of(state, status, offset, 250_000) == expected
 

@@ -127,7 +127,7 @@ def closed_everywhere(text: str) -> bool:
     return (0, 1, 0, 1) == (lost["off_bus"], lost["earlier_boot"], switch["fatal"], switch["earlier_boot"])
 
 
-def test_all_checks_agree_on_a_restart_where_the_newest_line_comes_first() -> None:
+def test_kernel_checks_agree_on_a_restart_in_a_reversed_journal() -> None:
     """`journalctl --reverse` over two boots."""
     text = DAY_BEFORE + f"Nov 20 14:00:00 n1 kernel: {XID}\n" + START
 

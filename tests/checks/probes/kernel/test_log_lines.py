@@ -58,7 +58,7 @@ def test_every_prefix_is_read(prefix: str) -> None:
 @pytest.mark.parametrize(
     "text", ["0000:b9:00", "0000:B9:00.0", "b9:00.0", "PCI:0000:b9:00", "00000000:B9:00.0", " 0000:b9:00 "]
 )
-def test_one_gpu_has_one_address(text: str) -> None:
+def test_pci_address_has_one_form_for_every_spelling(text: str) -> None:
     """However it is spelt, by driver, NVML or lspci."""
     assert pci_id(text) == "0000:b9:00.0"
 
@@ -136,7 +136,7 @@ def test_a_record_is_unescaped_and_keeps_its_facility() -> None:
         f"they wrote: {XID}",
     ],
 )
-def test_what_a_program_quotes_is_not_the_kernel(line: str) -> None:
+def test_kernel_checks_ignore_lines_quoted_by_a_program(line: str) -> None:
     """An Xid inside of another program's message is no Xid."""
     assert found(xid.find, line) == []
     assert found(hardware.find, line) == []

@@ -169,7 +169,9 @@ def test_an_old_fault_is_found_before_the_journals_newest_lines(
 
 
 @pytest.mark.parametrize(("first", "found"), [(0, 0), (5, 1)])
-def test_what_the_ring_lost_is_read_from_the_journal(tmp_path: Path, first: int, found: int) -> None:
+def test_kernel_log_reads_the_journal_for_records_lost_by_the_ring(
+    tmp_path: Path, first: int, found: int
+) -> None:
     """Its first records are overwritten, and with them a fault of yesterday; a whole ring needs no journal."""
     ring = tmp_path / "kmsg"
     os.mkfifo(ring)

@@ -55,7 +55,7 @@ def test_every_public_line_is_read() -> None:
         (None, Need.UNREAD),
     ],
 )
-def test_what_a_code_needs(code: int | None, need: Need) -> None:
+def test_xid_code_has_its_need(code: int | None, need: Need) -> None:
     """A remapped row alone is routine; what is not in the table never is."""
     assert decide_line(code, "").need is need
 

@@ -52,7 +52,7 @@ def test_another_gpus_fault_is_no_company() -> None:
 
 
 @pytest.mark.parametrize("code", [43, 45])
-def test_what_follows_another_fault_is_not_counted_again(code: int) -> None:
+def test_xid_that_follows_a_grave_one_on_its_gpu_is_routine(code: int) -> None:
     """43 and 45 after 79 are routine; an hour later, on another GPU or after a routine one they are not."""
     assert answers((9000, f"{GPU}79, x"), (9002, f"{GPU}{code}, x"))[code] == (Need.ROUTINE, Action.NONE)
     assert answers((5000, f"{GPU}79, x"), (9002, f"{GPU}{code}, x"))[code][0] is Need.APPLICATION
@@ -111,7 +111,7 @@ def test_154_carries_the_action(word: str, action: Action) -> None:
     ("after", "since"),
     [((9010, WITHDRAWN), Since.CLEARED), ((9010, RESET), Since.RESET), ((9010, BOOT), Since.REBOOTED)],
 )
-def test_what_was_handled_is_a_warning(after: tuple[float, str], since: Since) -> None:
+def test_xid_handled_by_a_later_event_is_a_warning(after: tuple[float, str], since: Since) -> None:
     """A reset, a start or the driver's own word after it; each only if it came after."""
     text = f"{GPU}119, Timeout after 6s of waiting for RPC response from GPU4 GSP!"
     mended = log((8000, NAMED), (9000, text), after)
@@ -150,7 +150,7 @@ def test_a_reset_mends_no_gpu_that_must_be_restarted_or_inspected() -> None:
         "app: Linux version 6.1.119",
     ],
 )
-def test_what_reset_nothing_mends_nothing(said: str) -> None:
+def test_xid_stays_to_be_acted_on_after_a_line_that_is_no_reset(said: str) -> None:
     """It failed, was another GPU's, or only sounds like it."""
     assert answers((8000, NAMED), (9000, f"{GPU}119, x"), (9010, said))[119][0] is Need.ACT
 

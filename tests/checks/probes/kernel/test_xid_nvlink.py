@@ -105,7 +105,7 @@ def test_a_sympathetic_bit_follows_what_stands_beside_it(other: str) -> None:
         "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 11012, Non-fatal, Link 3 ingress ECC limit",
     ],
 )
-def test_what_only_came_of_it_explains_no_link(other: str) -> None:
+def test_nvlink_xid_stays_unexplained_beside_its_consequences(other: str) -> None:
     """The program that was ended, another GPU's fault, a bit that a switch corrected: the link stays unexplained."""
     assert decided(link((1, 1 << 20)), other).need is Need.ACT
 
@@ -161,7 +161,7 @@ def test_a_row_of_the_other_version_still_speaks() -> None:
     assert "other driver version" in found.reason
 
 
-def test_what_154_asks_for_beside_it_is_done() -> None:
+def test_nvlink_xid_follows_the_action_that_xid_154_requests() -> None:
     """XID_154_EVAL: with a demand of the driver's it is that; without one the application is restarted."""
     first = f"[ 9000.0] NVRM: Xid (PCI:0000:b9:00): 145, RLW_REMAP Nonfatal XC1 i0 Link 10 (0x{V1:08x} 0x00000001)\n"
     asked = "[ 9001.0] NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n"

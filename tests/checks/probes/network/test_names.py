@@ -30,7 +30,7 @@ def test_hundreds_of_names_are_asked_side_by_side() -> None:
     assert all(answer == DnsAnswer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
 
 
-def test_one_of_several_addresses_is_enough() -> None:
+def test_name_that_resolves_to_one_right_address_is_enough() -> None:
     """A node has many interfaces."""
     found = measurement(MEMBERS[:1], [DnsAnswer(("10.9.9.9", "10.1.0.1"))], 4.0).metrics
 
@@ -48,7 +48,7 @@ def test_a_node_alone_may_be_listed_by_loopback() -> None:
     assert (0, 1) == (found["elsewhere"], beside["elsewhere"])
 
 
-def test_what_is_wrong_stands_first_in_the_evidence() -> None:
+def test_names_evidence_begins_with_the_wrong_name() -> None:
     """Of thousands of lines the first 4 KiB are shown."""
     answers = [DnsAnswer((member.address,)) for member in MEMBERS[:3]]
     answers[2] = DnsAnswer(("10.9.9.9",))
@@ -58,7 +58,7 @@ def test_what_is_wrong_stands_first_in_the_evidence() -> None:
     )
 
 
-def test_as_many_reverse_lookups_as_ranks_ask_run_at_once(
+def test_names_check_runs_as_many_reverse_lookups_at_once_as_ranks_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resolver that answers eight at a time and loses the others is seen, though two nodes have two addresses."""

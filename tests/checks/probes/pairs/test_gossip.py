@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from checks.probes.pairs.gossip import WORDS, Gossip
 
 
-def test_one_accuser_is_not_believed_and_two_are() -> None:
+def test_gossip_believes_two_accusers_but_not_one() -> None:
     """The link between the two may be what is broken."""
     known = Gossip(8)
     known.accuse(5, 1, round_=3)
@@ -18,7 +18,7 @@ def test_one_accuser_is_not_believed_and_two_are() -> None:
     assert (known.silent(5), known.accusers(5)) == (True, (1, 2))
 
 
-def test_who_was_heard_since_is_not_silent() -> None:
+def test_gossip_clears_a_rank_heard_after_the_accusations() -> None:
     """What was said of a rank before it answered is void; what is said later counts."""
     known = Gossip(8)
     known.accuse(5, 1, round_=3)
@@ -37,7 +37,7 @@ def test_a_rank_that_says_it_of_itself_is_believed() -> None:
     assert known.silent(5)
 
 
-def test_what_one_tells_another_learns() -> None:
+def test_gossip_passes_accusations_on() -> None:
     """Each heard of one accuser: together they know two, and the third learns it from either."""
     one, other, third = Gossip(8), Gossip(8), Gossip(8)
     one.accuse(5, 1, round_=3)
@@ -48,7 +48,7 @@ def test_what_one_tells_another_learns() -> None:
     assert (one.silent(5), third.silent(5), third.accusers(5)) == (False, True, (1, 2))
 
 
-def test_who_heard_a_rank_later_is_not_talked_out_of_it() -> None:
+def test_gossip_keeps_a_later_answer_against_older_accusations() -> None:
     """A message of round 3 does not silence who answered in round 4; and the answer travels as well."""
     told, witness = Gossip(8), Gossip(8)
     told.accuse(5, 1, round_=2)

@@ -85,7 +85,7 @@ def test_silence_and_a_closed_connection_are_told_apart(ended: Mapping[str, Ende
     assert not any("closed" in why for why in silent)
 
 
-def test_where_an_exchange_that_hangs_ends_a_ranks_tournament_it_says_so(ended: Mapping[str, Ended]) -> None:
+def test_exchange_that_hangs_costs_the_tournament_of_one_rank_only(ended: Mapping[str, Ended]) -> None:
     """As with NCCL: one partner of the frozen rank is lost to the others, who are told and do not hang themselves."""
     one = ended["fragile"]
     lost = [rank for rank, row in one.rows.items() if any("communicator" in why for why in row["failures"])]
@@ -139,7 +139,7 @@ def test_a_store_that_stops_makes_nobody_look_silent(ended: Mapping[str, Ended])
     assert all("the ranks could not exchange notes" in row["evidence"] for row in one.rows.values())
 
 
-def test_who_could_not_agree_on_the_rounds_accuses_nobody_of_having_left(ended: Mapping[str, Ended]) -> None:
+def test_rank_without_agreed_rounds_accuses_no_peer_of_leaving(ended: Mapping[str, Ended]) -> None:
     """The store stopped when some had heard how many rounds there are; the others go on."""
     one = ended["uncertain"]
     said = {why for row in one.rows.values() for why in row["failures"]} - {"ok"}

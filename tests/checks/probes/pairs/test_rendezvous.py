@@ -35,7 +35,7 @@ def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[
     assert note_store.lost == "the store gave no answer within 0.2 s"
 
 
-def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
+def test_note_store_waits_no_longer_than_its_end(hang: Callable[..., Any]) -> None:
     """The check's deadline comes before the store's time is over."""
     note_store = NoteStore(FakeStore(hang), "p/", answer_s=600.0, end=time.monotonic() + 0.2)
 

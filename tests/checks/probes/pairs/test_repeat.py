@@ -53,7 +53,7 @@ def test_a_sweep_that_does_not_fit_is_not_repeated() -> None:
     assert 0 == spent.repeat(SWEEP, 4, 10.0)
 
 
-def test_what_the_budget_leaves_out_is_counted_and_all_ranks_stop_together() -> None:
+def test_rounds_beyond_the_budget_are_counted_and_all_ranks_stop_together() -> None:
     """After four rounds the cost is known: whoever asks first decides, also for a rank whose budget is larger."""
     first, other = schedule(None), schedule("4")
     first.note_store.agree = lambda key, opinion: opinion  # type: ignore[method-assign]

@@ -62,7 +62,7 @@ def test_a_machine_of_the_pool_is_known_under_any_name(found: dict[str, str], na
         (identity(driver=""), "driver"),
     ],
 )
-def test_what_differs_is_no_proof(found: dict[str, str], said: str) -> None:
+def test_machine_that_differs_from_the_proven_one_is_not_confirmed(found: dict[str, str], said: str) -> None:
     """A token of another machine, another GPU behind a token, a reboot: each is said."""
     name, lines = among(PROVEN, found, gpus_per_node=2)
 
@@ -70,7 +70,7 @@ def test_what_differs_is_no_proof(found: dict[str, str], said: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "gpus"), [("boot_id", 0), ("gpu_uuids", 2), ("driver", 2)])
-def test_what_was_never_known_proves_nothing(key: str, gpus: int) -> None:
+def test_unknown_identity_proves_no_machine(key: str, gpus: int) -> None:
     """Two machines without it would count as equal."""
     unknown = identity(**{key: ""})
     proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("algo-1", 0, unknown),))

@@ -277,7 +277,7 @@ def test_without_a_report_of_another_host_the_others_are_judged(place: Place) ->
         (Refusal(Exit.NO_GO, "refused by ada"), None),
     ],
 )
-def test_where_a_person_is_asked_all_hosts_hold(
+def test_hosts_hold_while_a_person_decides(
     place: Place, monkeypatch: pytest.MonkeyPatch, word: Any, expected: str | None
 ) -> None:
     """The pass bears the approval; a refusal starts nothing."""
@@ -332,7 +332,7 @@ def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatc
     assert 2 == len(list(place.out.rglob(MERGED_FILE)))  # the first host keeps the merged report
 
 
-def test_why_a_host_refused_outlives_the_job(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_file_keeps_the_reason_of_a_refusal(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """In a file; a disk that refuses it leaves the log."""
     gate.write_failure(place.node_context, "attempt", place.out, Refusal(1, "no"))
     said = (place.out / "attempt/failure/node-0").read_text()

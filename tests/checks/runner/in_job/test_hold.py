@@ -66,7 +66,7 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
     return [ended[0], ended[1]]
 
 
-def test_all_go_on_by_one_answer(tmp_path: Path) -> None:
+def test_nodes_that_hold_go_on_by_one_answer(tmp_path: Path) -> None:
     """Which both have seen, some moments apart."""
 
     def say(write: Write) -> None:
@@ -103,7 +103,7 @@ def test_a_refusal_that_another_host_saw_reaches_the_first(tmp_path: Path) -> No
     assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
 
 
-def test_nobody_answered(tmp_path: Path) -> None:
+def test_nodes_that_hold_refuse_without_an_answer_in_time(tmp_path: Path) -> None:
     """Silence launches nothing."""
     assert [Refusal(Exit.NO_GO, f"no approval was given within 1 s: {QUESTION}")] * 2 == held(
         tmp_path, lambda write: None, ask_s=1.0
@@ -162,7 +162,7 @@ def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     assert [Refusal(Exit.CANNOT_TELL, "cannot_tell: node-1 no longer waits: its gate ended")] == ended
 
 
-def test_one_node_needs_nobody_else(tmp_path: Path) -> None:
+def test_single_node_holds_without_peers(tmp_path: Path) -> None:
     """No peers, no barrier; the deadline is the same."""
     (tmp_path / ATTEMPT).mkdir()
     (tmp_path / ATTEMPT / ANSWER).write_bytes(answer())

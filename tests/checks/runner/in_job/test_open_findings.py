@@ -64,7 +64,7 @@ def test_a_pass_that_does_not_name_it_or_is_of_another_machine_closes_nothing(
     assert (OPEN,) == machine_state.read(state).open
 
 
-def test_what_was_seen_again_after_the_gate_measured_stays(tmp_path: Path, state: Path) -> None:
+def test_open_finding_seen_after_the_measurement_stays_open(tmp_path: Path, state: Path) -> None:
     later = replace(OPEN, seen_at=2e9)
     (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(later,))))
     close_answered(a_pass(tmp_path, OPEN.key.name))
@@ -117,7 +117,7 @@ def test_checks_that_were_not_made_or_failed_close_nothing(state: Path) -> None:
         assert (OPEN,) == machine_state.read(state).open
 
 
-def test_what_a_node_shows_by_itself_is_opened_and_what_it_does_not_judge_is_left(state: Path) -> None:
+def test_node_opens_its_own_findings_and_leaves_those_it_cannot_judge(state: Path) -> None:
     """One node does not judge the collectives of all, and opens no evidence that it lacks."""
     well = healthy(nodes=2)
     sick = with_metric(well, "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)

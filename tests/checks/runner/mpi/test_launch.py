@@ -120,7 +120,7 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
 
 
 @real
-def test_one_host_needs_no_key(tmp_path: Path) -> None:
+def test_mpi_launch_on_one_host_needs_no_key(tmp_path: Path) -> None:
     """Nothing listens."""
     with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
         codes = [process.wait(60) for process in started]

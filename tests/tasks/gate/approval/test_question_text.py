@@ -23,7 +23,7 @@ def paragraphs(judged: JudgedReport) -> list[str]:
     return [line for line in question_text(ASKED, judged, form_may_override=True).splitlines() if line]
 
 
-def test_it_is_short() -> None:
+def test_question_text_for_one_finding_is_five_paragraphs() -> None:
     """No table of nodes or checks, no evidence and no digest: five lines for one finding."""
     report = wrong_sums(healthy())
     said = paragraphs(JudgedReport(report, verdict_of(report)))

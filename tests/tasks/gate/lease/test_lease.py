@@ -129,7 +129,7 @@ def test_another_gate_does_not_end_somebodys_training(
         take(store, dataclasses.replace(NEXT, launches=launches), running=("g-1-train-1",))
 
 
-def test_whoever_dies_while_ending_jobs_leaves_their_names(store: FolderStore) -> None:
+def test_lease_keeps_the_job_names_when_its_adopter_dies(store: FolderStore) -> None:
     """The lease still names the jobs of the dead until they are ended."""
     take(store, lease("g-1", digest="other", owner=DEAD))
 
@@ -160,7 +160,7 @@ sys.stdin.read()
 """
 
 
-def test_of_several_that_come_at_once_one_wins(store: FolderStore) -> None:
+def test_lease_is_won_by_one_of_several_racers(store: FolderStore) -> None:
     """They adopt from the dead: never two. How stores keep writers apart: tests/tasks/store/test_store_contract.py."""
     take(store, lease("g-0", owner=DEAD))
     argv = (sys.executable, "-c", RACER, str(store.root))
@@ -192,7 +192,7 @@ def test_a_second_flow_of_the_same_process_is_refused(store: FolderStore) -> Non
         take(store, lease("g-2"))
 
 
-def test_it_is_found_by_its_flow_run(store: FolderStore) -> None:
+def test_lease_is_found_by_its_flow_run(store: FolderStore) -> None:
     """Hooks know the run's id alone; a run that has given it back finds nothing."""
     held = leases.bind_run(store, take(store, lease("g-1")), "run-1")
 

@@ -38,7 +38,7 @@ def take(store: FolderStore, now: float, over: bool = False) -> tuple[HeldLease,
     return taken, ended
 
 
-def test_it_is_kept_though_its_process_is_gone(store: FolderStore) -> None:
+def test_parked_lease_is_kept_though_its_process_is_gone(store: FolderStore) -> None:
     """The other gate is told which run waits until when."""
     with pytest.raises(LeaseHeld, match="flow run run-1 waits for approval until"):
         take(store, NOW + 1599)

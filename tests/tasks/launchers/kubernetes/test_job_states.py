@@ -180,7 +180,9 @@ def test_a_job_has_ended_when_all_of_it_has() -> None:
         ([ended(0, 0)], "SomethingNew", Trouble.ENDED, "SomethingNew"),
     ],
 )
-def test_why_a_job_failed(pods: list[dict[str, Any]], reason: str, trouble: Trouble, says: str) -> None:
+def test_failed_job_reports_its_cause_with_engine_failures_first(
+    pods: list[dict[str, Any]], reason: str, trouble: Trouble, says: str
+) -> None:
     """The engine's own failure is reported before that of a container which it may have caused."""
     found = verdict([job(0, COMPLETE), job(1, failed(reason))], pods)
 
@@ -318,9 +320,7 @@ GONE_GPU = "failed to create task: OCI runtime create failed: nvidia-container-c
         {"waiting": {"reason": "RunContainerError", "message": GONE_GPU}},
     ],
 )
-def test_what_the_runtime_said_is_shown_with_its_node_and_is_no_mistake_of_the_gate_file(
-    state: dict[str, Any],
-) -> None:
+def test_runtime_failure_names_the_node_and_is_no_mistake_of_the_gate_file(state: dict[str, Any]) -> None:
     """A GPU that is gone is not mended by correcting a file."""
     phase = "Failed" if "terminated" in state else "Pending"
     broken = pod(1, phase, containerStatuses=[{"name": "prelaunch", "state": state}])

@@ -25,7 +25,7 @@ from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, 
 from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
 
 
-def test_nothing_of_a_cancelled_job_is_left_but_its_record(
+def test_cancelled_kubernetes_job_leaves_only_its_record(
     cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record says how it ended, so that a second gate does not start it again. An answer reached the pods under their token,
@@ -87,7 +87,7 @@ def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
     assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
 
 
-def test_what_a_dead_gate_left_can_be_cancelled(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make, tmp_path: Path) -> None:
     """Its lock names the job, and nothing more is known of it."""
     launcher, spec = make(), job(tmp_path, WAIT)
     cluster.server.fails[("POST", "jobs")] = 503

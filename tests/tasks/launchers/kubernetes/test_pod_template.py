@@ -37,7 +37,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-def test_all_of_the_template_is_in_the_pod() -> None:
+def test_pod_contains_all_of_the_site_template() -> None:
     """Beside what the gate adds."""
     pod = pods(plan(JOB, TEMPLATE, gpus_per_node=8))[0]
     spec, container = pod["spec"], pod["spec"]["containers"][0]
@@ -68,7 +68,7 @@ def test_all_of_the_template_is_in_the_pod() -> None:
         ({"spec": ["a"]}, "a table with metadata and spec"),
     ],
 )
-def test_what_a_template_may_not_say_is_rejected(template: dict[str, Any], says: str) -> None:
+def test_pod_template_with_a_forbidden_value_is_rejected(template: dict[str, Any], says: str) -> None:
     """With the key, and why."""
     with pytest.raises(LaunchRejected, match=says):
         checked(template, "pods.yaml")
@@ -83,7 +83,7 @@ def test_what_a_template_may_not_say_is_rejected(template: dict[str, Any], says:
         {"spec": {"serviceAccountName": "other"}},
     ],
 )
-def test_what_both_would_set_is_refused(template: dict[str, Any]) -> None:
+def test_pod_template_that_conflicts_with_the_gate_is_refused(template: dict[str, Any]) -> None:
     """And never overwritten in silence."""
     with pytest.raises(LaunchRejected, match="template"):
         plan(JOB, template, gpus_per_node=8, service_account="own")

@@ -67,7 +67,7 @@ def test_a_missing_right_is_named_with_the_rule(cluster: Cluster, verb: str, plu
     assert f'{{"apiGroups": ["{group}"], "resources": ["{plural}"], "verbs": ["{verb}"]}}' in first
 
 
-def test_what_admission_refuses_of_a_pod_is_found(cluster: Cluster) -> None:
+def test_preflight_finds_a_pod_that_admission_refuses(cluster: Cluster) -> None:
     """A Job is taken, and its pods would never be made."""
     cluster.server.takes = lambda made: (
         'violates PodSecurity "restricted:latest"' if made["kind"] == "Pod" else ""
@@ -80,7 +80,7 @@ def test_what_admission_refuses_of_a_pod_is_found(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("denied", "unseen"), [(("create", "pods"), "Pod gate-1-train-1-preflight"), (("list", "nodes"), "nodes")]
 )
-def test_what_a_right_is_missing_for_is_not_seen(
+def test_preflight_leaves_unseen_whatever_it_has_no_right_for(
     cluster: Cluster, denied: tuple[str, str], unseen: str
 ) -> None:
     """The gate itself can do without: admission is not checked, and nodes, for a whole cluster, are not counted."""

@@ -104,7 +104,7 @@ def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
 @pytest.mark.parametrize(
     ("code", "victim"), [(NAMELESS, "shepherd"), (STAYS, "guard")], ids=["no environment", "daemon"]
 )
-def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, victim: str) -> None:
+def test_local_job_ends_when_one_keeper_is_killed(launcher: LocalLauncher, code: str, victim: str) -> None:
     """SIGKILL lets it say nothing; the other of the two ends all, and the state is FAILED."""
     running = start(launcher, code, 2 if code in (STAYS, NAMELESS) else 1)
     os.kill(getattr(keepers(launcher), victim)[0], signal.SIGKILL)
@@ -115,7 +115,7 @@ def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, vi
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_nothing_outlives_both_keepers(launcher: LocalLauncher, cancelled: bool) -> None:
+def test_local_job_ends_when_both_keepers_are_killed(launcher: LocalLauncher, cancelled: bool) -> None:
     """Killed in the same moment: whoever asks for the state next, or cancels, ends what is left; it is FAILED, or CANCELLED."""
     running = start(launcher, STAYS, 2)
     for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):

@@ -74,7 +74,7 @@ def test_check_and_training_are_one_pool() -> None:
         "SessionChainingConfig",
     ],
 )
-def test_what_a_pool_is_found_by_cannot_be_requested(path: str) -> None:
+def test_training_request_cannot_set_keys_that_match_a_pool(path: str) -> None:
     """The training would get other machines than those that were checked."""
     request: Any = "x"
     for name in reversed(path.split(".")):
@@ -133,7 +133,7 @@ def test_a_command_runs_on_every_host_as_it_stands() -> None:
     [("x" * 257,), tuple("x" * 101), ("python3", "-c", "a\nb")],
     ids=["a long word", "many words", "lines"],
 )
-def test_what_no_argument_can_carry_is_a_file(behind: tuple[str, ...]) -> None:
+def test_long_command_is_carried_by_a_file(behind: tuple[str, ...]) -> None:
     """SageMaker takes 100 arguments of 256 characters on one line."""
     plan = make_plan(replace(GATED, training=behind), in_job())
 
@@ -162,7 +162,7 @@ def test_the_checks_come_by_a_channel_to_an_image_without_them() -> None:
     (ImageCode.IMAGE, TRAINING_IMAGE, "python3"),
     (ImageCode.AUTO, IMAGE, "python3"),
 ])  # fmt: skip
-def test_where_the_code_is_can_be_said(code: ImageCode, image: str, start: str) -> None:
+def test_code_option_selects_the_entrypoint(code: ImageCode, image: str, start: str) -> None:
     """For an image that has the agent, or a check image that has not."""
     body = body_of(replace(GATED, image=image), in_job(code=code))
 
@@ -213,7 +213,9 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (replace(TRAIN, environment={f"A{n}": "" for n in range(101)}), {}, "101, at most 100"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_rejected(job: Any, changes: dict[str, Any], says: str | None) -> None:
+def test_job_request_rejects_impossible_options_with_the_remedy(
+    job: Any, changes: dict[str, Any], says: str | None
+) -> None:
     """Before anything is looked at or paid for, with the remedy."""
     if says is None:
         assert body_of(job, options(**changes))["Environment"] == {"PRELAUNCH_PYTHON": "y"}

@@ -50,7 +50,7 @@ def directives(text: str) -> list[str]:
     return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
 
 
-def test_one_job_of_the_name_that_gets_nothing_of_the_submitters_environment() -> None:
+def test_batch_script_is_a_singleton_without_the_submitters_environment() -> None:
     """The two lines without which there are two jobs, or a secret in one."""
     found = directives(script())
 
@@ -164,7 +164,7 @@ def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
         ({"request": {"Spot": True}}, "are for SageMaker"),
     ],
 )
-def test_what_cannot_be_submitted_is_refused(changes: dict[str, object], says: str) -> None:
+def test_batch_script_refuses_a_job_that_cannot_be_submitted(changes: dict[str, object], says: str) -> None:
     """Before anything is written."""
     with pytest.raises(LaunchRejected, match=says):
         plan(replace(JOB, **changes))  # type: ignore[arg-type]

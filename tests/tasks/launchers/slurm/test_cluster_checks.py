@@ -43,7 +43,7 @@ def found(
         ("enroot", BUSY, SlurmOutcome.UNSEEN, "no node could be asked"),
     ],
 )
-def test_what_nodes_answer(
+def test_node_answer_decides_the_outcome_of_a_cluster_check(
     monkeypatch: pytest.MonkeyPatch, name: str, answer: SlurmReply, outcome: SlurmOutcome, says: str
 ) -> None:
     """What is not there is not broken, and a node that is busy says nothing."""

@@ -100,7 +100,7 @@ def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
         ("", "exit code 1"),
     ],
 )
-def test_of_a_command_that_gave_up_the_first_error_and_the_last_are_told(err: str, words: str) -> None:
+def test_failed_command_reports_its_first_error_and_its_last(err: str, words: str) -> None:
     """The steps between them lead nobody to the cause."""
     assert words == SlurmReply(1, "", err).text
 

@@ -49,7 +49,7 @@ def test_a_row_is_read(line: str, state: JobState, trouble: Trouble, detail: str
 @pytest.mark.parametrize(
     "text", ["7|RUNNING", "x|RUNNING|n0|", "7||n0|", "slurm_load_jobs error", "-1|R|n0|"]
 )
-def test_what_is_no_row_is_refused(text: str) -> None:
+def test_squeue_row_that_cannot_be_read_is_refused(text: str) -> None:
     """A line that cannot be read must not pass for "there is no such job"."""
     with pytest.raises(UnreadableRow):
         rows_of(f"7|RUNNING|n0|None\n{text}\n")
@@ -135,7 +135,9 @@ STARTED = "prelaunch: start 1 of job 5\n"
         ("", {}),
     ],
 )  # fmt: skip
-def test_what_srun_says_of_tasks(log: str, ends: dict[str, tuple[bool, int | None]]) -> None:
+def test_srun_log_gives_start_and_exit_code_of_each_node(
+    log: str, ends: dict[str, tuple[bool, int | None]]
+) -> None:
     """By node, of the last start alone: whether it was started at all, and its exit code."""
     assert ends == {
         node: (end.launched, end.code) for node, end in task_ends(STARTED + log + "\n", OF_FOUR).items()

@@ -37,7 +37,7 @@ def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slu
     assert {argv[0] for argv in answers.asked} - by_user == {"sbatch"}
 
 
-def test_nothing_is_submitted_while_slurmctld_is_silent(
+def test_slurm_launcher_submits_no_job_while_slurmctld_is_silent(
     answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that whoever gives up then knows that no job can run; once it answers, the job is submitted."""
@@ -149,7 +149,7 @@ def test_a_job_is_ended_once_the_controller_answers_again(answers: Answers, slur
     assert ("scancel", f"--user={os.geteuid()}", "5") in answers.asked
 
 
-def test_where_slurm_is_not_installed_nothing_is_waited_for(
+def test_slurm_launcher_does_not_wait_when_slurm_is_not_installed(
     slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A command that is not there will not answer later."""
@@ -158,7 +158,7 @@ def test_where_slurm_is_not_installed_nothing_is_waited_for(
         slurm.cancel(NAME)
 
 
-def test_one_answer_without_the_job_ends_nothing(answers: Answers, slurm: SlurmLauncher) -> None:
+def test_slurm_job_missing_from_one_answer_is_not_ended(answers: Answers, slurm: SlurmLauncher) -> None:
     """It may be listed again, and then it runs as before, with its key."""
     slurm.submit(slurm.plan(JOB))
     missing = slurm.state(NAME)

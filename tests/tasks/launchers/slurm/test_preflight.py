@@ -116,7 +116,7 @@ def test_a_partition_that_takes_no_jobs_has_no_machines(look: Look) -> None:
     assert found["the partition"].result is NO_CAPACITY
 
 
-def test_of_a_refused_job_no_line_says_that_it_waits(look: Look) -> None:
+def test_slurm_preflight_of_a_refused_job_has_no_waiting_line(look: Look) -> None:
     """A partition that does not exist has no free nodes to count, and is not asked for again."""
     found = look(refused="sbatch: error: invalid partition specified: nope", refusals=1)
 
@@ -271,7 +271,7 @@ def test_without_rank_checks_and_torchrun_no_torch_is_needed(look: Look) -> None
         (("/nowhere/python", sys.executable), __file__, "lo", ["script True", "interface True", f"python {sys.executable}"]),
     ],
 )  # fmt: skip
-def test_what_a_node_answers(
+def test_node_probe_script_reports_files_interface_and_python(
     tmp_path: Path, pythons: tuple[str, ...], script: str, interface: str, says: list[str]
 ) -> None:
     """The script runs here, without srun: the first interpreter that is there is asked, once."""

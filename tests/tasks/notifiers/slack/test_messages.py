@@ -62,7 +62,7 @@ def test_a_name_that_was_typed_proves_nobody() -> None:
     assert "<@U012AB3CD> (Slack) answered" in answer_message(proven.parts).blocks[0]["text"]["text"]
 
 
-def test_who_is_mentioned_follows_from_a_field_and_not_from_the_words() -> None:
+def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> None:
     """However the line is worded, a proven user is shown by name, and what is no user id never is."""
     proven = AnswerLine("has decided to launch", "The on-call", "U012AB3CD")
     worded = AnswerLine("U012AB3CD (Slack) answered launch-anyway")
@@ -151,7 +151,7 @@ def test_links_are_whole_or_left_out() -> None:
     assert "and 26 more links in the report" in said
 
 
-def test_what_a_question_asks_is_never_cut() -> None:
+def test_slack_question_keeps_its_buttons_at_the_block_limits() -> None:
     """However much is found, the buttons are there."""
     page = replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9)
 

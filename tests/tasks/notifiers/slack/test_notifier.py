@@ -110,7 +110,7 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2: synchronised is false")
 
 
-def test_nobody_may_answer_in_slack(slack: SlackServer, setup: NotifierSetup) -> None:
+def test_slack_question_without_approvers_has_no_buttons(slack: SlackServer, setup: NotifierSetup) -> None:
     """No approvers in the gate file: no buttons that would answer nobody, and the way that there is."""
     setup.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
 

@@ -38,7 +38,9 @@ def test_a_rate_limit_is_waited_out(slack: SlackServer, setup: NotifierSetup) ->
 
 
 @pytest.mark.parametrize("failure", [Failure.SERVER_ERROR, Failure.RESET])
-def test_what_passes_is_tried_again(slack: SlackServer, setup: NotifierSetup, failure: Failure) -> None:
+def test_slack_notifier_retries_a_passing_failure(
+    slack: SlackServer, setup: NotifierSetup, failure: Failure
+) -> None:
     """A server error and a broken connection."""
     slack.fail(failure)
 

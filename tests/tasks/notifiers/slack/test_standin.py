@@ -44,7 +44,7 @@ def test_blocks_beyond_the_limits_are_refused(slack: SlackServer, blocks: Any, s
     assert said in caught.value.response["errors"][0]
 
 
-def test_who_may_not_is_refused(slack: SlackServer) -> None:
+def test_slack_standin_refuses_bad_tokens_channels_and_scopes(slack: SlackServer) -> None:
     """A wrong or revoked token, a channel without the app, a scope that is missing."""
     inside, outside = slack.channel("in"), slack.channel("out", member=False)
     hidden = slack.channel("hidden", member=False, private=True)

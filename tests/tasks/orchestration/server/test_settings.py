@@ -91,7 +91,7 @@ def test_looking_for_a_server_imports_no_prefect() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_what_both_sides_are_told() -> None:
+def test_embedded_server_environments_keep_no_proxy_and_disable_telemetry() -> None:
     """A proxy keeps what it was told to leave alone, and loopback besides. Neither side counts anybody. The embedded server never
     opens the database that a person configured for another.
     """

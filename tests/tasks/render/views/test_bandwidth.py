@@ -42,7 +42,7 @@ def test_the_expectation_is_the_facts_own() -> None:
     assert None is _at(found.rates, "nccl.inter_node", float(SIZES[0]))
 
 
-def test_what_nothing_is_known_of_is_said() -> None:
+def test_bandwidth_lists_collectives_and_types_without_expectation() -> None:
     """A collective without an expectation is named, and a type that the facts lack."""
     found = bandwidth(fleet(3), builtin())
     alien = bandwidth(healthy(), replace(FACTS, instances={}))
@@ -52,7 +52,7 @@ def test_what_nothing_is_known_of_is_said() -> None:
     assert any("Nothing is known of cpu" in line for line in alien.unknown)
 
 
-def test_where_nobody_looked_the_page_says_so() -> None:
+def test_bandwidth_page_states_that_it_has_no_facts() -> None:
     """A page without facts does not look as if all were as expected."""
     report = healthy()
 
@@ -60,7 +60,7 @@ def test_where_nobody_looked_the_page_says_so() -> None:
     assert {("not known", "")} == {row[-2:] for row in bandwidth_table(bandwidth(report, None).rates).rows}
 
 
-def test_what_was_not_measured_is_not_shown() -> None:
+def test_bandwidth_has_no_row_for_a_collective_that_errored() -> None:
     """A collective that errored has no row."""
     report = healthy(2, 2)
     rows = tuple(

@@ -41,7 +41,7 @@ def test_many_names_are_the_first_and_the_last(subjects: list[str], said: str) -
     assert said == ranged(subjects) == ranged(subjects[::-1])
 
 
-def test_what_differs_only_in_its_values_is_one_row() -> None:
+def test_finding_table_merges_rows_that_differ_only_in_values() -> None:
     """Thirty slow nodes are a row that names the first and the last; three have one each; another check is not mixed in."""
     many = [_slow(place, f"reaches {place} GB/s") for place in range(30)]
     other = _slow(3, "computes wrong sums", "compute.sdc")

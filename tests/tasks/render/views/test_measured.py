@@ -23,7 +23,7 @@ def test_values_of_all_ranks_are_a_range() -> None:
     assert "synchronised True" in said["system.clock"]
 
 
-def test_what_was_not_measured_says_why() -> None:
+def test_measured_line_gives_the_reason_of_an_unmeasured_rank() -> None:
     """Beside the ranks that did measure."""
     report = with_row(
         healthy(),

@@ -38,7 +38,7 @@ def test_a_suspect_says_what_it_rests_on() -> None:
     assert sensitivity and hiccup
 
 
-def test_nobody_stands_out_is_an_answer() -> None:
+def test_suspects_view_states_that_no_part_stands_out() -> None:
     """One line in every form; the page has what was compared with what below it, closed."""
     verdict, decoded = with_shown(8, GOOD, GOOD)
     page, text = html(fleet(8, peers=False), verdict, "x", decoded), markdown(None, verdict, "x", decoded)
@@ -53,7 +53,7 @@ def test_nobody_stands_out_is_an_answer() -> None:
     [(MatrixAnswer.FABRIC, "Nearly all tests are bad"), (MatrixAnswer.UNEXPLAINED, "no single part explains"),
      (MatrixAnswer.TOO_FEW, "too few tests")],
 )  # fmt: skip
-def test_what_names_nobody_is_no_nobody(answer: MatrixAnswer, said: str) -> None:
+def test_suspects_view_clears_no_part_for_an_inconclusive_answer(answer: MatrixAnswer, said: str) -> None:
     """A fabric that is bad, tests that nothing explains, and too few of them."""
     one = replace(GOOD, decoded=replace(GOOD.decoded, answer=answer))
 
@@ -71,7 +71,7 @@ def test_nodes_are_a_map_of_the_worst_rail() -> None:
     assert {5} == {cell.step for _, row in made.rows[1:] for cell in row[1:] if cell.text}
 
 
-def test_what_was_not_to_be_tested_is_blank_and_what_gave_nothing_is_not() -> None:
+def test_heat_map_leaves_untested_cells_blank_and_marks_failed_ones() -> None:
     """A sparse tournament has no holes; a test that failed is one, and one that two more do not repeat is none."""
     one = between(12, partners=4)
     cells = [

@@ -20,7 +20,7 @@ MEANS = "It concerns how nodes are set up, or what else ran on them. It says not
 WHY = "doubtful (cause CONFIGURATION): set right what the finding names"
 
 
-def test_it_is_said_until_the_check_passes() -> None:
+def test_doubt_is_shown_until_the_check_passes() -> None:
     """On the page of the node and on that of all nodes."""
     warned = gate(3 * HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b"))
     found, healed = fleet(warned), fleet(warned, gate(HOUR_S, node("a"), node("b")))

@@ -33,7 +33,7 @@ FOUND = fleet(
 )
 
 
-def test_what_one_gate_could_not_measure_of_a_node_is_one_line() -> None:
+def test_missing_evidence_of_a_node_is_one_line_for_its_gate() -> None:
     """How much is missing, and the first of it; JSON has every row."""
     (line,) = open_words(only(FOUND))
 
@@ -151,7 +151,7 @@ def recorded(name: str, number: int) -> GateNodes:
 
 
 @pytest.mark.parametrize("name", ["before_ranks", "during_ranks"])
-def test_what_peers_lack_because_a_node_was_silent_is_open_on_that_node(name: str) -> None:
+def test_evidence_lost_by_peers_of_a_silent_node_is_open_on_that_node(name: str) -> None:
     """Its peer cannot be told in that gate, and has no finding of its own. A gate that measured all of it closes them, also where
     other work made its pair tests prove nothing.
     """

@@ -50,7 +50,7 @@ def test_missing_evidence_stands_since_the_last_proof() -> None:
     assert [(f"g-{7 * DAY_S:.0f}", f"g-{6 * DAY_S:.0f}", False)] == _dates(found)
 
 
-def test_of_a_row_that_is_longer_than_what_is_kept_the_beginning_is_not_known() -> None:
+def test_finding_beyond_the_kept_gates_is_dated_at_least_since_the_oldest() -> None:
     """It stands at least since the oldest of the newest gates."""
     bad = node("a", Standing.DOUBTFUL, [CLOCK])
     found = fleet(*(gate(HOUR_S * age, bad) for age in range(80, 0, -1)))

@@ -250,7 +250,7 @@ def test_a_renamed_machine_takes_its_findings_with_it() -> None:
     assert ("b", NodeState.CONDEMNED, 2) == (only(found).name, only(found).state, only(found).count)
 
 
-def test_one_name_in_two_clusters_is_two_machines() -> None:
+def test_machine_name_in_two_clusters_is_two_machines() -> None:
     """Even if nothing but the name is known."""
     bare = NodeRow("a", Standing.PROVEN, 0.0, 0, (), NodeIdentity())
     found = fleet(gate(2 * HOUR_S, bare), gate(HOUR_S, bare, cluster="other"))
@@ -308,7 +308,7 @@ def test_the_schedulers_word_is_beside_ours(
     assert service.value in fleet_text(replace(found, asked=True))
 
 
-def test_what_could_not_be_read_is_in_the_first_line() -> None:
+def test_fleet_headline_states_that_it_is_not_complete() -> None:
     """And keeps a fleet from being proven."""
     found = replace(fleet(gate(HOUR_S, node("a"))), problems=("a gate is broken",))
 

@@ -87,7 +87,7 @@ def test_a_contradiction_is_named(
     assert disagreement(found, ours, act(Rung.FENCE)) is expected
 
 
-def test_what_is_not_known_contradicts_nothing() -> None:
+def test_disagreement_is_none_for_unknown_states() -> None:
     """Neither an act whose effect is not known, nor a state that the engine does not tell."""
     machines = [machine(service, holder) for service, holder in itertools.product(ServiceState, Holder)]
     unsettled = {disagreement(one, OurState.UNSETTLED, None) for one in (*machines, None)}
@@ -181,7 +181,7 @@ def test_words_of_an_engine_are_data() -> None:
     assert 3 == len(texts[0].splitlines())
 
 
-def test_one_node_shows_each_act() -> None:
+def test_node_text_shows_each_act_with_its_proof() -> None:
     """Verdict, command, who allowed it, the engine's words before and after, and the proof."""
     done = act(
         Rung.REBOOT, allowed_by="ada (Slack)", command="scontrol reboot n2", before="idle+drain", said="requested",

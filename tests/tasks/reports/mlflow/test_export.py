@@ -95,7 +95,7 @@ def test_the_names_are_those_of_the_other_tool_and_ours() -> None:
     )
 
 
-def test_what_was_not_measured_is_not_zero() -> None:
+def test_mlflow_metrics_omit_unmeasured_values() -> None:
     """A GPU without a temperature has none; one of zero degrees has zero."""
     metrics = run().metrics
 

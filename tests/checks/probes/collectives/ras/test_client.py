@@ -24,7 +24,7 @@ def test_ras_answers_in_json() -> None:
     assert (Reach.ANSWERED, job.as_json()) == ((found := asked(answering(job))).reach, found.text)
 
 
-def test_nothing_listens() -> None:
+def test_ras_client_reports_nobody_when_no_server_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 

@@ -123,7 +123,7 @@ def test_an_answer_that_is_cut_once_is_asked_for_again(node: Node, monkeypatch: 
         assert 1 == node.round().metrics["answered"]
 
 
-def test_what_gives_no_complete_answer_is_not_measured(
+def test_job_check_raises_on_an_incomplete_ras_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ras = replace(answering(job_of(16)), cut=9)

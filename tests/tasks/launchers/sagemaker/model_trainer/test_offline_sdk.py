@@ -102,7 +102,7 @@ def test_a_name_that_the_sdk_lost_is_said() -> None:
         ("found = lambda: 3", r"is a builtins\.int"),
     ],
 )
-def test_what_is_no_trainer_is_said(
+def test_trainer_of_another_kind_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ) -> None:
     """By its name and its kind."""
@@ -133,7 +133,7 @@ def test_another_purpose_is_refused(mode: str, region: str) -> None:
         child._require_fit(mode, region, "us-east-1")
 
 
-def test_what_a_pipeline_fills_in_is_refused() -> None:
+def test_trainer_request_with_a_pipeline_value_is_refused_with_its_path() -> None:
     """With its path."""
     with pytest.raises(TrainerRefused, match=r"^A\.B\[1\] is a builtins\.object"):
         child._plain({"A": {"B": [1, object()]}})

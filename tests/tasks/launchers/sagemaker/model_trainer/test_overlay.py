@@ -83,7 +83,7 @@ def test_the_machines_are_the_gates_and_the_run_is_the_trainers() -> None:
     }
 
 
-def test_what_the_trainer_leaves_open_is_the_gates() -> None:
+def test_trainer_overlay_takes_open_machine_keys_from_the_gate() -> None:
     """The same machines for check and training."""
     bare = {name: value for name, value in THEIRS.items() if name not in MACHINES}
 
@@ -105,7 +105,7 @@ def test_what_the_trainer_leaves_open_is_the_gates() -> None:
         ("Tags", [{"Key": "prelaunch:gate", "Value": "y"}], "tags that begin with prelaunch:"),
     ],
 )
-def test_what_cannot_stand_behind_a_gate_is_refused(path: str, value: object, said: str) -> None:
+def test_trainer_overlay_refuses_keys_that_contradict_the_gate(path: str, value: object, said: str) -> None:
     """Other machines with both values, and what is the gate's own."""
     with pytest.raises(LaunchRejected, match=re.escape(said)):
         overlay(changed(THEIRS, path, value), OURS, Work.CONFIRM)

@@ -99,7 +99,9 @@ def test_the_request_is_what_the_golden_file_says(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("warm")
-def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_trainer_request_takes_open_values_from_the_gate(
+    module: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Role, output and checkpoints; local data lie below the job's own prefix; nothing is said on stdout."""
     (module / "code").mkdir()
     (module / "code" / "train.py").write_text("print(1)\n")
@@ -140,7 +142,7 @@ def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.C
         ),
     ],
 )
-def test_what_cannot_be_is_said(module: Path, line: str, said: str) -> None:
+def test_trainer_that_cannot_be_used_is_rejected_with_the_reason(module: Path, line: str, said: str) -> None:
     """With the object, the reason and the remedy; a module that asks others is refused at once."""
     (module / "asks.py").write_text(f"{HEAD}\n{line}\n")
 

@@ -150,7 +150,7 @@ def test_a_training_that_was_let_in_has_told_all(aws: Account, tmp_path: Path) -
     assert files_in(tmp_path) == files
 
 
-def test_what_could_not_be_copied_comes_in_the_archive(aws: Account, tmp_path: Path) -> None:
+def test_output_fetch_takes_from_the_archive_what_was_not_copied(aws: Account, tmp_path: Path) -> None:
     """The report of a host that reached no S3."""
     aws.writes(told(A, "algo-1"))
     aws.writes({"output.tar.gz": packed(told())}, ARCHIVE)

@@ -46,7 +46,7 @@ def _vpc(account: Account, **changed: object) -> dict[str, Any]:
     return {"subnets": (account.subnet,), "security_group_ids": (account.group,), **changed}
 
 
-def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
+def test_preflight_finds_no_fault_in_a_furnished_account(account: Account) -> None:
     """What moto has not got is not seen, and nothing else."""
     chosen = options()
     lines = check(plans(chosen), chosen, account.clients)

@@ -125,7 +125,7 @@ def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
     assert UNSEEN is quotas(wanted, answered(quotas=[_page(*rows)]))[0].result
 
 
-def test_who_may_not_list_quotas_is_told_the_action_and_the_policy() -> None:
+def test_quota_look_without_permission_names_the_action_and_the_policy() -> None:
     """Not seen is neither ok nor wrong."""
     found = run_probes(
         (Probe("quota", quotas),),
@@ -200,7 +200,7 @@ def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
         starts_jobs(asked(), made)
 
 
-def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
+def test_role_permission_is_wrong_only_for_an_explicit_deny() -> None:
     """So it is not seen; only an explicit Deny is wrong."""
     allowed = _decided("allowed")
 

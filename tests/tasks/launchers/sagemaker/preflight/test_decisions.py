@@ -34,7 +34,7 @@ EVERYWHERE = {"IpProtocol": "-1", "UserIdGroupPairs": [], "IpRanges": [{"CidrIp"
         (ONE_PORT, EVERYWHERE, False, ["ingress"]),
     ],
 )
-def test_what_a_group_lets_through(
+def test_security_group_rules_decide_which_traffic_is_shut(
     ingress: dict[str, Any], egress: dict[str, Any], efa: bool, closed: list[str]
 ) -> None:
     """For EFA all protocols, and by the group's own name."""

@@ -109,7 +109,7 @@ def test_every_field_that_the_request_names_is_compared(
         (("TrainingJobStatus",), "InProgress"),
     ],
 )
-def test_what_aws_adds_or_writes_otherwise_is_no_difference(path: tuple[str, ...], value: Any) -> None:
+def test_request_difference_ignores_additions_of_aws(path: tuple[str, ...], value: Any) -> None:
     """A healthy job is not refused for a default, an order that means nothing, or the long form of a key."""
     assert () == differences(SENT, answered(path, value))
 

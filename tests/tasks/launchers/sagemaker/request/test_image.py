@@ -28,7 +28,7 @@ def gated() -> JobSpec:
     return planned("sagemaker-p5-injob")[0].job
 
 
-def test_what_a_policy_asks_of_the_image_follows_from_the_catalogue() -> None:
+def test_image_requirements_follow_from_the_catalogue() -> None:
     """Required checks and those that may be left out apart; nvidia-ml-py comes with the checks."""
     required, optional = wanted(bundles.load(gated().files["bundle.json"]))
 

@@ -65,7 +65,7 @@ def test_a_sound_request_has_no_objections() -> None:
         ("InputDataConfig", {}, "InputDataConfig, value: {}"),
     ],
 )
-def test_what_aws_refuses_is_told(path: str, value: Any, says: str) -> None:
+def test_request_validation_finds_what_aws_would_refuse(path: str, value: Any, says: str) -> None:
     """Path, value, limit and source."""
     assert [line for line in objections(changed(path, value)) if says in line] != []
 
@@ -79,7 +79,7 @@ def test_what_aws_refuses_is_told(path: str, value: Any, says: str) -> None:
         ("ResourceConfig.TrainingPlanArn", "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"),
     ],
 )
-def test_what_aws_takes_is_not_refused(path: str, value: Any) -> None:
+def test_request_validation_accepts_what_aws_takes(path: str, value: Any) -> None:
     """The model's patterns are Java's, and are read as Java reads them."""
     assert objections(changed(path, value)) == []
 
