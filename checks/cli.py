@@ -264,7 +264,7 @@ def _judge(arguments: argparse.Namespace) -> int:
 def _gate(arguments: argparse.Namespace) -> int:
     with without_collection():
         from checks.exchange.secret_key import KeyUnavailable, require_removable
-        from checks.runner.in_job import gate
+        from checks.runner.in_job import job_gate
         from checks.runner.in_job.hold import Refusal
         from checks.runner.node_context import PlaceError
 
@@ -277,16 +277,16 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise PlaceError(str(error)) from error
     try:
         ask_s = 0.0 if arguments.observe else arguments.ask_s
-        answer = gate.gate(node_context, token, arguments.out, arguments.confirm, arguments.pooled, ask_s)
+        answer = job_gate.gate(node_context, token, arguments.out, arguments.confirm, arguments.pooled, ask_s)
     except Interrupted as signalled:
         reason = (
             f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
         )
-        gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, reason))
+        job_gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, reason))
         raise
     if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")
-        gate.write_failure(node_context, token, arguments.out, answer)
+        job_gate.write_failure(node_context, token, arguments.out, answer)
         if not (arguments.observe and command):
             return answer.code
         say("checks gate: observe mode, the command starts all the same")
@@ -294,7 +294,7 @@ def _gate(arguments: argparse.Namespace) -> int:
         return Exit.GO
     try:
         passed = None if isinstance(answer, Refusal) else answer
-        gate.start(node_context, token, arguments.out, command, passed)
+        job_gate.start(node_context, token, arguments.out, command, passed)
     except OSError as error:
         say(f"checks gate: {command[0]} cannot be started: {error.strerror}")
     return Exit.NOT_FOUND

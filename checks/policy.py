@@ -144,7 +144,7 @@ class Rule:
     `uniform` requires all elements of an array to be equal. `fact` names a column of the instance table that each value must reach
     (within the fraction `tolerance`): a smaller value has the rule's level, a greater one is a WARN about the declaration, and a
     type for which the table has no value is a WARN, cause EVIDENCE, unless `accept_unknown` is set. `each` names an array of texts
-    that label the elements ("GPU 3"); a rule with `equals` and each = "peers" is about links (checks/judge/rules/links.py).
+    that label the elements ("GPU 3"); a rule with `equals` and each = "peers" is about links (checks/judge/rules/each_peer.py).
     `min_version` is the oldest acceptable driver ("570", "550.163.01"), compared number by number; a text that is no version counts
     as not measured. `needs_cpu`: the value is a speed or a time that depends on the host's CPU, so that a slow value is measured
     again, and proves nothing while other work used the CPU (checks/judge/cpu_contention.py).

@@ -20,8 +20,8 @@ from prefect.states import Completed, Failed
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest, dump_plain, load
+from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import LEAST_VALUES, ReportCase, learn
-from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
 from checks.model import Answer, unreachable
 from checks.value_types import DecodeError

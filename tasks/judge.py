@@ -17,7 +17,7 @@ from checks.bundle import Pass, PassedNode
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
-from checks.judge.open_findings.gate import closed_names
+from checks.judge.open_findings.prior_findings import closed_names
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.model_details import Images

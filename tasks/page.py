@@ -43,7 +43,7 @@ from tasks.paging.content import (
     severity_of,
     unreleased_page,
 )
-from tasks.paging.preflight import check_secrets
+from tasks.paging.notifier_secrets import check_secrets
 from tasks.store.base import Store
 from tasks.store.layout import run_notification_key
 from tasks.text.redact import redacted

@@ -35,7 +35,7 @@ from tasks.gate.record.request import kept_request
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.machines.base import MachineError, Retest
-from tasks.paging.remedy import GatePeople
+from tasks.paging.repair_messages import GatePeople
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Case, Reason, RepairMode
 from tasks.remediation.proof import cases_of

@@ -24,14 +24,14 @@ from checks.value_types import MeasurementError
 # Garbled, or the CheckError of the check's own parser.
 # A report is not the output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[OutputKind, ...]] = {
-    "checks.probes.collectives.explain": (OutputKind.NCCL_TESTS, OutputKind.NCCL_LOG),
-    "checks.probes.dcgm.explain": (OutputKind.DCGMI,),
-    "checks.probes.kernel.explain": (OutputKind.KERNEL_LOG,),
-    "checks.probes.gpu.explain": (OutputKind.NVIDIA_SMI,),
+    "checks.probes.collectives.nccl_reading": (OutputKind.NCCL_TESTS, OutputKind.NCCL_LOG),
+    "checks.probes.dcgm.dcgmi_reading": (OutputKind.DCGMI,),
+    "checks.probes.kernel.kernel_log_reading": (OutputKind.KERNEL_LOG,),
+    "checks.probes.gpu.nvidia_smi_reading": (OutputKind.NVIDIA_SMI,),
     "checks.explain.nvlink_states": (OutputKind.NVLINK,),
-    "checks.probes.infiniband.explain": (OutputKind.IBSTAT,),
-    "checks.probes.efa.explain": (OutputKind.FI_INFO, OutputKind.FI_PINGPONG),
-    "checks.probes.neuron.explain": (OutputKind.NEURON_LS,),
+    "checks.probes.infiniband.ibstat_reading": (OutputKind.IBSTAT,),
+    "checks.probes.efa.libfabric_reading": (OutputKind.FI_INFO, OutputKind.FI_PINGPONG),
+    "checks.probes.neuron.neuron_ls_reading": (OutputKind.NEURON_LS,),
     "checks.explain.matrix": (OutputKind.MATRIX,),
 }
 

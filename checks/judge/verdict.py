@@ -12,12 +12,12 @@ from checks.exit_codes import Exit
 from checks.facts.instances import DECLARED, Facts, not_for
 from checks.judge import consequences, cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.certificates import decision as certificates
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
 from checks.judge.not_measured import followers
-from checks.judge.open_findings import gate as opened_before
+from checks.judge.open_findings import prior_findings as opened_before
 from checks.judge.rules import apply, combined
 from checks.judge.rules.values import RuleContext
 from checks.judge.rules.wording import spoken

@@ -27,7 +27,7 @@ from checks.facts.builtin import builtin
 from checks.facts.profile_options import options
 from checks.judge.certificates import decision
 from checks.judge.certificates.decision import CertificateDecision
-from checks.judge.open_findings.gate import carried
+from checks.judge.open_findings.prior_findings import carried
 from checks.model import Node, Planned, Scope
 from checks.policy import CheckPolicy
 from checks.probes.host import machine

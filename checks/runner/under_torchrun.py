@@ -25,8 +25,8 @@ from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import rank_stage
-from checks.runner.in_job.gate import gate
 from checks.runner.in_job.hold import Refusal
+from checks.runner.in_job.job_gate import gate
 from checks.runner.node_context import PlaceError, write_node_context
 from checks.runner.single_node import host_name, own_bundle, require_writable
 

@@ -23,7 +23,7 @@ from container.agent.supervisor import Signals
 
 PACKAGES = Path(__file__).parents[2]
 POOLED_AS = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it
-WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.gate goes back there
+WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.job_gate goes back there
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import cast
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
+from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import LEAST_VALUES, learn
-from checks.judge.baseline.model import Baseline, digest_of, dump
 from flows.cli.fleet import say_cluster
-from flows.cli.options import add_cluster, add_force, add_format, add_reports
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_cluster, add_force, add_format, add_reports
 from tasks.reports.baseline import cases_of, read_baseline, require_free
 from tasks.reports.command_line import write_file
 from tasks.reports.listings import baseline_text

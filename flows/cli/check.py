@@ -15,7 +15,6 @@ from checks.model import Profile
 from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
-from flows.cli.options import add_policy
 from flows.cli.output import (
     add_output_arguments,
     report_failure,
@@ -26,6 +25,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from flows.cli.shared_arguments import add_policy
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.local_check import check_node, undeclared_error

@@ -17,11 +17,11 @@ from pathlib import Path
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
-from flows.cli.options import add_format, add_set
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
 from flows.cli.plan import plans_of
 from flows.cli.plan_text import relative_note
 from flows.cli.prefect_server import QUIET
+from flows.cli.shared_arguments import add_format, add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.people import Notify
@@ -36,7 +36,7 @@ from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
-from tasks.paging.preflight import BLOCK, notifier_reach
+from tasks.paging.notifier_secrets import BLOCK, notifier_reach
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.folder import FolderStore

@@ -9,8 +9,8 @@ import stat
 from pathlib import Path
 
 from checks.exit_codes import Exit
-from flows.cli.options import add_format
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_format
 from tasks.reports.command_line import OutputError
 
 SHIPPED = Path(__file__).parents[2] / "deployments"

@@ -12,11 +12,11 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
-from flows.cli.options import add_format, add_policy, number, whole_number
 from flows.cli.output import json_text, rejection, stdout_colour, stdout_width, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_format, add_policy, number, whole_number
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
-from tasks.reports.explain import ExplainedInput, explain_input, explanation_text
+from tasks.reports.explained_input import ExplainedInput, explain_input, explanation_text
 from tasks.reports.read import declared_of, exit_code, policy_of, worst_code
 
 

@@ -8,8 +8,8 @@ import re
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, report_failure, write_stdout
+from flows.cli.shared_arguments import add_format, add_policy
 from tasks.reports.read import judge_file, policy_of
 
 EXPERIMENT, URI_VARIABLE, SECONDS = "sagemaker-health-checks", "MLFLOW_TRACKING_URI", 60.0

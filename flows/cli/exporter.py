@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from checks.exit_codes import Exit
-from flows.cli.options import add_store, host_port
 from flows.cli.output import report_failure, write_stderr
+from flows.cli.shared_arguments import add_store, host_port
 from tasks.reports.store_argument import open_named_store
 
 LISTEN = "127.0.0.1:9403"

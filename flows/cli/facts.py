@@ -15,8 +15,8 @@ from checks.facts.instances import Instance, lacks, unknown_type
 from checks.judge.ledger import limits_text
 from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
-from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, write_stdout
+from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from checks.command_line import InputError
 from checks.exit_codes import Exit
 from flows.cli.machines import require_node_name
-from flows.cli.options import add_cluster, add_format, add_store, number
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_cluster, add_format, add_store, number
 from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import write_file
-from tasks.reports.fleet.model import Fleet, GateMark
+from tasks.reports.fleet.fleet import Fleet, GateMark
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text, node_text

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
-from flows.cli.options import add_baseline, add_gate_file, add_launch, add_set, add_timeout, gate_file
 from flows.cli.output import (
     UNENDED,
     add_logs,
@@ -30,6 +29,14 @@ from flows.cli.output import (
 from flows.cli.plan import plans_of
 from flows.cli.prefect_server import fault_text, start_server, wait_for_server
 from flows.cli.rejection import reject
+from flows.cli.shared_arguments import (
+    add_baseline,
+    add_gate_file,
+    add_launch,
+    add_set,
+    add_timeout,
+    gate_file,
+)
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError

@@ -17,8 +17,8 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type
 from checks.model import Declared
 from checks.model_details import DeclaredMachine
-from flows.cli.options import add_force, add_format, whole_number
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_force, add_format, whole_number
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.people import NotifierName
 from tasks.gate_file.placeholders import copied_keys

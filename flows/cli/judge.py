@@ -6,7 +6,6 @@ import argparse
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import add_baseline, add_policy, add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -17,6 +16,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from flows.cli.shared_arguments import add_baseline, add_policy, add_store_of_ids
 from tasks.gate_file.cost_terms import cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json

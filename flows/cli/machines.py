@@ -11,8 +11,8 @@ from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import NODE_NAME
-from flows.cli.options import add_format, add_gate_file, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_format, add_gate_file, gate_file
 from tasks.gate_file.model import Gate
 from tasks.machines.base import Machine, MachineError, Machines
 from tasks.machines.registry import UnknownMachines

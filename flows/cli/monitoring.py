@@ -8,8 +8,8 @@ from pathlib import Path
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import host_port
 from flows.cli.output import write_stderr, write_stdout
+from flows.cli.shared_arguments import host_port
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, MonitoringSettings, ScrapeJob, rendered

@@ -12,8 +12,8 @@ from checks.bundle import plan_of
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
-from flows.cli.options import add_gate_file, add_set, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_gate_file, add_set, gate_file
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
@@ -23,7 +23,7 @@ from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import ApiCall, LaunchRejected, Plan, PreflightCheck, PreflightResult, Request
 from tasks.launchers.preflight import preflight
 from tasks.notifiers.base import Audience
-from tasks.paging.preflight import notifier_reach
+from tasks.paging.notifier_secrets import notifier_reach
 
 # With what a gate would end before anything started; the first one counts.
 REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Exit.NO_CAPACITY}

@@ -12,7 +12,7 @@ from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import examples_of
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
-from tasks.paging.preflight import notifier_reach
+from tasks.paging.notifier_secrets import notifier_reach
 from tasks.store.open import absolute, is_remote
 from tasks.text.inert import one_line
 from tasks.text.tables import counted

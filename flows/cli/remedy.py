@@ -15,9 +15,9 @@ from checks.command_line import InputError
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.options import add_format, add_gate_file, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.prefect_server import start_server, wait_for_server
+from flows.cli.shared_arguments import add_format, add_gate_file, gate_file
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.request import GateRequest, RemedyRequest
@@ -25,7 +25,7 @@ from tasks.launchers.base import LaunchError
 from tasks.machines.base import REPAIRS, MachineError, Rung
 from tasks.orchestration.foreground import FlowInterrupted, Foreground, hold_signals, ignore_signals
 from tasks.orchestration.server.server import EmbeddedServer, ServerError
-from tasks.paging.remedy import allow_in_advance, terminal_user
+from tasks.paging.repair_messages import allow_in_advance, terminal_user
 from tasks.remediation.drive import close_breaker
 from tasks.remediation.model import Act, RepairMode
 from tasks.remediation.records import JournalError, Records

@@ -8,8 +8,8 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.fleet import say_cluster
-from flows.cli.options import add_baseline, add_cluster, add_format, add_policy, add_store
 from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.shared_arguments import add_baseline, add_cluster, add_format, add_policy, add_store
 from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
 from tasks.reports.read import policy_of

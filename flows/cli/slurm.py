@@ -6,8 +6,8 @@ import argparse
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.options import add_format, whole_number
 from flows.cli.output import json_text, write_stdout
+from flows.cli.shared_arguments import add_format, whole_number
 from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, SlurmOutcome, run_checks
 from tasks.launchers.slurm.commands import MissingCommand
 

@@ -15,8 +15,8 @@ from uuid import UUID, uuid4
 from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.options import add_launch, add_set, add_timeout
 from flows.cli.output import add_logs, add_output_arguments, write_stderr
+from flows.cli.shared_arguments import add_launch, add_set, add_timeout
 from flows.cli.watch import TIMEOUT, limit_s, no_verdict, obstacle, refuse, show
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import FlowInterrupted, Foreground, ignore_signals

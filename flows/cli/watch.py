@@ -18,7 +18,6 @@ from checks.exit_codes import Exit, RejectionKind
 from checks.model import Level
 from checks.process.collection import without_collection
 from flows.cli.gate_output import nothing_judged
-from flows.cli.options import FOREVER, add_timeout
 from flows.cli.output import (
     UNENDED,
     add_logs,
@@ -36,6 +35,7 @@ from flows.cli.output import (
     write_unjudged,
 )
 from flows.cli.prefect_server import NO_SERVER, QUIET
+from flows.cli.shared_arguments import FOREVER, add_timeout
 from tasks.gate.progress import live_progress
 from tasks.launchers.base import JobState
 from tasks.orchestration.foreground import FlowInterrupted, Foreground

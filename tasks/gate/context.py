@@ -24,7 +24,7 @@ from checks.documents.report import digest, dump_plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks, types_text
-from checks.judge.baseline.model import Baseline, digest_of
+from checks.judge.baseline.bands import Baseline, digest_of
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
 from checks.value_types import DecodeError

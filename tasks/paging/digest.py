@@ -9,7 +9,7 @@ from tasks.gate_file.model import Gate
 from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Notification, PageKind, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver
 from tasks.paging.content import finish_page
-from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
+from tasks.reports.fleet.fleet import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import answer_line, budget_line, moved_line, span, state_line
 from tasks.store.base import Store
 from tasks.store.layout import fleet_key

@@ -10,8 +10,8 @@ from checks.command_line import InputError
 from checks.documents.report import digest
 from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
+from checks.judge.baseline.bands import BASELINE_BYTES, Baseline, load
 from checks.judge.baseline.learn import ReportCase
-from checks.judge.baseline.model import BASELINE_BYTES, Baseline, load
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.value_types import DecodeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from checks.judge.baseline.model import Baseline, Learned, digest_of
+from checks.judge.baseline.bands import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
 from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure

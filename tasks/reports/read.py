@@ -19,7 +19,7 @@ from checks.exit_codes import Exit
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import not_for, unknown_type
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.clocks import seconds_of
 from checks.judge.verdict import EXIT_CODES, NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict

@@ -14,7 +14,7 @@ from enum import StrEnum
 from checks.command_line import InputError
 from checks.documents.report import digest, load
 from checks.facts.instances import Facts
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Verdict
 from checks.policy import Policy

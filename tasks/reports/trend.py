@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.judge.trend.model import Trend
+from checks.judge.trend.courses import Trend
 from checks.judge.trend.numbers import gate_numbers
 from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report

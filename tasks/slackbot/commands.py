@@ -9,7 +9,7 @@ from typing import Any
 from checks.documents.nearest import nearest
 from tasks.gate_file.read import GateFileError
 from tasks.notifiers.slack.blocks import escape, link
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.fleet import Fleet
 from tasks.slackbot import replies
 from tasks.slackbot.config import Config, ListedGate
 from tasks.slackbot.dialogs import inline, respond, user

@@ -14,7 +14,7 @@ from checks.model import Answer, Verdict
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.fleet import Fleet
 from tasks.reports.fleet.reading import read_fleet
 from tasks.reports.store_argument import open_named_store
 from tasks.slackbot.config import ListedGate

@@ -14,7 +14,7 @@ from tasks.paging.content import items_of
 from tasks.render.context import VerdictContext
 from tasks.render.headline import coverage_text, explanation, headline, measured_before
 from tasks.render.remedy_commands import RemedyContext, engine_of
-from tasks.reports.fleet.model import Fleet, NodeState
+from tasks.reports.fleet.fleet import Fleet, NodeState
 from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, state_line
 from tasks.slackbot.dialogs import inline
 from tasks.slackbot.history import PastVerdict

@@ -13,7 +13,7 @@ from checks.documents.certificates import NO_CERTIFICATES, Certificates, dump, l
 from checks.documents.report import digest, load
 from checks.facts.failures import builtin_failures
 from checks.facts.instances import Facts
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.certificates.issue import GateEvidence, issued
 from checks.judge.cost.choice import chosen
 from checks.judge.cost.cost import Job

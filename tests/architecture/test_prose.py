@@ -67,7 +67,7 @@ KNOWN = {
     "checks/probes/dcgm/diag_json.py": 1,
     "checks/probes/dcgm/diag_text.py": 1,
     "checks/probes/dcgm/diagnosis.py": 1,
-    "checks/probes/kernel/explain.py": 4,
+    "checks/probes/kernel/kernel_log_reading.py": 4,
     "checks/probes/kernel/hardware.py": 3,
     "checks/probes/kernel/log_source.py": 4,
     "checks/probes/kernel/xid.py": 1,

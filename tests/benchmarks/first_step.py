@@ -43,7 +43,7 @@ for folder in (ROOT / "tests" / "sabotage", ROOT):
 
 from checks.documents.report import dump_plain, load  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.verdict import decide  # noqa: E402
-from checks.runner.in_job import gate  # noqa: E402
+from checks.runner.in_job import job_gate  # noqa: E402
 from checks.runner.node_context import NodeContext  # noqa: E402
 from checks.runner.node_run import first_report  # noqa: E402
 from tests.checks.runner.test_barrier import node_contexts  # noqa: E402
@@ -192,11 +192,11 @@ def threads(nodes: int) -> Exchanged:
         return connect(place, **more)
 
     def left(one: NodeContext) -> tuple[Any, float]:
-        permit, at = gate.gate(one, "a", out), time.monotonic()
+        permit, at = job_gate.gate(one, "a", out), time.monotonic()
         cpu_s[one.node_rank] += time.thread_time()
         return permit, at
 
-    replaced: Any = gate
+    replaced: Any = job_gate
     replaced.run_beside, replaced.decide = checked, lambda *ignored: verdict
     replaced.limited = lambda seconds, write: write()  # sixty nodes share this machine's disk
     replaced.end_left = replaced.become_subreaper = lambda *ignored, **more: None

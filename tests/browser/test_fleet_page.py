@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.model import Cause, Finding, Level
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.fleet import Fleet
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.store.node_rows import Standing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from checks.judge.baseline.bands import Band, Baseline
 from checks.judge.baseline.learn import ReportCase, learn
-from checks.judge.baseline.model import Band, Baseline
 from checks.judge.verdict import decide
 from checks.model import Finding, Report, Verdict
 from checks.policy import Policy

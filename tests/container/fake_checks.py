@@ -24,7 +24,7 @@ from checks.exit_codes import Exit
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
 from checks.process.whole_file import write_whole
-from checks.runner.in_job import gate
+from checks.runner.in_job import job_gate
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import now
 from checks.runner.node_context import NodeContext, open_node_context
@@ -67,13 +67,13 @@ def play(argv: Sequence[str]) -> int | list[str]:
         return _asking(attempt, node, float(option("--ask-s"))) or command
     journal = SimpleNamespace(data=(attempt / "nodes" / f"{node}.json").read_bytes())
     with (
-        patch.object(gate, "run_beside", lambda *_: journal),
-        patch.object(gate, "become_subreaper", lambda adopt=True: None),
-        patch.object(gate, "end_left", lambda node_context: None),
+        patch.object(job_gate, "run_beside", lambda *_: journal),
+        patch.object(job_gate, "become_subreaper", lambda adopt=True: None),
+        patch.object(job_gate, "end_left", lambda node_context: None),
     ):
-        answer = gate.gate(node_context, attempt.name, out)
+        answer = job_gate.gate(node_context, attempt.name, out)
     if isinstance(answer, Refusal):
-        gate.write_failure(node_context, attempt.name, out, answer)
+        job_gate.write_failure(node_context, attempt.name, out, answer)
         return answer.code
     if command:
         write_whole(attempt / "started" / node, b"")

@@ -12,7 +12,7 @@ from checks.explain.reading import OutputKind, ReadOptions
 from checks.explain.registry import STUMBLED, claimed_by, module_of
 from checks.model import Level
 from checks.policy import Policy
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tasks.reports.read import default_policy_of
 from tests.corpus.case import RECORDINGS_FOLDER, Recording, declared
 from tests.corpus.mutations import MOST_LINES, chosen, mutants, passed_wrongly

@@ -46,7 +46,7 @@ def main() -> None:
 def gate() -> None:
     """The real gate in front of a command, of which the measurements alone are made up."""
     from checks.cli import main as command
-    from checks.runner.in_job import gate as in_job_gate
+    from checks.runner.in_job import job_gate as in_job_gate
 
     def made_up(node_context: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
         part = os.environ.get("FAKE_NODE", "healthy")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checks.judge.baseline.model import load
+from checks.judge.baseline.bands import load
 from tasks import commission as commissioning
 from tasks.expire import close_expired_gate
 from tasks.gate.commission import CommissionRequest, gate_contexts

@@ -11,8 +11,8 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
+from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import ReportCase, learn
-from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import GateOutcome

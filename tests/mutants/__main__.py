@@ -46,7 +46,7 @@ MODULES = (
     "checks.judge.rules.values",
     "checks.merge",
     "checks.runner.in_job.confirm",
-    "checks.runner.in_job.gate",
+    "checks.runner.in_job.job_gate",
     "checks.runner.in_job.hold",
     "tasks.finish",
     "tasks.gate.approval.answers",

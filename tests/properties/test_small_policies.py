@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from checks.documents.report import dump, load
 from checks.facts.builtin import builtin
+from checks.judge.baseline.bands import Baseline
 from checks.judge.baseline.learn import ReportCase as Learnt
 from checks.judge.baseline.learn import learn
-from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide, unreadable
 from checks.model import (
     CLUSTER,

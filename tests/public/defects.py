@@ -11,7 +11,7 @@ from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level, Verdict
 from checks.probes.compute import sdc
 from checks.probes.dcgm import diag
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tests import second_opinion
 from tests.corpus import compute_machines as machines
 from tests.corpus import dcgm_cases, efa_cases

@@ -79,4 +79,4 @@ def test_healthy_outputs_of_public_tools_are_a_go(tmp_path: Path) -> None:
     for text in (all_reduce(), all_reduce(prefix="[1,0]<stdout>:"), recording("dcgm/diag_4_r2.json")):
         assert Answer.GO is explained(text, P5)(tmp_path).answer
     assert Answer.GO is explained(all_reduce(hosts=TWO), P5, 2)(tmp_path).answer
-    assert claimed_by(all_reduce()) == "checks.probes.collectives.explain"
+    assert claimed_by(all_reduce()) == "checks.probes.collectives.nccl_reading"

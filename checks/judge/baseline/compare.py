@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from checks.documents.columns import CheckTable
 from checks.documents.report import clip
-from checks.judge.baseline.model import Band, Baseline
+from checks.judge.baseline.bands import Band, Baseline
 from checks.judge.baseline.samples import ComparisonGroup, Key, Samples, Side, gather, group_of, label_text
 from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.wording import figure

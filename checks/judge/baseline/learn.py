@@ -9,8 +9,8 @@ from itertools import chain
 from statistics import NormalDist
 
 from checks.documents.columns import CheckTable, by_check
+from checks.judge.baseline.bands import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.compare import versions_of
-from checks.judge.baseline.model import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.samples import (
     ComparisonGroup,
     Samples,

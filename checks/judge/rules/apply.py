@@ -10,7 +10,7 @@ from checks.documents.columns import CheckTable
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
-from checks.judge.rules import combined, expected, links, prefilter, relative
+from checks.judge.rules import combined, each_peer, expected, prefilter, relative
 from checks.judge.rules import values as bounds
 from checks.judge.rules.noise import SharedNoise
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of
@@ -58,7 +58,7 @@ def _applied(
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
         odd = prefilter.suspects(rule, held, known)
-        if odd and rule.each == links.PEERS:
+        if odd and rule.each == each_peer.PEERS:
             odd = held  # which end of a bad link is at fault, the good links say
         found: Iterable[Finding] = _rule_findings(check, rule, odd, blind, subjects, known)
         if rule.needs_cpu:
@@ -263,7 +263,7 @@ def _of_cell(check: str, cell: bounds.Cell) -> str:
 
 
 def _equals(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
-    seen: dict[Cell, links.Towards] = {}
+    seen: dict[Cell, each_peer.Towards] = {}
     for record in records:
         value = record.metrics.get(rule.metric)
         if value is None:
@@ -282,8 +282,8 @@ def _equals(check: str, rule: Rule, records: Sequence[Observation], blind: Level
             for index, item in enumerate(items)
             if _is_comparable(item, rule.equals) and item != rule.equals
         ]
-        if links.are_judged(rule, record):
-            seen |= links.cells_of(rule, record, [index for index, _ in odd])
+        if each_peer.are_judged(rule, record):
+            seen |= each_peer.cells_of(rule, record, [index for index, _ in odd])
         elif odd:
             listed = isinstance(value, tuple)
             labelled = [(label_of(rule, record, index) if listed else "", item) for index, item in odd]
@@ -293,7 +293,7 @@ def _equals(check: str, rule: Rule, records: Sequence[Observation], blind: Level
                 Level(rule.level), rule.cause, check, record.subject, said, record.evidence, rule.remedy,
                 elements=elements, is_predicate=is_predicate, compared=_unequal_number(rule, odd),
             )  # fmt: skip
-    yield from links.judge(check, rule, seen)
+    yield from each_peer.judge(check, rule, seen)
 
 
 def _unequal_number(rule: Rule, odd: Sequence[tuple[int, object]]) -> Comparison | None:

@@ -9,6 +9,15 @@ from itertools import pairwise
 from typing import Any
 
 from checks.judge.machine_identity import MachineHistory, same_machines
+from checks.judge.trend.courses import (
+    CounterGrowth,
+    Course,
+    FleetCourse,
+    IdentityChange,
+    Point,
+    Trend,
+    TrendMachine,
+)
 from checks.judge.trend.degradation import (
     LEAST_PROOFS,
     NEWS,
@@ -18,15 +27,6 @@ from checks.judge.trend.degradation import (
     chance_of,
     fleet_move,
     moves,
-)
-from checks.judge.trend.model import (
-    CounterGrowth,
-    Course,
-    FleetCourse,
-    IdentityChange,
-    Point,
-    Trend,
-    TrendMachine,
 )
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number, in_order
 

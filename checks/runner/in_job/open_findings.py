@@ -18,7 +18,7 @@ from checks.documents.columns import by_check
 from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.gate import moment, seen_by
+from checks.judge.open_findings.prior_findings import moment, seen_by
 from checks.judge.open_findings.update import LatestEvidence, after_gate, after_pass
 from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Finding, Outcome, Report

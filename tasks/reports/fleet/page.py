@@ -11,7 +11,7 @@ from pathlib import Path
 from checks.version import ENGINE
 from tasks.render.html import page_template, security
 from tasks.render.trend_text import worse_words
-from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, NodeState
+from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
     LEGEND,
     SIGNS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
 from tasks.remediation.records import JournalError, Records
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.fleet import Fleet
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.store.base import Store

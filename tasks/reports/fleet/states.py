@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.judge.clocks import seconds_of
-from checks.judge.trend.model import Trend, TrendMachine
+from checks.judge.trend.courses import Trend, TrendMachine
 from checks.judge.trend.trend import follow
 from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural
 from tasks.machines.base import ServiceState
 from tasks.remediation.model import Act
-from tasks.reports.fleet.model import NO_TREND, SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
+from tasks.reports.fleet.fleet import NO_TREND, SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import KnownNodes
 from tasks.store.node_history import NEWEST, NodeFinding, NodeHistory, finding_kind, node_key

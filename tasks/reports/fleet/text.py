@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
+from checks.judge.trend.courses import IdentityChange
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
-from checks.judge.trend.model import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
@@ -22,7 +22,7 @@ from tasks.render.trend_text import (
     still,
     worse_words,
 )
-from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
+from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing

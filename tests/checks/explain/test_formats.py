@@ -12,8 +12,8 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Declared, Verdict
 from checks.model_details import DeclaredMachine
-from tasks.reports import explain
-from tasks.reports.explain import explain_text
+from tasks.reports import explained_input
+from tasks.reports.explained_input import explain_text
 from tests.corpus.mutations import mutants
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -287,7 +287,7 @@ def test_the_output_of_tools_that_only_checks_run_is_no_go_of_any_kind(name: str
     assert Answer.CANNOT_TELL is _verdict(_ibstat() + text).answer
 
 
-@pytest.mark.parametrize("begins", explain.PACKED)
+@pytest.mark.parametrize("begins", explained_input.PACKED)
 def test_explain_cannot_tell_about_compressed_input_and_advises(begins: bytes) -> None:
     """Lines that are compressed hold no fault that anybody could find; what to do is said at once."""
     found = explain_text("-", "-", begins + b"x\n" * 50, None, None, ReadOptions()).verdict
@@ -301,11 +301,11 @@ def test_explain_cannot_tell_about_input_that_is_too_large(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands in the part that was not read is unknown."""
-    monkeypatch.setattr(explain, "INPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(explained_input, "INPUT_BYTES", 1 << 20)
     path = tmp_path / "log"
     path.write_text("[  0.0] Linux version 6.1\n" + line * (1 << 20), encoding="utf-8")
 
-    found = explain.explain_input(str(path), None, None, ReadOptions()).verdict
+    found = explained_input.explain_input(str(path), None, None, ReadOptions()).verdict
 
     assert Answer.CANNOT_TELL is found.answer
     assert "more than the 1 MiB that are read" in found.findings[0].message

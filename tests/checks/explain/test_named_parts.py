@@ -8,7 +8,7 @@ import pytest
 
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Verdict
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 
 TABLE = (Path(__file__).parents[2] / "recordings/dcgm/diag_33_r2.txt").read_text(encoding="utf-8")
 BOOT = "[    0.000000] Linux version 6.8.0-1021-aws (buildd@lcy02)\n[    1.000000] usb 1-1: new high-speed USB device\n"

@@ -10,7 +10,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.explain.unread_lines import sentence, unread_lines
 from checks.model import Answer, Verdict
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tasks.reports.read import exit_code
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"

@@ -18,10 +18,10 @@ from checks.judge import driver_age
 from checks.judge.verdict import decide
 from checks.model import Cause, Level, Observation, Value, Verdict
 from checks.policy import Policy
-from checks.probes.gpu import explain, nvidia_smi, nvlink, nvml
+from checks.probes.gpu import nvidia_smi, nvidia_smi_reading, nvlink, nvml
 from checks.value_types import version_of
 from tasks.gate_file.references import default_policy
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tests.checks.probes.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
 from tests.corpus.gpu_machines import TYPES
 
@@ -177,7 +177,7 @@ def test_every_field_that_is_read_has_its_driver() -> None:
     assert set(nvml.READERS) | set(nvlink.nvlink.metrics) - {"gpus"} <= of_nvml
     assert shown | {"processes", "graphics_mib", "pci"} <= of_smi
     assert len(of_nvml) == len(found.nvml) and len(of_smi) == len(found.nvidia_smi)
-    assert set(explain.SIMPLE) <= {check for row in found.nvml for check in row.checks}
+    assert set(nvidia_smi_reading.SIMPLE) <= {check for row in found.nvml for check in row.checks}
 
 
 def test_the_oldest_row_bounds_what_is_known() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.ledger import ledger
 from checks.judge.reachability import REACHABILITY
 from checks.model import Action, Finding, Observation, Outcome, Report, Verdict

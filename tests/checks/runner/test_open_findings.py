@@ -12,7 +12,7 @@ from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.documents.report import load_node
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.gate import CHECK
+from checks.judge.open_findings.prior_findings import CHECK
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Action, Cause, Finding, FindingKind, Level, Profile

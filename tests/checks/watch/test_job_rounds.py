@@ -13,8 +13,8 @@ import pytest
 from checks import catalog
 from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.gate import carried
 from checks.judge.open_findings.jobs import ABOUT_JOBS
+from checks.judge.open_findings.prior_findings import carried
 from checks.judge.open_findings.update import after_round
 from checks.judge.rules.wording import spoken
 from checks.model import Action, Cause, Finding, Level, Outcome

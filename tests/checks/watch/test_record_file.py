@@ -14,7 +14,7 @@ from checks.process.machine_state import RECORD
 from checks.runner.single_node import declare, read_policy
 from checks.watch.loop import RecordFile
 from checks.watch.rounds import RoundResult
-from tests.checks.judge.open_findings.test_gate import an_open
+from tests.checks.judge.open_findings.test_prior_findings import an_open
 
 POLICY = read_policy(None, declare("cpu", 1, builtin()), announced=False)
 MEASURED = Observation("system.clock", "node-0", Outcome.MEASURED, 0.1, {"wall_rate": 1.0})

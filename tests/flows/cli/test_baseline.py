@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump, dump_plain
-from checks.judge.baseline.model import digest_of, load
+from checks.judge.baseline.bands import digest_of, load
 from checks.model import Report
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy, with_metric, wrong_sums

@@ -9,7 +9,7 @@ import pytest
 from checks.command_line import InputError
 from checks.documents.report import dump as dump_report
 from checks.documents.report import dump_plain
-from checks.judge.baseline.model import Baseline, dump
+from checks.judge.baseline.bands import Baseline, dump
 from checks.judge.verdict import decide
 from checks.value_types import DecodeError
 from tasks.gate_file.references import MOST_FILE_BYTES, document_kind, read_policy

@@ -11,7 +11,19 @@ import pytest
 from checks.model import SCHEMA_VERSION, Action
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState, Settled
 from tasks.remediation.model import (
-    Act, ActState, Breaker, Case, Identity, Journal, Limits, Permission, Proof, Reason, RepairMode, RepairQuestion, RepairSettings,
+    Act,
+    ActState,
+    Breaker,
+    Case,
+    Identity,
+    Journal,
+    Limits,
+    Permission,
+    Proof,
+    Reason,
+    RepairMode,
+    RepairQuestion,
+    RepairSettings,
 )  # fmt: skip
 from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Step, StepKind, next_step
 from tests.tasks.remediation.simulated import World

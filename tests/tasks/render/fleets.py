@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from checks.facts.builtin import builtin
-from checks.judge.baseline.model import Baseline
+from checks.judge.baseline.bands import Baseline
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.judge.verdict import decide

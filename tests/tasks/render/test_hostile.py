@@ -27,7 +27,7 @@ from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tasks.render.trend_text import worse_lines
-from tasks.reports.explain import explanation_text
+from tasks.reports.explained_input import explanation_text
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 
 ATTACK = (

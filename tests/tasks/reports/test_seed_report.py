@@ -9,7 +9,7 @@ import pytest
 
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer, Cause, Level, Verdict
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
 from tests.second_opinion import (
     Document,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checks.judge.baseline.bands import Baseline, digest_of
 from checks.judge.baseline.learn import learn
-from checks.judge.baseline.model import Baseline, digest_of
 from checks.judge.baseline.samples import Side
 from checks.judge.ledger import NO_BASELINE
 from checks.model import CLUSTER, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checks.judge.baseline.bands import digest_of, dump, load
 from checks.judge.baseline.learn import LEAST_VALUES, LEAST_WIDTH, learn
-from checks.judge.baseline.model import digest_of, dump, load
 from checks.judge.baseline.samples import ComparisonGroup, Side
 from checks.model import CLUSTER, Profile
 from checks.value_types import DecodeError

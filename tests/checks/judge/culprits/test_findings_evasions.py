@@ -16,7 +16,7 @@ from checks.explain import registry
 from checks.explain.reading import Garbled, ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
-from checks.judge.reading import judge
+from checks.judge.tool_output import judge
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Declared, Finding, Level, Observation, Report, Value
 from checks.policy import load

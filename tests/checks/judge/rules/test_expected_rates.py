@@ -9,7 +9,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level
 from checks.probes.collectives.nccl_tests import read
-from tasks.reports.explain import ExplainedInput, explain_text
+from tasks.reports.explained_input import ExplainedInput, explain_text
 from tests.corpus.case import declared
 from tests.public.inputs import all_reduce
 

@@ -7,7 +7,7 @@ import pytest
 from checks.check import CheckError
 from checks.explain.reading import CheckData, Garbled, ReadOptions
 from checks.explain.registry import read
-from checks.probes.gpu import explain
+from checks.probes.gpu import nvidia_smi_reading
 from checks.probes.gpu.nvidia_smi import parse
 from tests.corpus.case import declared, recordings_of
 
@@ -16,7 +16,7 @@ recorded = recordings_of("gpu")
 
 def parts(text: str, instance_type: str = "") -> dict[str, CheckData]:
     asked = ReadOptions(declared(instance_type)) if instance_type else ReadOptions()
-    return {part.check: part for part in explain.read(text, asked).parts}
+    return {part.check: part for part in nvidia_smi_reading.read(text, asked).parts}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_nvidia_smi_parser_keeps_a_known_metric_without_value_as_none() -> None:
 def test_words_around_the_document_are_kept() -> None:
     """nvidia-smi prints its warnings beside the XML: they are not overlooked, and the line numbers hold."""
     text = "WARNING: infoROM is corrupted at gpu 0000:00:5A.0\n" + recorded("h100_healthy.xml")
-    found = read("checks.probes.gpu.explain", text, ReadOptions())
+    found = read("checks.probes.gpu.nvidia_smi_reading", text, ReadOptions())
 
     assert ["line 1 was not read" in said and "infoROM is corrupted" in said for said in found.unread] == [
         True
@@ -133,9 +133,9 @@ def test_words_around_the_document_are_kept() -> None:
 )  # fmt: skip
 def test_the_tools_own_failure_is_no_health(text: str) -> None:
     """It is recognised, and nobody can tell."""
-    assert explain.detect(text)
+    assert nvidia_smi_reading.detect(text)
     with pytest.raises(Garbled, match="nvidia-smi failed"):
-        explain.read(text, ReadOptions())
+        nvidia_smi_reading.read(text, ReadOptions())
 
 
 def test_no_gpu_at_all_cannot_be_judged() -> None:
@@ -144,4 +144,4 @@ def test_no_gpu_at_all_cannot_be_judged() -> None:
     text = head.replace("attached_gpus>1<", "attached_gpus>0<") + rest.partition("</gpu>\n")[2]
 
     with pytest.raises(Garbled, match="no GPU"):
-        explain.read(text, ReadOptions())
+        nvidia_smi_reading.read(text, ReadOptions())

@@ -9,7 +9,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Level, worst
 from checks.probes.gpu import state
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tests.corpus.gpu_machines import error, node
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml"

@@ -10,8 +10,8 @@ import pytest
 
 from checks.check import CheckError
 from checks.explain.reading import ReadOptions
-from checks.probes.neuron.explain import read
 from checks.probes.neuron.neuron_ls import parse
+from checks.probes.neuron.neuron_ls_reading import read
 from tests.corpus.case import declared, recordings_of
 
 text_of = recordings_of("neuron")

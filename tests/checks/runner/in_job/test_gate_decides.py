@@ -24,7 +24,7 @@ from checks.model import Answer, Declared, Finding, Report, Verdict
 from checks.probes.host import system
 from checks.roster import Member, Roster
 from checks.runner.deadline import NEVER, WRITE_S
-from checks.runner.in_job import gate
+from checks.runner.in_job import job_gate
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import NodeContext
@@ -108,12 +108,14 @@ class Place:
             ),
         )  # fmt: skip
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
-        monkeypatch.setattr(gate, "barrier_of", lambda *ignored: self.board)
-        monkeypatch.setattr(gate, "open_responder", lambda node_context: responder)
-        monkeypatch.setattr(gate, "run_beside", self._run)
-        monkeypatch.setattr(gate, "decide", self._decide)
-        monkeypatch.setattr(gate, "end_left", lambda node_context: self.events.append("ended"))
-        monkeypatch.setattr(gate, "become_subreaper", lambda adopt=True: self.events.append(f"adopt {adopt}"))
+        monkeypatch.setattr(job_gate, "barrier_of", lambda *ignored: self.board)
+        monkeypatch.setattr(job_gate, "open_responder", lambda node_context: responder)
+        monkeypatch.setattr(job_gate, "run_beside", self._run)
+        monkeypatch.setattr(job_gate, "decide", self._decide)
+        monkeypatch.setattr(job_gate, "end_left", lambda node_context: self.events.append("ended"))
+        monkeypatch.setattr(
+            job_gate, "become_subreaper", lambda adopt=True: self.events.append(f"adopt {adopt}")
+        )
         monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
 
     def _run(self, *ignored: object) -> Any:
@@ -137,7 +139,7 @@ class Place:
 
     def run(self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0) -> Path | Refusal:
         """The gate of this node."""
-        return gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
+        return job_gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
 
 
 def verdict(answer: Answer, *findings: Finding) -> Verdict:
@@ -281,7 +283,7 @@ def test_hosts_hold_while_a_person_decides(
     place: Place, monkeypatch: pytest.MonkeyPatch, word: Any, expected: str | None
 ) -> None:
     """The pass bears the approval; a refusal starts nothing."""
-    monkeypatch.setattr(gate, "hold", lambda *ignored: word)
+    monkeypatch.setattr(job_gate, "hold", lambda *ignored: word)
     place.verdict = verdict(Answer.ASK, FINDING)
     found = place.run(ask_s=5.0)
 
@@ -314,7 +316,7 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
         bounds.append(seconds)
         raise TimeoutError("it took longer")
 
-    monkeypatch.setattr(gate, "limited", hang)
+    monkeypatch.setattr(job_gate, "limited", hang)
     hung = place.run()
 
     assert isinstance(refused, Refusal) and isinstance(hung, Refusal)
@@ -334,9 +336,11 @@ def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatc
 
 def test_failure_file_keeps_the_reason_of_a_refusal(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """In a file; a disk that refuses it leaves the log."""
-    gate.write_failure(place.node_context, "attempt", place.out, Refusal(1, "no"))
+    job_gate.write_failure(place.node_context, "attempt", place.out, Refusal(1, "no"))
     said = (place.out / "attempt/failure/node-0").read_text()
-    gate.write_failure(place.node_context, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no"))
+    job_gate.write_failure(
+        place.node_context, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no")
+    )
 
     assert "no\n" == said
     assert "the failure file cannot be written" in capsys.readouterr().err
@@ -350,7 +354,7 @@ def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.Mon
     monkeypatch.setenv("PRELAUNCH_EXCHANGE_KEY", "secret")
     place.node_context.key_path.write_bytes(b"secret")
     command = ("run", "{node_rank}/{nodes}", *(("{key_fd}",) if ours else ()))
-    gate.start(place.node_context, "attempt", place.out, command, place.folder / "pass.json")
+    job_gate.start(place.node_context, "attempt", place.out, command, place.folder / "pass.json")
     ((program, argv, environment),) = seen
 
     assert ("run", "0/2", str(place.folder / "pass.json")) == (
@@ -370,7 +374,7 @@ def test_checks_alone_end_with_the_code_of_their_verdict(
 ) -> None:
     """Observe mode lets a command start; where there is none, nothing turns a refusal into a go."""
     monkeypatch.setattr(cli, "_node_context", lambda arguments: SimpleNamespace(node="node-0"))
-    monkeypatch.setattr(gate, "gate", lambda *arguments: Refusal(Exit.NO_GO, "no_go: node-1"))
+    monkeypatch.setattr(job_gate, "gate", lambda *arguments: Refusal(Exit.NO_GO, "no_go: node-1"))
 
     code = cli.main(["gate", "--bundle", "b.json", "--out", str(tmp_path), *observe])
 
@@ -386,6 +390,6 @@ def test_the_command_works_where_the_container_did(place: Place, monkeypatch: py
     monkeypatch.setattr(
         os, "execvpe", lambda *words: seen.append((os.getcwd(), "PRELAUNCH_WORKING_FOLDER" in words[2]))
     )
-    gate.start(place.node_context, "x", Path("out"), ("true",), None)
+    job_gate.start(place.node_context, "x", Path("out"), ("true",), None)
 
     assert [(str(working), False)] == seen and (place.folder / "out/x/started/node-0").is_file()

@@ -8,7 +8,7 @@ import pytest
 
 from checks.model import Cause, Level
 from tasks.render.html import html
-from tasks.reports.fleet.model import NodeState
+from tasks.reports.fleet.fleet import NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import advice_lines, fleet_text, node_document, node_text

@@ -14,7 +14,7 @@ from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Profile
 from checks.policy import CheckPolicy, Rule
 from tasks.gate_file.references import SHIPPED, read_policy
-from tasks.reports.fleet.model import GateMark, NodeState
+from tasks.reports.fleet.fleet import GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_text, mark_words, node_document, node_text, open_words

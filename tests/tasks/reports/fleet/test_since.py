@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.fleet import Fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import node_text
 from tasks.store.node_history import NEWEST

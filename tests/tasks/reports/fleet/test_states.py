@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
 from checks.model import Cause, Finding, Level, Profile
 from tasks.machines.base import Holder, Machine, ServiceState
-from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
+from tasks.reports.fleet.fleet import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
 from tasks.reports.machines.rows import Disagreement, MachineRow, OurState

@@ -7,8 +7,8 @@ import pytest
 from checks.check import CheckError
 from checks.explain.reading import Garbled, ReadOptions
 from checks.model import Answer, Cause
-from checks.probes.dcgm.explain import detect, read
-from tasks.reports.explain import explain_text
+from checks.probes.dcgm.dcgmi_reading import detect, read
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared, recordings_of
 
 text_of = recordings_of("dcgm")

@@ -8,7 +8,7 @@ import pytest
 
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
-from checks.judge.open_findings.gate import carried, closed_names
+from checks.judge.open_findings.prior_findings import carried, closed_names
 from checks.model import Action, Answer, Cause, FindingKind, Level, Report, Verdict
 from tests.sample_reports import healthy, verdict_of, with_metric, without_row
 

@@ -24,7 +24,7 @@ from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.gate import closed_names
+from checks.judge.open_findings.prior_findings import closed_names
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict

@@ -8,7 +8,7 @@ import pytest
 
 from checks.explain.reading import WHOLE, CheckData, Complete, OutputKind, Reading, ReadOptions
 from checks.facts.builtin import builtin
-from checks.judge.reading import Judged, judge, unread
+from checks.judge.tool_output import Judged, judge, unread
 from checks.model import Answer, Cause, Declared, Level, Value
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 

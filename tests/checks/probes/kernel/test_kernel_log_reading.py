@@ -8,14 +8,14 @@ import pytest
 
 from checks.explain.reading import CheckData, Garbled, NotRecognised, ReadOptions
 from checks.model import Level
-from checks.probes.kernel import explain
-from tasks.reports.explain import explain_text
+from checks.probes.kernel import kernel_log_reading
+from tasks.reports.explained_input import explain_text
 from tests.checks.probes.kernel.world import RECORDINGS, XID
 
 
 def parts(name: str) -> dict[str, CheckData]:
     text = (RECORDINGS / name).read_text(encoding="utf-8")
-    return {part.check: part for part in explain.read(text, ReadOptions()).parts}
+    return {part.check: part for part in kernel_log_reading.read(text, ReadOptions()).parts}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def parts(name: str) -> dict[str, CheckData]:
 )  # fmt: skip
 def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said: str) -> None:
     """A machine that failed two hours ago has an hour's log without a fault."""
-    doubts = explain.read(text, ReadOptions()).unread
+    doubts = kernel_log_reading.read(text, ReadOptions()).unread
 
     assert (said == "") == (doubts == ())
     assert all(said in doubt for doubt in doubts)
@@ -47,7 +47,7 @@ def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said:
 
 def test_zeros_in_a_log_hide_no_fault() -> None:
     """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
-    reading = explain.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", ReadOptions())
+    reading = kernel_log_reading.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", ReadOptions())
 
     assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
     assert ["line 2 has a zero byte: the text at that place is lost"] == list(reading.unread)
@@ -56,7 +56,9 @@ def test_zeros_in_a_log_hide_no_fault() -> None:
 def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
     """What stands beyond its first 64 KiB was not looked at."""
     for said in (" I/O", ""):
-        reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", ReadOptions())
+        reading = kernel_log_reading.read(
+            f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", ReadOptions()
+        )
 
         assert "line 2 is longer than any line of the kernel, so it was not read to its end" in reading.unread
 
@@ -76,15 +78,17 @@ def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
     text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
     missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
 
-    assert {17} == {part.metrics["records_lost"] for part in explain.read(text + missed, ReadOptions()).parts}
+    assert {17} == {
+        part.metrics["records_lost"] for part in kernel_log_reading.read(text + missed, ReadOptions()).parts
+    }
 
 
 def test_a_kernel_that_speaks_late_is_recognised() -> None:
     """A syslog may begin with thousands of lines of programs."""
     cron = "Jan 13 12:34:56 host cron[1]: job\n" * 6000
 
-    assert explain.detect(f"{cron}Jan 13 12:34:57 host kernel: {XID}\n")
-    assert not explain.detect(f"{cron}Jan 13 12:34:57 host cron[1]: {XID}\n")
+    assert kernel_log_reading.detect(f"{cron}Jan 13 12:34:57 host kernel: {XID}\n")
+    assert not kernel_log_reading.detect(f"{cron}Jan 13 12:34:57 host cron[1]: {XID}\n")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,7 @@ def test_a_kernel_that_speaks_late_is_recognised() -> None:
 )
 def test_other_text_is_not_claimed(text: str) -> None:
     """No line of it shows that the kernel wrote it."""
-    assert not explain.detect(text)
+    assert not kernel_log_reading.detect(text)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +117,12 @@ def test_a_text_in_which_the_kernel_says_nothing_is_no_healthy_log(
     text: str, refused: type[Exception]
 ) -> None:
     with pytest.raises(refused):
-        explain.read(text, ReadOptions())
+        kernel_log_reading.read(text, ReadOptions())
 
 
 def test_a_number_in_brackets_is_the_kernels_before_a_message_of_a_driver() -> None:
     """Some logs have whole seconds; other programs number their ranks so."""
-    assert explain.detect(f"[1] the loss of rank 1 is 3.2\n[123] {XID}\n")
+    assert kernel_log_reading.detect(f"[1] the loss of rank 1 is 3.2\n[123] {XID}\n")
 
 
 def test_the_lines_are_named() -> None:
@@ -132,7 +136,7 @@ def test_the_lines_are_named() -> None:
 
 def test_a_text_that_ends_within_a_line_is_in_doubt() -> None:
     """It may be cut there, and after it anything may have stood."""
-    reading = explain.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", ReadOptions())
+    reading = kernel_log_reading.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", ReadOptions())
 
     assert any("may be truncated" in doubt for doubt in reading.unread)
 
@@ -141,7 +145,7 @@ def test_a_missing_record_is_counted() -> None:
     """A line that was deleted from a dump of /dev/kmsg leaves a gap."""
     text = (RECORDINGS / "kmsg_healthy.txt").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
-    reading = explain.read("".join(lines[:3] + lines[4:]), ReadOptions())
+    reading = kernel_log_reading.read("".join(lines[:3] + lines[4:]), ReadOptions())
 
     assert {part.metrics["records_lost"] for part in reading.parts} == {1}
 
@@ -157,7 +161,7 @@ def test_a_missing_record_is_counted() -> None:
 )
 def test_a_number_without_end_is_read_without_harm(line: str) -> None:
     """Python refuses to read numbers of thousands of digits; garbage must not end the reader."""
-    reading = explain.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", ReadOptions())
+    reading = kernel_log_reading.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", ReadOptions())
 
     assert len(reading.parts) == 3
 
@@ -169,7 +173,7 @@ START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
 def test_another_machine_neither_mends_nor_explains(other: str) -> None:
     """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
     fault = XID.replace("79", "95")
-    reading = explain.read(
+    reading = kernel_log_reading.read(
         f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", ReadOptions()
     )
     found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
@@ -180,7 +184,7 @@ def test_another_machine_neither_mends_nor_explains(other: str) -> None:
 
 def test_an_xid_within_another_line_is_in_doubt() -> None:
     """On a serial console lines of two processors run into each other."""
-    reading = explain.read(
+    reading = kernel_log_reading.read(
         f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high[   12.3] {XID}\n", ReadOptions()
     )
 

@@ -15,7 +15,7 @@ from checks.explain.reading import CheckData, ExplainError, Garbled, NotRecognis
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
 from checks.judge.culprits.matrix_file import DecodedTable
-from checks.judge.reading import judge, unread
+from checks.judge.tool_output import judge, unread
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Verdict
 from checks.policy import Policy
 from tasks.gate_file.references import SHIPPED, read_policy

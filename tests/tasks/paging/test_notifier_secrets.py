@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.gate_file.people import Notify, PagerDutyTable, SlackTable
 from tasks.notifiers.base import Audience
-from tasks.paging.preflight import notifier_reach, references_of
+from tasks.paging.notifier_secrets import notifier_reach, references_of
 
 NOTIFY = Notify(
     order=("slack", "pagerduty"),

@@ -6,8 +6,8 @@ import pytest
 
 from checks.explain.reading import Complete, Garbled, OutputKind, ReadOptions
 from checks.model import Answer, Verdict
-from checks.probes.collectives import explain
-from tasks.reports.explain import explain_text
+from checks.probes.collectives import nccl_reading
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
 from tests.corpus.nccl_cases import recorded, without
 from tests.public.inputs import all_reduce
@@ -19,7 +19,7 @@ P5, P5EN = ReadOptions(declared("p5.48xlarge", 1)), ReadOptions(declared("p5en.4
 
 def test_wrong_results_rest_on_their_rows() -> None:
     """Each with its number."""
-    part = explain.read(recorded("wrong_2.16.txt"), ReadOptions()).parts[0]
+    part = nccl_reading.read(recorded("wrong_2.16.txt"), ReadOptions()).parts[0]
 
     assert [20, 22] == [int(line.partition(":")[0]) for line in part.lines["wrong_elements"].splitlines()]
     assert "FAILED" in part.lines["out_of_bounds"]
@@ -27,7 +27,7 @@ def test_wrong_results_rest_on_their_rows() -> None:
 
 def test_a_slow_network_is_held_to_its_type() -> None:
     """Each node receives a whole message for each that is summed: 7.9 GB/s is 63 of 6400 Gbit/s."""
-    parts = explain.read(recorded("slow_network_2.17.txt"), B300).parts
+    parts = nccl_reading.read(recorded("slow_network_2.17.txt"), B300).parts
     network = next(part for part in parts if part.check == "nccl.inter_node")
 
     proven = network.metrics["proven_gbit_s"]
@@ -36,7 +36,7 @@ def test_a_slow_network_is_held_to_its_type() -> None:
 
 def test_nccls_lines_in_the_same_file_are_read() -> None:
     """They name the transport."""
-    reading = explain.read(recorded("socket_fallback_2.17.txt"), B300)
+    reading = nccl_reading.read(recorded("socket_fallback_2.17.txt"), B300)
     transport = next(part for part in reading.parts if part.check == "nccl.transport")
 
     assert OutputKind.NCCL_TESTS is reading.kind
@@ -57,7 +57,7 @@ def test_the_line_that_names_the_provider_is_judged_without_those_of_channels(
 ) -> None:
     """Two lines of the log above the table, as `grep "Selected Provider is"` shows them; the title names the provider."""
     text = f"NCCL INFO {chosen}\n{recorded('two_nodes_2.17.txt')}"
-    reading = explain.read(text, ReadOptions(declared("p5.48xlarge", 2)))
+    reading = nccl_reading.read(text, ReadOptions(declared("p5.48xlarge", 2)))
     (transport,) = (part for part in reading.parts if part.check == "nccl.transport")
 
     assert fallback == transport.metrics.get("fallback_channels")
@@ -68,7 +68,7 @@ def test_the_line_that_names_the_provider_is_judged_without_those_of_channels(
 def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
     """The provider's line says how many it found."""
     text = "NCCL INFO NET/OFI Selected Provider is efa (found 31 nics)\n" + recorded("two_nodes_2.17.txt")
-    parts = explain.read(text, ReadOptions(declared("p5.48xlarge", 2))).parts
+    parts = nccl_reading.read(text, ReadOptions(declared("p5.48xlarge", 2))).parts
 
     assert 1 in [part.metrics.get("nics_missing") for part in parts]
 
@@ -87,7 +87,7 @@ def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
 )  # fmt: skip
 def test_a_text_that_is_whole_is_not_asked_for_as_a_whole(text: str, asked: ReadOptions, whole: bool) -> None:
     """What is missing in a whole text is something else, and the sentence says what to do about it."""
-    unread = explain.read(text, asked).unread
+    unread = nccl_reading.read(text, asked).unread
 
     assert unread and whole is all(isinstance(why, Complete) for why in unread), unread
 
@@ -95,14 +95,14 @@ def test_a_text_that_is_whole_is_not_asked_for_as_a_whole(text: str, asked: Read
 def test_the_log_of_one_process_of_two_is_half_of_a_proof() -> None:
     """The other may have fallen back."""
     half = without("ip-10-1-8-40:")(recorded("log_efa.txt"))
-    unread = explain.read(half, ReadOptions(declared("p5.4xlarge", 2))).unread
+    unread = nccl_reading.read(half, ReadOptions(declared("p5.4xlarge", 2))).unread
 
     assert any(why.startswith("only 1 of 2 ranks are initialised") for why in unread)
 
 
 def test_a_log_that_goes_on_is_healthy_so_far() -> None:
     """That later connections are unknown is said."""
-    reading = explain.read(
+    reading = nccl_reading.read(
         without("Destroy")(recorded("log_efa.txt")), ReadOptions(declared("p5.4xlarge", 2))
     )
 
@@ -173,7 +173,7 @@ def test_a_timed_out_collective_names_its_victims() -> None:
         "[rank1]:[E810 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog caught collective operation timeout: "
         "WorkNCCL(SeqNum=78, OpType=BROADCAST, NumelIn=80, NumelOut=80, Timeout(ms)=600000) ran for 600096 ms\n"
     )
-    unread = explain.read(recorded("log_efa.txt") + line, ReadOptions(declared("p5.4xlarge", 2))).unread
+    unread = nccl_reading.read(recorded("log_efa.txt") + line, ReadOptions(declared("p5.4xlarge", 2))).unread
 
     assert (
         "ranks 1 timed out waiting for other ranks in BROADCAST. Suspect the ranks that are not in this list",
@@ -183,7 +183,7 @@ def test_a_timed_out_collective_names_its_victims() -> None:
 def test_a_number_that_is_no_version_of_nccl_is_broken() -> None:
     """Lines of NCCL that say nothing of a transport prove nothing."""
     with pytest.raises(Garbled, match="none that shows what carries the data"):
-        explain.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", ReadOptions())
+        nccl_reading.read("a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n", ReadOptions())
 
 
 def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
@@ -201,17 +201,17 @@ def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
 def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
     """Bus over algorithm bandwidth says how many took part; how they were placed the declaration says."""
     two = ReadOptions(declared("p5.48xlarge", 2))
-    reading = explain.read(of_one_process(rank), two)
+    reading = nccl_reading.read(of_one_process(rank), two)
     part = reading.parts[0]
 
     assert () == reading.unread
     assert ((16,), (0,)) == (part.metrics["ranks"], part.metrics["ranks_missing"])
-    assert explain.read(of_one_process(rank), ReadOptions()).unread
+    assert nccl_reading.read(of_one_process(rank), ReadOptions()).unread
 
 
 def test_rank_count_below_the_declared_one_is_reported_missing() -> None:
     """Eight took part, sixteen are declared."""
-    part = explain.read(of_one_process(0, 250.0, 8), ReadOptions(declared("p5.48xlarge", 2))).parts[0]
+    part = nccl_reading.read(of_one_process(0, 250.0, 8), ReadOptions(declared("p5.48xlarge", 2))).parts[0]
 
     assert (8,) == part.metrics["ranks_missing"]
 
@@ -221,7 +221,8 @@ def test_a_listing_that_lost_a_rank_is_no_listing_of_one_process() -> None:
     text = without("Rank  7")(all_reduce(rates={1 << 27: 250.0, 1 << 28: 250.0}))
 
     assert any(
-        "ranks are not" in why or "is not that of" in why for why in explain.read(text, ReadOptions()).unread
+        "ranks are not" in why or "is not that of" in why
+        for why in nccl_reading.read(text, ReadOptions()).unread
     )
 
 
@@ -242,7 +243,7 @@ def test_rows_without_their_header_are_said_as_that(name: str) -> None:
     assert len(headless) < len(lines)
 
     with pytest.raises(Garbled, match="has rows of results, but the header") as caught:
-        explain.read("\n".join(headless), ReadOptions())
+        nccl_reading.read("\n".join(headless), ReadOptions())
     assert "from its header on" in caught.value.remedy
 
 
@@ -250,4 +251,4 @@ def test_a_program_that_ended_before_its_first_row_is_broken() -> None:
     """With its own word for why."""
     said = recorded("all_reduce_2.16.txt").partition("size         count")[0]
     with pytest.raises(Garbled, match="has no row of results"):
-        explain.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", ReadOptions())
+        nccl_reading.read(said + "\nnode-a: Test CUDA failure common.cu:1304 'busy'\n", ReadOptions())

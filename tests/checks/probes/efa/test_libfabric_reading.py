@@ -9,8 +9,8 @@ import pytest
 from checks.check import CheckError
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer
-from checks.probes.efa import explain
-from tasks.reports.explain import explain_text
+from checks.probes.efa import libfabric_reading
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
 from tests.fakes.fabric import TABLE, endpoints
 
@@ -20,7 +20,7 @@ COMMAND = "$ fi_pingpong -e rdm -p efa 10.1.2.3\n"
 
 def test_the_devices_stand_on_the_lines_that_name_them() -> None:
     """One device, three endpoints."""
-    found = explain.read(endpoints(["rdmap1s0"], 3), ReadOptions())
+    found = libfabric_reading.read(endpoints(["rdmap1s0"], 3), ReadOptions())
 
     assert (OutputKind.FI_INFO, 1) == (found.kind, found.parts[0].metrics["rdm_domains"])
     assert "3:     domain: rdmap1s0-rdm" in found.parts[0].lines["rdm_domains"]
@@ -28,37 +28,40 @@ def test_the_devices_stand_on_the_lines_that_name_them() -> None:
 
 def test_the_failure_stands_on_its_line() -> None:
     """-61 is a finding, not an unreadable file."""
-    found = explain.read((RECORDINGS / "fi_info_none_2_x.txt").read_text(), ReadOptions())
+    found = libfabric_reading.read((RECORDINGS / "fi_info_none_2_x.txt").read_text(), ReadOptions())
 
     assert "2: fi_getinfo(): -61 (No data available)" == found.parts[0].lines["failure"]
 
 
 def test_a_table_does_not_say_over_what_it_ran() -> None:
     """tcp prints the same: without the command nobody can tell."""
-    assert explain.read(TABLE, ReadOptions()).unread
-    assert not explain.read(COMMAND + TABLE, ReadOptions()).unread
+    assert libfabric_reading.read(TABLE, ReadOptions()).unread
+    assert not libfabric_reading.read(COMMAND + TABLE, ReadOptions()).unread
 
 
 def test_a_run_on_one_host_may_have_gone_through_shared_memory() -> None:
     """The installer's own test is one."""
     text = (RECORDINGS / "fi_pingpong_localhost.txt").read_text()
 
-    assert any("shared memory" in why for why in explain.read(COMMAND + text, ReadOptions()).unread)
+    assert any("shared memory" in why for why in libfabric_reading.read(COMMAND + text, ReadOptions()).unread)
 
 
 def test_pingpong_rate_above_the_device_rate_is_unread() -> None:
     """14.8 GB/s on a device of 100 Gbit/s."""
     text = COMMAND + (RECORDINGS / "fi_pingpong_localhost.txt").read_text().replace("Localhost", "A")
 
-    assert any("12.5 GB/s" in why for why in explain.read(text, ReadOptions(declared("p4d.24xlarge"))).unread)
+    assert any(
+        "12.5 GB/s" in why
+        for why in libfabric_reading.read(text, ReadOptions(declared("p4d.24xlarge"))).unread
+    )
 
 
 @pytest.mark.parametrize("text", [TABLE[:-40], endpoints(["rdmap1s0"])[:-40]])
 def test_a_cut_is_broken(text: str) -> None:
     """It is recognised, and says where it breaks."""
-    assert explain.detect(text)
+    assert libfabric_reading.detect(text)
     with pytest.raises(CheckError):
-        explain.read(text, ReadOptions())
+        libfabric_reading.read(text, ReadOptions())
 
 
 BLOCK = """provider: {provider}

@@ -6,7 +6,7 @@ import pytest
 
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Level, Verdict
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
 
 HEAD = "[    0.000000] Linux version 6.1.119-129.201.amzn2023.x86_64\n[   31.250000] nvme nvme0: 8/0/0 default/read/poll queues\n"

@@ -10,7 +10,7 @@ import pytest
 
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Verdict
-from tasks.reports.explain import explain_text
+from tasks.reports.explained_input import explain_text
 
 Record = tuple[float, str]
 BOOT = datetime(2026, 11, 20, 3, 14, 5, tzinfo=UTC)

@@ -19,7 +19,7 @@ from tasks.gate_file.people import Approval, Notify
 from tasks.machines.base import Rung
 from tasks.notifiers.base import PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
-from tasks.paging.remedy import KEY, GatePeople, allow_in_advance, terminal_user
+from tasks.paging.repair_messages import KEY, GatePeople, allow_in_advance, terminal_user
 from tasks.remediation.model import Permission, Reason, RepairQuestion
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import World

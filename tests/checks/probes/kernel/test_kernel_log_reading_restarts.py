@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.explain.reading import ReadOptions
-from checks.probes.kernel import explain
+from checks.probes.kernel import kernel_log_reading
 from tests.checks.probes.kernel.world import XID
 
 START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
@@ -25,7 +25,7 @@ DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1
 )
 def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
     """Where it stands in the text is not when it was."""
-    parts = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}
+    parts = {part.check: part.metrics for part in kernel_log_reading.read(text, ReadOptions()).parts}
     found, lost = parts["kernel.xid"], parts["kernel.hardware"]
 
     assert ((1,), (0,)) == (found["act"], found["handled"])
@@ -37,7 +37,7 @@ ASKED = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (
 
 def acts(text: str) -> tuple[object, object, bool]:
     """How many Xids of the text still call for an action, how many were handled, and whether its order is in doubt."""
-    reading = explain.read(text, ReadOptions())
+    reading = kernel_log_reading.read(text, ReadOptions())
     found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
     return found["act"], found["handled"], bool(reading.left_out)
 
@@ -88,7 +88,7 @@ def test_an_order_in_doubt_is_said() -> None:
         ("Nov 21 11:00:00 n1 kernel:", "usb 1-1: a"),
         ("Nov 21 13:00:00 n1 kernel:", "Linux version 6.5.0"),
     )
-    (said,) = explain.read(text, ReadOptions()).left_out
+    (said,) = kernel_log_reading.read(text, ReadOptions()).left_out
 
     assert ((1,), (0,), True) == acts(text)
     assert "restarts repair no earlier fault" in said
@@ -122,7 +122,7 @@ def closed_everywhere(text: str) -> bool:
     """Whether a lost GPU, and a fatal SXid beside it, are faults of an earlier boot for kernel.hardware and kernel.sxid."""
     lines = text.splitlines(keepends=True)
     both = "".join(line + (line.replace(XID, SXID) if XID in line else "") for line in lines)
-    found = {part.check: part.metrics for part in explain.read(both, ReadOptions()).parts}
+    found = {part.check: part.metrics for part in kernel_log_reading.read(both, ReadOptions()).parts}
     lost, switch = found["kernel.hardware"], found["kernel.sxid"]
     return (0, 1, 0, 1) == (lost["off_bus"], lost["earlier_boot"], switch["fatal"], switch["earlier_boot"])
 
