@@ -40,7 +40,7 @@ from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Case, Reason, RepairMode
 from tasks.remediation.proof import cases_of
 from tasks.remediation.records import JournalError, Records, with_cases
-from tasks.remediation.settings import cluster_of, machines_of, settings_of
+from tasks.remediation.settings import machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
 from tasks.remediation.steps import Step, StepKind
 from tasks.render.findings import verdict_json
@@ -90,7 +90,7 @@ def open_work(
 ) -> RemedyRun:
     """Everything that a run needs. It writes nothing. Raises GateFileError, StoreError and what REJECTIONS lists."""
     context = open_gate_context(gate_request(request))
-    settings, records = settings_of(context.gate), Records(context.store, cluster_of(context.gate))
+    settings, records = settings_of(context.gate), Records(context.store, context.gate.cluster.name)
     machines = machines_of(context.gate)
     people = GatePeople(context, flow_run_id)
     remediation = Remediation(

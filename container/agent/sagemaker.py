@@ -31,11 +31,6 @@ class Resources:
     interface: str
 
 
-def resource_path(root: Path) -> Path:
-    """Where SageMaker says which hosts there are."""
-    return root / "input" / "config" / "resourceconfig.json"
-
-
 def parse_resources(text: str) -> Resources:
     """resourceconfig.json. Keys that are not known here are ignored: AWS adds some. Raises ResourceError."""
     try:

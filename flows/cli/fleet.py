@@ -167,10 +167,10 @@ def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
     if gate is None or gate.remediation.machines == LOG:
         return None
     from tasks.machines.registry import UnknownMachines
-    from tasks.remediation.settings import cluster_of, machines_of
+    from tasks.remediation.settings import machines_of
 
     try:
-        return cluster_of(gate), machines_of(gate)
+        return gate.cluster.name, machines_of(gate)
     except UnknownMachines as error:
         raise InputError(source.argument, str(error), "remediation") from error
 

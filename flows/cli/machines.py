@@ -18,7 +18,7 @@ from tasks.machines.base import Machine, MachineError, Machines
 from tasks.machines.registry import UnknownMachines
 from tasks.remediation.model import Act
 from tasks.remediation.records import JournalError, Records
-from tasks.remediation.settings import cluster_of, machines_of
+from tasks.remediation.settings import machines_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.machines.table import machines_text, node_text, row_table
 from tasks.reports.store_argument import named_gate
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = None if found is None else {key: one for key, one in found.items() if key == arguments.node}
     rows = machine_rows(found, acts, machines)
     if arguments.node and not rows and not problems:
-        message = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
+        message = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {gate.cluster.name}."
         raise InputError("command line", message, "--node")
     _show(arguments, rows, found is not None, problems)
     if not rows and machines.name == "log":
@@ -82,7 +82,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Gate, Machines, Records]:
         raise InputError(file, str(error), "remediation") from error
     except BadAddress as error:
         raise InputError(file, str(error), "store.path") from error
-    return gate, machines, Records(store, cluster_of(gate))
+    return gate, machines, Records(store, gate.cluster.name)
 
 
 def _machine_states(machines: Machines, problems: list[str]) -> Mapping[str, Machine] | None:

@@ -29,7 +29,7 @@ from tasks.paging.repair_messages import allow_in_advance, terminal_user
 from tasks.remediation.drive import close_breaker
 from tasks.remediation.model import Act, RepairMode
 from tasks.remediation.records import JournalError, Records
-from tasks.remediation.settings import cluster_of, settings_of
+from tasks.remediation.settings import settings_of
 from tasks.remediation.step_texts import STEPS, planned
 from tasks.text.inert import one_line
 
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _close(context: GateContext) -> int:
-    cluster = cluster_of(context.gate)
+    cluster = context.gate.cluster.name
     close_breaker(Records(context.store, cluster), terminal_user(), time.time())
     write_stderr(
         f"prelaunch: the breaker of cluster {cluster} is closed. Verdicts from before are not acted on."
@@ -160,7 +160,7 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
     code = CODES.get(state.name or "", Exit.CANNOT_TELL)
     if code is Exit.REJECTED:
         raise InputError(arguments.file, state.message or "")
-    records = Records(context.store, cluster_of(context.gate))
+    records = Records(context.store, context.gate.cluster.name)
     acts = [act for act in records.acts() if act.changed_at >= begun - 1]
     _show(arguments, state, acts)
     return int(code)

@@ -25,8 +25,3 @@ def settings_of(gate: Gate) -> RepairSettings:
 def machines_of(gate: Gate) -> Machines:
     """The back end that the gate file names. Raises UnknownMachines."""
     return machines_for(gate.remediation.machines, dict(gate.remediation.options), gate.cluster.launcher)
-
-
-def cluster_of(gate: Gate) -> str:
-    """The cluster whose journal holds the cases of this gate."""
-    return gate.cluster.name

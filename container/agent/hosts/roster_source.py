@@ -65,7 +65,7 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
         return _of_roster(settings)
     if settings.pods:
         return _of_pods(settings)
-    path = sagemaker.resource_path(settings.root)
+    path = settings.root / "input" / "config" / "resourceconfig.json"
     try:
         resources = sagemaker.parse_resources(path.read_text())
     except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,6 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedMachines:
     """n1 and n2, which serve."""
     machines = serving("n1", "n2")
     monkeypatch.setattr(command, "machines_of", lambda gate: machines)
-    monkeypatch.setattr(command, "cluster_of", lambda gate: "c")
     return machines
 
 
@@ -35,6 +34,7 @@ def gate(tmp_path: Path) -> Path:
     text = text.replace('path = ".prelaunch"', f'path = "{tmp_path}/store"').replace(
         "../", f"{GATES.parent}/"
     )
+    text = text.replace('[cluster]\nname = "local"', '[cluster]\nname = "c"')
     (tmp_path / "gate.toml").write_text(text)
     return tmp_path / "gate.toml"
 

@@ -11,7 +11,7 @@ from checks.model import Action, Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.machines.base import Mark, Rung
 from tasks.remediation.model import Blame, Case, Identity, RepairMode
-from tasks.remediation.settings import cluster_of, machines_of, settings_of
+from tasks.remediation.settings import machines_of, settings_of
 from tasks.remediation.step_texts import planned
 
 GATES = Path(__file__).resolve().parents[3] / "deployments" / "gates"
@@ -34,7 +34,6 @@ def test_no_shipped_gate_file_does_anything_to_a_machine(path: Path) -> None:
 
     assert RepairMode.PLAN is settings_of(gate).mode
     assert machines_of(gate).name == gate.remediation.machines
-    assert gate.cluster.name == cluster_of(gate)
 
 
 @pytest.mark.parametrize(
