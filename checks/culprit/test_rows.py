@@ -47,7 +47,7 @@ def _is_count(value: object) -> TypeGuard[float]:
 
 
 @dataclass(frozen=True)
-class TestEnding:
+class PairEnding:
     """How a test ended, as an outcome and in words."""
 
     outcome: PairOutcome
@@ -59,7 +59,7 @@ class TestEnding:
         return self.outcome is PairOutcome.OK
 
 
-FINE = TestEnding(PairOutcome.OK, "ok")
+FINE = PairEnding(PairOutcome.OK, "ok")
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Trial:
     """
 
     peer: int = -1
-    ending: TestEnding = FINE
+    ending: PairEnding = FINE
     bandwidth_gbps: float | None = None
     latency_us: float | None = None
     slowest_us: float | None = None

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from checks.culprit.test_rows import TestEnding
+from checks.culprit.test_rows import PairEnding
 from checks.model_details import PairOutcome
 from checks.probes.pairs.pair_test import PairTest
 from checks.probes.pairs.rendezvous import NoteStore
@@ -47,7 +47,7 @@ class PairWait:
     limits: WaitLimits
     fragile: bool
 
-    def wait(self, pair_test: PairTest, index: int) -> TestEnding | None:
+    def wait(self, pair_test: PairTest, index: int) -> PairEnding | None:
         """Runs the pair test of round `index`. Returns None if it ended by itself, else why it was abandoned."""
         if self.fragile and (reason := self._call(pair_test.peer, index)):
             return reason
@@ -80,7 +80,7 @@ class PairWait:
 
     def _given_up(
         self, peer: int, phase: str, index: int, times: tuple[float, float, float], peer_note: str
-    ) -> TestEnding | None:
+    ) -> PairEnding | None:
         """Why to stop waiting, or None. `phase` is the current step of the exchange, "" before its first step; `times` are now, the
         beginning of the wait, and the last sign of life (time.monotonic).
         """
@@ -92,7 +92,7 @@ class PairWait:
         if not phase and _later(peer_note, index):
             waited = now - begun > self.limits.silence_s / 4
             if waited:
-                return TestEnding(PairOutcome.NO_ANSWER, f"no answer until rank {peer} gave up waiting")
+                return PairEnding(PairOutcome.NO_ANSWER, f"no answer until rank {peer} gave up waiting")
             return not_run(f"rank {peer} gave up waiting")
         if now > self.limits.end:
             return not_run("the check's time was used up")
@@ -103,9 +103,9 @@ class PairWait:
             silence *= 2
         if now - sign > silence:
             text = f"no answer within {silence:g} s" + (f" in {phase}" if phase else "")
-            return TestEnding(PairOutcome.NO_ANSWER, text)
+            return PairEnding(PairOutcome.NO_ANSWER, text)
         if phase and now - begun > most:
-            return TestEnding(
+            return PairEnding(
                 PairOutcome.FAILED, f"the exchange did not end within {most:g} s; it stopped at {phase}"
             )
         return None
@@ -115,7 +115,7 @@ class PairWait:
         self.note_store.post(f"at/{self.me}", f"{index} {time.monotonic()}")
         return self.note_store.last_seen(f"at/{peer}")
 
-    def _call(self, peer: int, index: int) -> TestEnding | None:
+    def _call(self, peer: int, index: int) -> PairEnding | None:
         """Both ranks write a note that they are ready, before either begins an exchange that cannot be undone."""
         self.note_store.post(f"here/{index}/{self.me}", "1")
         sign, note = time.monotonic(), ""
@@ -131,26 +131,26 @@ class PairWait:
         return None
 
 
-def not_run(reason: str) -> TestEnding:
+def not_run(reason: str) -> PairEnding:
     """The ending of a test that did not begin, and says nothing about the pair."""
-    return TestEnding(PairOutcome.NOT_RUN, f"not run: {reason}")
+    return PairEnding(PairOutcome.NOT_RUN, f"not run: {reason}")
 
 
-def unsure(peer: int) -> TestEnding:
+def unsure(peer: int) -> PairEnding:
     """The ending of a test with a peer that did not come, if the ranks could not agree on the number of rounds."""
     return not_run(f"the store is lost, so it is unknown whether rank {peer} ended before this round")
 
 
-def left(peer: int) -> TestEnding:
+def left(peer: int) -> PairEnding:
     """The ending of a test with a peer that has stopped its pair tests."""
-    return TestEnding(PairOutcome.PEER_LEFT, f"not run: rank {peer} had stopped its pair tests")
+    return PairEnding(PairOutcome.PEER_LEFT, f"not run: rank {peer} had stopped its pair tests")
 
 
-def broken(error: str) -> TestEnding:
+def broken(error: str) -> PairEnding:
     """The ending of a test that failed, from torch's error text."""
     if "closed" in error or "reset" in error.lower() or "Broken pipe" in error:
-        return TestEnding(PairOutcome.CLOSED, "connection closed")
-    return TestEnding(PairOutcome.FAILED, f"failed: {' '.join(error.split())[:160]}")
+        return PairEnding(PairOutcome.CLOSED, "connection closed")
+    return PairEnding(PairOutcome.FAILED, f"failed: {' '.join(error.split())[:160]}")
 
 
 def _round_of(note: str) -> int | None:

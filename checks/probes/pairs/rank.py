@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.culprit.rounds import Round
-from checks.culprit.test_rows import TestEnding, Trial
+from checks.culprit.test_rows import PairEnding, Trial
 from checks.model_details import PairOutcome
 from checks.probes.pairs.gossip import Gossip
 from checks.probes.pairs.pair_test import TAGS, Buffers, PairTest, Sizes
@@ -42,7 +42,7 @@ class RankSchedule:
     tests: list[Trial] = field(default_factory=list)
     index: int = 0
     left_out: int = 0
-    stopped: TestEnding | None = None
+    stopped: PairEnding | None = None
     hung: bool = False
     gone: tuple[int, ...] = ()
     unsure: bool = False
@@ -142,12 +142,12 @@ class RankSchedule:
             return Trial(peer, self._untried(peer))
         return self._meet(peer)
 
-    def _untried(self, peer: int) -> TestEnding:
+    def _untried(self, peer: int) -> PairEnding:
         accusers = self.gossip.accusers(peer)
         if peer in accusers:
             return left(peer)
         text = f"not tried: it did not answer ranks {' and '.join(map(str, accusers))}"
-        return TestEnding(PairOutcome.NOT_RUN, text)
+        return PairEnding(PairOutcome.NOT_RUN, text)
 
     def _meet(self, peer: int) -> Trial:
         tag = self.number % 1024 * RUN_TAGS + self.index * TAGS
@@ -171,7 +171,7 @@ class RankSchedule:
                 self.pair_wait.limits.unanswered += 1
                 return test
         elif test.wrong_elements:
-            test.ending = TestEnding(PairOutcome.FAILED, f"{test.wrong_elements} wrong elements")
+            test.ending = PairEnding(PairOutcome.FAILED, f"{test.wrong_elements} wrong elements")
         self._remember(peer, pair_test, test.ending.outcome)
         return test
 
@@ -183,7 +183,7 @@ class RankSchedule:
         else:
             self.buffers = self.buffers.renewed()
 
-    def _stop(self, reason: TestEnding) -> None:
+    def _stop(self, reason: PairEnding) -> None:
         self.stopped = reason
         self.pair_wait.leave()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checks.culprit import retest
-from checks.culprit.test_rows import FINE, TestEnding, Trial, lost_percent, metrics
+from checks.culprit.test_rows import FINE, PairEnding, Trial, lost_percent, metrics
 from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
@@ -28,7 +28,7 @@ def notes(ranks: int, rate: Callable[[int, int], float | None], **change: str) -
             [
                 Trial(other, FINE, rate(one, other), 30.0, 60.0)
                 if rate(one, other) is not None
-                else Trial(other, TestEnding(PairOutcome.NO_ANSWER, "said so"))
+                else Trial(other, PairEnding(PairOutcome.NO_ANSWER, "said so"))
                 for other in range(ranks)
                 if other != one
             ],
@@ -136,7 +136,7 @@ def test_two_that_wait_in_vain_make_a_rank_silent() -> None:
 def test_tests_that_never_ran_say_nothing() -> None:
     """They are in the row, and nowhere else."""
     text = retest.write(
-        [Trial(1, TestEnding(PairOutcome.PEER_LEFT, "a")), Trial(2, TestEnding(PairOutcome.NOT_RUN, "b"))],
+        [Trial(1, PairEnding(PairOutcome.PEER_LEFT, "a")), Trial(2, PairEnding(PairOutcome.NOT_RUN, "b"))],
         True,
     )
 
@@ -212,7 +212,7 @@ def test_loss_excludes_segments_that_the_receiver_already_had(
 
 def test_the_row_has_an_entry_a_test() -> None:
     """Also for one that failed, and segments where they are counted."""
-    made = [Trial(1, FINE, 9.0, 1.0, 2.0, 0, 0), Trial(3, TestEnding(PairOutcome.CLOSED, "closed"))]
+    made = [Trial(1, FINE, 9.0, 1.0, 2.0, 0, 0), Trial(3, PairEnding(PairOutcome.CLOSED, "closed"))]
     row = metrics(made, 3, 0, with_segments=True)
 
     assert (row["peers"], row["bandwidth_gbps"]) == ((1, 3), (9.0, None))
