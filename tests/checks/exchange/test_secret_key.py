@@ -24,11 +24,11 @@ from tests.survival.world import ROOT, World
 START = """
 import os, sys
 from pathlib import Path
-from checks.runner.in_job import gate; from checks.exchange import secret_key as exchangekey
+from checks.runner.in_job import job_gate; from checks.exchange import secret_key as exchangekey
 from checks.runner.node_context import open_node_context
 folder = Path(sys.argv[1])
 node_context = open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "node-0")
-gate.start(node_context, "attempt", folder / "out", sys.argv[2:], None)
+job_gate.start(node_context, "attempt", folder / "out", sys.argv[2:], None)
 """
 SAYS = (
     "import json, os, sys; fd = sys.argv[1]; "
