@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -32,6 +33,17 @@ def test_the_gpu_is_found_by_its_uuid() -> None:
     """torch's device 0 may be NVML's 5: CUDA_VISIBLE_DEVICES renumbers."""
     with gpu_node.nvml(gpu_node.module()), nvml.session() as module:
         assert (5, 5) == under_load.find(module, module.uuid_of(5).upper())
+
+
+@pytest.mark.parametrize(
+    ("busy", "loaded"), [((100, 0, 0), False), ((49, 49, 100), False), ((0, 50, 100), True)]
+)
+def test_load_samples_need_a_median_utilisation_of_half(busy: tuple[int, ...], loaded: bool) -> None:
+    """One sample of a busy GPU shows no load, and one of an idle GPU takes none away."""
+    samples = LoadSamples(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
+
+    with nullcontext() if loaded else pytest.raises(LoadError, match="not under load"):
+        under_load.require_load(samples)
 
 
 def test_a_load_that_did_nothing_is_no_load() -> None:

@@ -13,6 +13,7 @@ from tests.checks.probes.pairs.worlds import Ended, World, play
 UNHURRIED = {"seconds": 10.0, "budget_s": 60.0, "round_s": 20.0}
 WORLDS: Mapping[str, World] = {
     "healthy": World(1, 4, options=UNHURRIED),
+    "rails": World(2, 2, options=UNHURRIED),
     "stopped": World(5, 1, "stop", victim=2, options={"confirms": 1}),
     "killed": World(5, 1, "kill", victim=2),
     "lying": World(4, 1, "corrupt", victim=1, options={"confirms": 1}),
@@ -58,6 +59,13 @@ def test_healthy_ranks_measure_every_pair_once_from_both_ends(ended: Mapping[str
         assert all(slow >= usual for slow, usual in zip(row["slowest_us"], row["latency_us"], strict=True))
         assert row["rounds"] == ranks - 1
     assert one.missing == ()
+
+
+def test_ranks_of_two_nodes_measure_inside_then_along_their_rails(ended: Mapping[str, Ended]) -> None:
+    """Ranks of unequal local rank on two nodes never meet."""
+    peers = [row["peers"] for _, row in sorted(ended["rails"].rows.items())]
+
+    assert peers == [[1, 2], [0, 3], [3, 0], [2, 1]]
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed", "fragile"])
