@@ -179,6 +179,27 @@ def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
     assert (known, unknown) == (made, None)
 
 
+def test_cancel_leaves_a_running_run_to_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker ends the processes of a run that is Cancelling; those of one that is Cancelled would go on."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Running
+
+    from flows.gate import gate
+
+    monkeypatch.setattr(follow, "CANCEL_S", 0.0)
+
+    async def cancelled() -> tuple[str, str | None]:
+        async with get_client() as client:
+            run_id = (await client.create_flow_run(gate, state=Running())).id
+            said = await follow.cancel(run_id)
+            return said, (await client.read_flow_run(run_id)).state_name
+
+    said, state = asyncio.run(cancelled())
+
+    assert "was asked to end" in said
+    assert state == "Cancelling"
+
+
 def refusing(code: int, url: str = Offline.api_url) -> Callable[[], PrefectClient]:
     """A client of a server at this address that answers everything with an error."""
 

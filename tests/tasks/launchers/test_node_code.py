@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from checks import catalog
+from checks.facts.builtin import builtin
 from container.agent import allocation
 from tasks.launchers import node_code
 from tasks.launchers.base import LaunchError
@@ -101,6 +102,22 @@ def test_the_archive_holds_what_a_node_runs_and_nothing_else() -> None:
         names
     )
     assert "container/__init__.py" in names
+
+
+def test_archive_has_the_digests_of_the_gate(tmp_path: Path) -> None:
+    """Those of facts and catalogue, wherever it is unpacked: a node refuses a bundle with others."""
+    unpack(tmp_path)
+    code = (
+        "import checks, json; from checks import catalog; from checks.facts.builtin import builtin; "
+        "print(json.dumps([checks.__file__, builtin().digest, catalog.digest(catalog.CATALOG)]))"
+    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+    argv = (sys.executable, "-c", code)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    path, *digests = json.loads(done.stdout)
+
+    assert Path(path).is_relative_to(tmp_path)
+    assert digests == [builtin().digest, catalog.digest(catalog.CATALOG)]
 
 
 def test_the_script_becomes_the_agent(channel: Path) -> None:

@@ -232,6 +232,16 @@ def test_a_pool_under_other_names_starts_without_a_check(place: Place) -> None:
     assert "checked" not in place.events and place.board.notes["claim/node-0"] == "node-1"
 
 
+def test_gate_command_starts_a_pool_without_a_check(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--pooled reaches the gate: without it the other names would be other machines."""
+    place.board = FakeBoard({**AGREED, "claim/node-1": "node-0"})
+    monkeypatch.setattr(cli, "_node_context", lambda arguments: place.node_context)
+    confirm = ("--confirm", str(place.passed(THERE, HERE)), "--pooled")
+
+    assert Exit.GO == cli.main(["gate", "--bundle", "b.json", "--out", str(place.out), *confirm])
+    assert "checked" not in place.events
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [(Answer.NO_GO, Exit.NO_GO), (Answer.ASK, Exit.NO_GO), (Answer.CANNOT_TELL, Exit.CANNOT_TELL)],
