@@ -150,6 +150,7 @@ CASES: list[Case] = [
     unmeasurable(DEVICES, "neuron-ls fails after its output", listed("ls_trn1.json", code=1)),
     unmeasurable(DEVICES, "cut output", listed("ls_trn1.json", part=0.7)),
     unmeasurable(DEVICES, "an empty list", node(devices.devices, {"neuron-ls": [Reply("[]\n")]})),
+    unmeasurable(DEVICES, "it prints nothing and ends well", node(devices.devices, {"neuron-ls": [Reply("")]})),
     unmeasurable(DEVICES, "killed", node(devices.devices, {"neuron-ls": [Reply(signal=9)]})),
     healthy(ECC, "no error", counted()),
     healthy(ECC, "counters elsewhere", counted(lambda r: tree(r, folder="hardware/ecc"))),

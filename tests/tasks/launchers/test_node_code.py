@@ -111,10 +111,8 @@ def test_archive_has_the_digests_of_the_gate(tmp_path: Path) -> None:
         "import checks, json; from checks import catalog; from checks.facts.builtin import builtin; "
         "print(json.dumps([checks.__file__, builtin().digest, catalog.digest(catalog.CATALOG)]))"
     )
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
-    argv = (sys.executable, "-c", code)
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    path, *digests = json.loads(done.stdout)
+    environment, argv = {**os.environ, "PYTHONPATH": str(tmp_path)}, (sys.executable, "-c", code)
+    path, *digests = json.loads(subprocess.check_output(argv, cwd=tmp_path, env=environment))
 
     assert Path(path).is_relative_to(tmp_path)
     assert digests == [builtin().digest, catalog.digest(catalog.CATALOG)]

@@ -36,20 +36,17 @@ def test_the_gpu_is_found_by_its_uuid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "loaded"), [((100, 0, 0), False), ((49, 49, 100), False), ((0, 50, 100), True)]
+    ("busy", "steps", "loaded"),
+    [((99,), 0, False), ((100, 0, 0), 9, False), ((49, 49, 100), 9, False), ((0, 50, 100), 9, True)],
 )
-def test_load_samples_need_a_median_utilisation_of_half(busy: tuple[int, ...], loaded: bool) -> None:
-    """One sample of a busy GPU shows no load, and one of an idle GPU takes none away."""
-    samples = LoadSamples(tuple(sample(utilisation_percent=percent) for percent in busy), {}, 10)
+def test_load_samples_need_a_step_and_a_median_utilisation_of_half(
+    busy: tuple[int, ...], steps: int, loaded: bool
+) -> None:
+    """Other work is not ours; one sample of a busy GPU shows no load, and one of an idle GPU takes none away."""
+    samples = LoadSamples(tuple(sample(utilisation_percent=percent) for percent in busy), {}, steps)
 
     with nullcontext() if loaded else pytest.raises(LoadError, match="not under load"):
         under_load.require_load(samples)
-
-
-def test_a_load_that_did_nothing_is_no_load() -> None:
-    """Somebody else's work on the GPU is not ours."""
-    with pytest.raises(LoadError, match="0 steps"):
-        under_load.require_load(LoadSamples((sample(utilisation_percent=99),), {}, 0))
 
 
 def test_a_series_with_a_gap_is_none() -> None:

@@ -61,13 +61,11 @@ def test_a_log_without_the_kernel_is_no_evidence(tmp_path: Path, text: str) -> N
 
 def test_log_source_takes_the_first_usable_file(tmp_path: Path) -> None:
     """Without a ring and a journal an empty file is passed over, and the source is named."""
-    empty, good = tmp_path / "messages", tmp_path / "syslog"
-    empty.touch()
-    good.write_text("[ 9990.0] all well\n", encoding="utf-8")
+    (empty := tmp_path / "messages").touch()
+    (good := tmp_path / "syslog").write_text("[ 9990.0] all well\n", encoding="utf-8")
     log = usable(tmp_path / "none", [empty, good], tmp_path)
 
-    assert isinstance(log, Log)
-    assert (log.source, log.lines_read, log.recent) == (str(good), 1, ())
+    assert isinstance(log, Log) and (log.source, log.lines_read, log.recent) == (str(good), 1, ())
 
 
 def test_a_huge_file_is_read_at_its_end(tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ def test_healthy_ranks_measure_every_pair_once_from_both_ends(ended: Mapping[str
 def test_ranks_of_two_nodes_measure_inside_then_along_their_rails(ended: Mapping[str, Ended]) -> None:
     """Ranks of unequal local rank on two nodes never meet."""
     peers = [row["peers"] for _, row in sorted(ended["rails"].rows.items())]
-
     assert peers == [[1, 2], [0, 3], [3, 0], [2, 1]]
 
 

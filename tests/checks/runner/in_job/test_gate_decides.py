@@ -223,23 +223,14 @@ def test_other_machines_are_checked_again(
     assert "checked" in place.events
 
 
-def test_a_pool_under_other_names_starts_without_a_check(place: Place) -> None:
-    """Each host is another machine of the pass."""
-    place.board = FakeBoard({**AGREED, "claim/node-1": "node-0"})
-    path = place.passed(THERE, HERE)
-
-    assert path == place.run(path, pooled=True)
-    assert "checked" not in place.events and place.board.notes["claim/node-0"] == "node-1"
-
-
-def test_gate_command_starts_a_pool_without_a_check(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--pooled reaches the gate: without it the other names would be other machines."""
+def test_pool_of_other_names_starts_without_a_check(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each host is another machine of the pass, and the command's --pooled says so."""
     place.board = FakeBoard({**AGREED, "claim/node-1": "node-0"})
     monkeypatch.setattr(cli, "_node_context", lambda arguments: place.node_context)
     confirm = ("--confirm", str(place.passed(THERE, HERE)), "--pooled")
 
     assert Exit.GO == cli.main(["gate", "--bundle", "b.json", "--out", str(place.out), *confirm])
-    assert "checked" not in place.events
+    assert "checked" not in place.events and place.board.notes["claim/node-0"] == "node-1"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.documents.answer import ANSWER
 from checks.exchange import secret_key
 from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, Work
 from tasks.launchers.local import start_stop
@@ -129,6 +130,17 @@ def test_a_job_that_was_cancelled_before_it_started_never_starts(
 
     assert (launcher.submit(plan).adopted, launcher.state("start-1").state) == (True, JobState.CANCELLED)
     assert list((launcher.root / "jobs" / "start-1" / "out").iterdir()) == []
+
+
+def test_local_answer_is_where_the_nodes_look(
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For nodes of this attempt that hold in a job until a person decides."""
+    monkeypatch.setattr(start_stop, "start", lambda *_, **__: None)
+    launcher.submit(launcher.plan(job()))
+    (folder := launcher.root / "jobs" / "start-1" / "out" / ("a" * 32)).mkdir()
+    launcher.answer("start-1", folder.name, b"yes")
+    assert (folder / ANSWER).read_bytes() == b"yes"
 
 
 def test_another_launchers_plan_is_rejected(launcher: LocalLauncher, tmp_path: Path) -> None:
