@@ -204,6 +204,13 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
                     pipe.close()
 
 
+def _write_names(home: Path, roster: Roster) -> None:
+    """A name that hosts lacks is unknown at once, whatever name server this machine has: nobody listens at the one that is named."""
+    hosts = "".join(f"{member.address} {member.name}\n" for member in roster.members)
+    (home / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+    (home / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+
+
 def _start(
     folder: Path,
     gate: Shipped,
@@ -221,8 +228,7 @@ def _start(
     secret_key.write(home / secret_key.FILE, key)
     for place in ("opt_ml", "scratch", "work"):
         (home / place).mkdir()
-    hosts = "".join(f"{member.address} {member.name}\n" for member in roster.members)
-    (home / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+    _write_names(home, roster)
     python = str(Path(sys.executable).parent)
     environment = {
         "PATH": os.pathsep.join((str(home / "tools"), python, SYSTEM)),
@@ -245,10 +251,11 @@ def _start(
         "command": argv,
         "environment": environment,
         "working_directory": str(ROOT),
-        **{name: made.row[name] for name in ("gpus", "driver", "devices", "mounts", "shm_bytes")},
+        **{name: made.row[name] for name in ("gpus", "driver", "devices", "shm_bytes")},
+        "mounts": {**made.row["mounts"], "/etc/resolv.conf": str(home / "resolv.conf")},
     }
     if bundle.declared.kernel_log is KernelLog.READABLE:
-        spec["mounts"] = {**made.row["mounts"], "/var/log": str(_kernel_log(home))}
+        spec["mounts"]["/var/log"] = str(_kernel_log(home))
     (home / "container.json").write_text(json.dumps(spec))
     with open(home / "log", "wb") as log:
         process = subprocess.Popen(
