@@ -115,7 +115,7 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
         _prepare(folder, own_bundle)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
-            f"{node}: the first node, {names[0]}, own_bundle no folder {folder} that is seen here. Name a shared folder with --out."
+            f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
         )
     _set_environment(folder, start, listed=bool(arguments.hosts))
     code = agent_cli.main(
@@ -173,7 +173,7 @@ def _prepare(folder: Path, own_bundle: Bundle) -> None:
     except OSError as error:
         if folder.exists():
             raise PlaceError(
-                f"{folder} is there already: a run of that name was own_bundle before. Give another --run."
+                f"{folder} is there already: a run of that name was made before. Give another --run."
             ) from error
         raise
     finally:

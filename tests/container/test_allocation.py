@@ -102,7 +102,10 @@ def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
     words = ("--hosts", "a,b", "--host", "a", "--run", "1")
     code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
 
-    assert (2, True) == (code, "Give another --run" in capsys.readouterr().err)
+    assert (2, True) == (
+        code,
+        "a run of that name was made before. Give another --run" in capsys.readouterr().err,
+    )
 
 
 def test_another_host_does_not_join_a_run_that_is_over(
