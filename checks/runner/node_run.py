@@ -164,10 +164,11 @@ def _run_stages(
         except (
             OSError,
             RuntimeError,
-        ) as error:  # the first measurements of the closing checks must not be lost with it
-            ended = f"{rank_stage.RANK_CHECKS} could not be run: {error}"
+        ) as error:  # the first measurements of the closing checks must not be lost
+            reached = not isinstance(error, rank_stage.RanksNotReached)
+            ended = f"{rank_stage.RANK_CHECKS} could not be run: {error}" if reached else str(error)
+            keep(_not_reached(node_context, keep, ended))
         log(ended)
-        keep(_not_reached(node_context, keep, ended) if ended.startswith(rank_stage.RANK_CHECKS) else [])
     close = partial(
         _closed, partial(_isolated, node_context, processes, keep.opened, closing=True), failed, watches
     )

@@ -124,16 +124,20 @@ def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ..
     )  # fmt: skip
 
 
+class RanksNotReached(RuntimeError):
+    """No rank could begin, or none had the time, and none of them is to blame. The message says why."""
+
+
 def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarrier) -> str:
     """Run the rank checks; `keep` gets the observations as they come.
 
-    Returns why they could not be run or had to be ended, or "". At the node's deadline `keep` also gets what was given up.
+    Returns why they had to be ended, or "". At the node's deadline `keep` also gets what was given up. Raises RanksNotReached.
     """
     if importlib.util.find_spec("torch") is None:
         install = f"Install it there: {sys.executable} -m pip install torch"
-        return f"{RANK_CHECKS} did not start: {sys.executable} has no module torch. {install}"
+        raise RanksNotReached(f"{RANK_CHECKS} did not start: {sys.executable} has no module torch. {install}")
     if problem := interface_problem(node_context.roster.interface):
-        return f"{RANK_CHECKS} did not start: {problem}"
+        raise RanksNotReached(f"{RANK_CHECKS} did not start: {problem}")
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
@@ -144,17 +148,18 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
         ranks = RankProcesses(node_context, environ, ending)
         with suppress(TimeoutError):  # what has not started is late
             if problem := ranks.start(barrier, may_fork(declared, instance, os.environ)):
-                return f"{RANK_CHECKS} did not start: {problem}"
-        ended = _watch(node_context, ranks.children, folder, keep)
-        for name, child in ranks.children.items():
-            if code := child.poll():
-                say(f"checks: {name} (process {child.pid}) {how_it_ended(code)}")
-        if ranks.forked:
-            until = time.monotonic() + AFTER_END_S
-            barrier.put(f"ranked/{node_context.node}", OK, until)
-            if barrier.rank == 0:  # the ranks of other nodes may still need the store
-                barrier.get_all([f"ranked/{member.name}" for member in barrier.members], until)
-        return ended
+                raise RanksNotReached(f"{RANK_CHECKS} did not start: {problem}")
+        try:
+            return _watch(node_context, ranks.children, folder, keep)
+        finally:
+            for name, child in ranks.children.items():
+                if code := child.poll():
+                    say(f"checks: {name} (process {child.pid}) {how_it_ended(code)}")
+            if ranks.forked:
+                until = time.monotonic() + AFTER_END_S
+                barrier.put(f"ranked/{node_context.node}", OK, until)
+                if barrier.rank == 0:  # the ranks of other nodes may still need the store
+                    barrier.get_all([f"ranked/{member.name}" for member in barrier.members], until)
 
 
 class RankProcesses:
@@ -187,7 +192,7 @@ class RankProcesses:
         server = self._ending.enter_context(closing(ForkServer(RANK, str(world), environ=self._environ)))
         store = (barrier.first.address, str(port)) if barrier.rank == 0 else ()
         try:
-            self._ended_at_last(server.fork(("--store", *store), self._patience_s()))
+            self._ends_with_stack(server.fork(("--store", *store), self._patience_s()))
         except ConnectionError:
             return None
         return server
@@ -199,7 +204,7 @@ class RankProcesses:
                 child = server.fork((*self._words, str(local)), self._patience_s())
             except ConnectionError as error:
                 return f"rank {rank} could not be forked: {error}"
-            self.children[f"rank {rank}"] = self._ended_at_last(child)
+            self.children[f"rank {rank}"] = self._ends_with_stack(child)
         return ""
 
     def _patience_s(self) -> float:
@@ -211,9 +216,9 @@ class RankProcesses:
             with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=self._environ,
         )  # fmt: skip
-        self.children["the process that starts the ranks"] = self._ended_at_last(child)
+        self.children["the process that starts the ranks"] = self._ends_with_stack(child)
 
-    def _ended_at_last(self, child: Child) -> Child:
+    def _ends_with_stack(self, child: Child) -> Child:
         self._ending.callback(self._end, child, Output(piped(child), sys.stderr.buffer))
         return child
 
@@ -271,7 +276,9 @@ def _watch(
             keep(observations)
         if not running:
             name, child = next(iter(children.items()))
-            return "" if states else f"{RANK_CHECKS} did not start: {name} {how_it_ended(child.returncode)}"
+            if not states:
+                raise RanksNotReached(f"{RANK_CHECKS} did not start: {name} {how_it_ended(child.returncode)}")
+            return ""
         if node_context.deadline.left_s() <= 0:
             keep(given_up(node_context, states))
             return f"the ranks did not finish before the deadline of {node_context.deadline.seconds:g} s"
@@ -313,9 +320,13 @@ def given_up(node_context: NodeContext, states: Mapping[int, RankState]) -> list
 
 def _why_end(states: dict[int, RankState], ranks: int, seconds: float, stage_s: float) -> str:
     if seconds > stage_s:
-        return f"{RANK_CHECKS} took longer than {stage_s:g} s. Raise [checks] stage_s if that is too short"
+        raise RanksNotReached(
+            f"{RANK_CHECKS} took longer than {stage_s:g} s. Raise [checks] stage_s if that is too short"
+        )
     if seconds > STARTUP_S and len(states) < ranks:
-        return f"{RANK_CHECKS}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+        raise RanksNotReached(
+            f"{RANK_CHECKS}: {ranks - len(states)} ranks did not start within {STARTUP_S:g} s"
+        )
     now = time.time()
     overdue = [rank for rank, state in states.items() if state.overdue(now)]
     busy = [rank for rank, state in states.items() if not state.ended and rank not in overdue]

@@ -112,7 +112,10 @@ def staged(
     monkeypatch.setattr(rank_stage, "torchrun", lambda *given: ("sh", "-c", "exit 7"))
     keep: Any = type("Keep", (), {"opened": 0.0, "__call__": lambda self, rows: None})()
     barrier = barrier_of(node_context, Responder(node_context.access, ""))
-    return rank_stage.run_stage(node_context, keep, barrier), words
+    try:
+        return rank_stage.run_stage(node_context, keep, barrier), words
+    except rank_stage.RanksNotReached as error:
+        return str(error), words
 
 
 def ended() -> subprocess.Popen[bytes]:

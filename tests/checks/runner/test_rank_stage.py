@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 import time
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from checks.check import Check, RankPlace
-from checks.model import Observation, Outcome, Profile, Scope
+from checks.model import ErrorKind, Observation, Outcome, Profile, Scope
 from checks.roster import Roster
 from checks.runner import node_run, rank_stage
 from checks.runner.deadline import NEVER
@@ -72,10 +71,12 @@ def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: p
     """torchrun would end with code 1, and none of the findings would say why."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     nowhere: Any = SimpleNamespace(scratch=tmp_path)
-    said = rank_stage.run_stage(nowhere, nowhere, nowhere)
+    with pytest.raises(rank_stage.RanksNotReached) as caught:
+        rank_stage.run_stage(nowhere, nowhere, nowhere)
 
     install = f"Install it there: {sys.executable} -m pip install torch"
-    assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"
+    message = f"the rank checks did not start: {sys.executable} has no module torch. {install}"
+    assert message == str(caught.value)
 
 
 def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
@@ -85,11 +86,11 @@ def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     here: Any = SimpleNamespace(scratch=tmp_path, roster=Roster((), 1, "eth77"))
 
-    said = rank_stage.run_stage(here, here, here)
-    assert re.match(
-        r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`",
-        said,
+    message = (
+        r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`"
     )
+    with pytest.raises(rank_stage.RanksNotReached, match=message):
+        rank_stage.run_stage(here, here, here)
 
 
 @pytest.mark.parametrize("interface", ["", "lo", "l", "^docker0,lo", "=eth77", "eth77,eth78"])
@@ -122,8 +123,13 @@ def test_no_rank_connects_to_the_store_after_the_ranks_have_met(monkeypatch: pyt
     assert (made, calls) == ("the other connection", ["connects", "says that it is there", "waits"])
 
 
-def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No memory for torchrun, say: what the closing checks see is worth the more."""
+@pytest.mark.parametrize(
+    "end", [OSError(12, "No memory"), rank_stage.RanksNotReached("no rank began"), "a rank hangs"]
+)
+def test_closing_checks_run_after_a_rank_stage_that_could_not(
+    monkeypatch: pytest.MonkeyPatch, end: Exception | str
+) -> None:
+    """What the closing checks see is worth the more. Where a rank is to blame, the ranks' silence has to show which."""
     closing = replace(toy_check("toy.closing"), scope=Scope.NODE, closing=True)
     ranks = replace(toy_check("toy.rank"), scope=Scope.RANK)
     node_context: Any = SimpleNamespace(
@@ -156,7 +162,9 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
     def stage(*given: object) -> str:
-        raise OSError(12, "Cannot allocate memory")
+        if isinstance(end, str):
+            return end
+        raise end
 
     monkeypatch.setattr(node_run, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
@@ -166,4 +174,8 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
     )
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
-    assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason
+    rank = kept.get(("toy.rank", "node-0/rank-1"))
+    if isinstance(end, str):
+        assert rank is None
+    else:
+        assert rank is not None and ErrorKind.NOT_REACHED is rank.error_kind and str(end) in rank.reason
