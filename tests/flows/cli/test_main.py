@@ -17,6 +17,7 @@ from checks.documents.report import dump, dump_plain
 from flows.cli import judge
 from flows.cli.main import VERBS
 from flows.cli.output import write_stdout
+from flows.cli.verbs import whole_parser
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy
 
@@ -254,3 +255,9 @@ def _waits(pid: int) -> bool:
         return Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 ")
     except PermissionError:
         return Path(f"/proc/{pid}/wchan").read_text() in ("pipe_read", "anon_pipe_read")
+
+
+@pytest.mark.parametrize("argv", [("gate", "gate.toml"), ("judge", "report.json"), ("replay", "store")])
+def test_baseline_option_without_text_names_no_baseline(argv: tuple[str, ...]) -> None:
+    """A pipeline passes a variable that may be empty."""
+    assert whole_parser().parse_args((*argv, "--baseline", "")).baseline is None
