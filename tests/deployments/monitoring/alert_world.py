@@ -72,25 +72,15 @@ def until(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @dataclass
 class Pages:
-    """An HTTP server whose pages are functions, and which keeps what is posted to it."""
+    """An HTTP server that keeps what is posted to it."""
 
     address: tuple[str, int]
-    pages: dict[str, Callable[[], str]] = field(default_factory=dict)
     posted: list[Any] = field(default_factory=list)
 
     def __enter__(self) -> Pages:
         mine = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                page = mine.pages.get(self.path)
-                data = page().encode() if page else b""
-                self.send_response(200 if page else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 mine.posted.append((self.path, body))

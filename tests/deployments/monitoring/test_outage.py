@@ -2,87 +2,20 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
-import shutil
 import subprocess
-import threading
-import time
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from checks.process.free_ports import free_port
 from tasks.monitoring.config import MonitoringSettings, rendered
+from tests.deployments.monitoring.alert_world import Pages, World, get, until
 from tests.deployments.monitoring.test_configuration import SETTINGS
 from tests.deployments.monitoring.test_rules import ALERTS
-
-ROOT = Path(__file__).parents[3]
-# Debian's programs read templates and pages from /usr/share, where an unpacked package has none: only they see them there.
-SHARED = 'mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share && shift && exec "$@"'
-
-
-def get(url: str) -> Any:
-    """A JSON document."""
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return json.load(answer)
-
-
-def until(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for it."""
-    ends = time.monotonic() + seconds
-    while True:
-        try:
-            if done():
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < ends, what
-        time.sleep(0.1)
-
-
-@dataclass
-class Pages:
-    """An HTTP server that keeps what is posted to it."""
-
-    address: tuple[str, int]
-    posted: list[Any] = field(default_factory=list)
-
-    def __enter__(self) -> Pages:
-        mine = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                mine.posted.append((self.path, body))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(self.address, Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-def sharing(program: str) -> tuple[str, ...]:
-    """What runs a program so that it finds its own files, if it was only unpacked."""
-    shared = Path(shutil.which(program) or "").parents[1] / "share"
-    unpacked = shared.is_relative_to(ROOT)
-    return ("unshare", "--mount", "sh", "-c", SHARED, "sh", str(shared)) if unpacked else ()
 
 
 @pytest.mark.needs("promtool")
@@ -123,7 +56,7 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
         )
         program = "prometheus-alertmanager"
         argv = (
-            *sharing(program), program, f"--config.file={tmp_path / 'alertmanager.yml'}", "--cluster.listen-address=",
+            *World.sharing(program), program, f"--config.file={tmp_path / 'alertmanager.yml'}", "--cluster.listen-address=",
             f"--storage.path={tmp_path / 'am'}", f"--web.listen-address=127.0.0.1:{port}", "--web.get-concurrency=16",
             "--web.timeout=30s",
         )  # fmt: skip
