@@ -89,7 +89,7 @@ def _read(option: str) -> tuple[str, str, float]:
         raise DecodeError(
             "it is not CHECK.NAME=NUMBER, such as training.smoke.steps=200", f"--option {option:.80}"
         )
-    names = [f"{check_name}.{option}" for check_name, numbers in RAISABLE.items() for option in numbers]
+    names = [f"{owner}.{number_name}" for owner, numbers in RAISABLE.items() for number_name in numbers]
     if left not in names:
         raise DecodeError(f"it is none of {', '.join(names)}", f"--option {option:.80}", nearest(left, names))
     most = RAISABLE[check][name]

@@ -60,7 +60,7 @@ def judge(reading: Reading, policy: Policy, facts: Facts, options: ReadOptions, 
     findings += _unreported(reading, policy)
     told = matrix_file.decoded_tables(reading, options, policy.max_unfit_fraction)
     findings += matrix_file.findings(reading, told, options)
-    left_out += matrix_file.not_held(told, options)
+    left_out += (matrix_file.ALIKE,) if told and options.floor is None else ()
     parts = len(reading.parts) + len(reading.tables)
     if not parts and not reading.unread:
         remedy = "Give output of one of the kinds that `prelaunch explain --help` lists."

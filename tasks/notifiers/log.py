@@ -13,11 +13,6 @@ from tasks.store.base import Store, StoreError
 from tasks.store.layout import page_key
 
 
-def notification_text(page: Notification) -> str:
-    """Title, text, and the results of earlier notifiers."""
-    return f"{page.title}\n\n{body_text(page)}\n"
-
-
 def body_text(page: Notification) -> str:
     """The result is the text without the title, with one line for each notifier that failed before this one."""
     failed = ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
@@ -29,7 +24,7 @@ def keep_text(page: Notification, store: Store, is_status: bool) -> str:
 
     Raises StoreError if it cannot be stored; then the whole text is written to stderr. It is no failure if nobody reads that.
     """
-    text, key = notification_text(page), page_key(page.gate_id)
+    text, key = f"{page.title}\n\n{body_text(page)}\n", page_key(page.gate_id)
     try:
         store.put(key, text.encode("utf-8", "backslashreplace"))
     except StoreError:

@@ -7,9 +7,9 @@ from typing import cast
 
 from checks.documents.report import plain
 from checks.judge.rules.wording import figure
-from checks.judge.trend.courses import CounterGrowth, Course, Point, Trend, TrendMachine
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
 from checks.judge.trend.numbers import LEAST_PEERS
+from checks.judge.trend.time_series import CounterGrowth, Course, Point, Trend, TrendMachine
 from tasks.text.inert import one_line
 from tasks.text.tables import counted, few
 

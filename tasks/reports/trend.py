@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks.judge.trend.courses import Trend
 from checks.judge.trend.numbers import gate_numbers
+from checks.judge.trend.time_series import Trend
 from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy

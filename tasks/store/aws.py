@@ -257,7 +257,9 @@ class AwsCalls(ABC):
         if self._session is None:
             core = botocore.session.get_session()
             self._session = boto3.session.Session(botocore_session=core, region_name=self.region or None)
-            core.register_component("data_loader", _with_cache(core.get_component("data_loader")))
+            # The process's first loader with these paths keeps AWS's descriptions of its services once it has decoded them.
+            loader = core.get_component("data_loader")
+            core.register_component("data_loader", _LOADERS.setdefault(tuple(loader.search_paths), loader))
         config = Config(
             connect_timeout=self.limits.connect_s,
             read_timeout=self.limits.read_s,
@@ -303,8 +305,3 @@ def _refusal(action: str, response: Any, attempts: int) -> Passing:
     if not refusal.passes:
         raise refusal from None
     return Passing(f"{refusal.code} ({refusal.message})", refusal.status >= 500)
-
-
-def _with_cache(loader: Any) -> Any:
-    """The process's first loader with these search paths, which keeps AWS's descriptions of its services once it decoded them."""
-    return _LOADERS.setdefault(tuple(loader.search_paths), loader)

@@ -64,11 +64,6 @@ def findings(reading: Reading, tables: Sequence[DecodedTable], options: ReadOpti
     yield from _suspects(tables)
 
 
-def not_held(tables: Sequence[DecodedTable], options: ReadOptions) -> tuple[str, ...]:
-    """What cannot be found by comparing the values with each other."""
-    return (ALIKE,) if tables and options.floor is None else ()
-
-
 def summary(decoded_table: DecodedTable) -> str:
     """ "bandwidth: no part is worse than the rest; 56 tests, the usual is 37 GB/s, bad is below 22 GB/s"."""
     matrix, noise = decoded_table.table.matrix, decoded_table.decoded.noise

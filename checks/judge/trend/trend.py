@@ -9,15 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 from checks.judge.machine_identity import MachineHistory, same_machines
-from checks.judge.trend.courses import (
-    CounterGrowth,
-    Course,
-    FleetCourse,
-    IdentityChange,
-    Point,
-    Trend,
-    TrendMachine,
-)
 from checks.judge.trend.degradation import (
     LEAST_PROOFS,
     NEWS,
@@ -29,6 +20,15 @@ from checks.judge.trend.degradation import (
     moves,
 )
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number, in_order
+from checks.judge.trend.time_series import (
+    CounterGrowth,
+    Course,
+    FleetCourse,
+    IdentityChange,
+    Point,
+    Trend,
+    TrendMachine,
+)
 
 DAY_S = 86400.0
 MONTH = 30.0

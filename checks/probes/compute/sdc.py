@@ -248,8 +248,8 @@ def _compare(results: ProblemResult, result: Tensor, expected: Tensor) -> None:
         odd = (result != expected).nonzero()
         results.wrong += len(odd)
         for row, column in odd[: max(0, 3 - len(results.places))].tolist():
-            message, due = float(result[row, column]), float(expected[row, column])
-            results.places.append(f"[{row},{column}] is {message:.9g}, but it must be {due:.9g}")
+            value, due = float(result[row, column]), float(expected[row, column])
+            results.places.append(f"[{row},{column}] is {value:.9g}, but it must be {due:.9g}")
     digest = digest_of(result)
     results.digest = results.digest or digest
     results.unsteady += digest != results.digest

@@ -88,7 +88,7 @@ def changes(lines: Iterator[str], gpus: int) -> Iterator[Mapping[str, object] | 
         last[gpu] = code
         if not begun:
             yield (
-                {"gpus": {str(number): pair for number, pair in last.items()}} if len(last) >= gpus else None
+                {"gpus": {str(number): xid for number, xid in last.items()}} if len(last) >= gpus else None
             )
         else:
             yield {"gpu": gpu, "xid": code} if code not in (before, 0) else None

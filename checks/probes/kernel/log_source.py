@@ -156,7 +156,7 @@ def read(context: Context, find: Find) -> Log | Skipped:
             return replace(read_file(Path(path), Reader(find, now, window_s), vouched=True), own=False)
         except UnusableSource as reason:
             raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
-    files = tuple(Path(path) for path in FILES)
+    files = tuple(map(Path, FILES))
     return first_usable(Path(KMSG), files, find, now, window_s, context.timeout_s / 3)
 
 

@@ -181,10 +181,10 @@ def _check(
         _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
         approval = ""
         if verdict.answer is Answer.ASK and ask_s:
-            approval_of_person = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
-            if isinstance(approval_of_person, Refusal):
-                return approval_of_person
-            approval = f"{approval_of_person.by} at {approval_of_person.at}: {approval_of_person.why}"
+            person_answer = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            if isinstance(person_answer, Refusal):
+                return person_answer
+            approval = f"{person_answer.by} at {person_answer.at}: {person_answer.why}"
         elif verdict.answer is not Answer.GO:
             return _refusal(verdict)
         return _written(

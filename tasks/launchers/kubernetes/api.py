@@ -211,9 +211,9 @@ class Api:
                 "the launcher kubernetes needs the package of that name: pip install 'prelaunch[kubernetes]'."
             ) from error
         settings = client.Configuration()
-        is_chosen = self._kubeconfig or self._context
+        in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
         try:
-            if is_chosen or not _in_a_pod():
+            if self._kubeconfig or self._context or not in_a_pod:
                 path = str(Path(self._kubeconfig).expanduser()) if self._kubeconfig else None
                 config.load_kube_config(path, self._context or None, settings, persist_config=False)
             else:
@@ -225,10 +225,6 @@ class Api:
             ) from error
         settings.retries = False
         return client.ApiClient(settings)
-
-
-def _in_a_pod() -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
 
 
 def _refusal(error: Any, verb: str, plural: str) -> LaunchError:

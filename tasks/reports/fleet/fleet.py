@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checks.judge.trend.courses import Course, Trend, TrendMachine
+from checks.judge.trend.time_series import Course, Trend, TrendMachine
 from checks.model import Cause, Finding, Profile
 from tasks.machines.base import Machine
 from tasks.remediation.model import Act

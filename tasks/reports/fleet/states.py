@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.judge.clocks import seconds_of
-from checks.judge.trend.courses import Trend, TrendMachine
+from checks.judge.trend.time_series import Trend, TrendMachine
 from checks.judge.trend.trend import follow
 from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural

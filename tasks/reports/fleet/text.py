@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
-from checks.judge.trend.courses import IdentityChange
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
+from checks.judge.trend.time_series import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION

@@ -144,14 +144,14 @@ def own_decision(record: KeptBeside | None, now: Verdict, name: str) -> str:
         return ""
     if record.verdict is None:
         return f"What the gate itself decided is not known: {record.problem}."
-    reason = tuple(other_inputs(record.verdict.digests, now.digests))
+    reasons = tuple(other_inputs(record.verdict.digests, now.digests))
     other, same = record.verdict.digests.policy != now.digests.policy, _same(record.verdict, now)
     if not other and same:
         return ""
     decided = f"The gate itself decided {_answer_word(record.verdict)}"
     if not other:
-        return f"{decided}. This answer is by the same policy: {'; '.join(reason) or 'why it differs is not known'}."
-    rest = f" Also, {'; '.join(reason)}." if reason else ""
+        return f"{decided}. This answer is by the same policy: {'; '.join(reasons) or 'why it differs is not known'}."
+    rest = f" Also, {'; '.join(reasons)}." if reasons else ""
     now_by = f"has the same result, by policy {name}" if same else f"differs: it is by policy {name}"
     if record.policy is not None:
         return f"{decided}, by policy {policy_name(record)}. This answer {now_by}.{rest}"

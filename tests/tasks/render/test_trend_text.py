@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checks.judge.baseline.samples import Side
-from checks.judge.trend.courses import Course, Point
 from checks.judge.trend.degradation import Motion
+from checks.judge.trend.time_series import Course, Point
 from tasks.render.trend_text import course_text
 
 # What one machine measures, and what its change is when it is compared with peers that changed as well.

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.report import digest, dump
-from checks.judge.trend.courses import Course, Trend, TrendMachine
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.numbers import NodeIdentity, gate_numbers
+from checks.judge.trend.time_series import Course, Trend, TrendMachine
 from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
