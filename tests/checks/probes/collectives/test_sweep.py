@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,14 +25,17 @@ def world(tmp_path: Path) -> Iterator[operations.World]:
     dist.destroy_process_group()
 
 
-def test_the_time_that_nccl_takes_to_begin_is_no_part_of_the_budget(world: operations.World) -> None:
+def test_the_time_that_nccl_takes_to_begin_is_no_part_of_the_budget(
+    world: operations.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would leave none for the sizes: they would be left out, on every healthy cluster."""
-    calls = 0
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now)
+    monkeypatch.setattr(sweep, "time", clock)
 
     def run(own: Any, result: Any, of: operations.World) -> None:
-        nonlocal calls
-        calls += 1
-        time.sleep(0.5 if calls == 1 else 0)
+        nonlocal now
+        now += 0.0001 if now else 0.5
 
     late = replace(operations.ALL_REDUCE, run=run)
     options = {"min_bytes": 1024.0, "max_bytes": 65536.0, "budget_s": 0.05}

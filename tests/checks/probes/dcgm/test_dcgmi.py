@@ -24,6 +24,8 @@ from tests.fakes.tools import on_path
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 3600.0
+# How long dcgmi may take to answer a signal, on a busy machine too.
+PATIENCE_S = 30.0
 # A fake dcgmi and the diagnostic of its host engine, which lives in a session of its own: it ends only if dcgmi, asked by a signal,
 # stops it.
 FAKE = """#!{python} -S
@@ -134,9 +136,10 @@ def test_a_diagnostic_that_goes_on_in_the_host_engine_is_named(
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_check_that_is_ended_stops_its_diagnostic(
-    tmp_path: Path, engine: Callable[..., Path], killed: bool
+    tmp_path: Path, engine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     """A job that is cancelled ends its checks' processes, and dcgmi with them; also if the check itself is killed."""
+    monkeypatch.setattr(isolate, "GRACE_S", PATIENCE_S)
     pid = engine()
     script = "from checks.probes.dcgm import dcgmi; dcgmi.run_to_deadline(('diag',), 3600.0)"
 
@@ -154,7 +157,7 @@ def test_a_check_that_is_ended_stops_its_diagnostic(
         return check
 
     with on_path(tmp_path):
-        row = isolate.isolated("dcgm.diag", "node-0", start, tmp_path / "result", 0.0)
+        row = isolate.isolated("dcgm.diag", "node-0", start, tmp_path / "result", -PATIENCE_S)
 
     assert (ErrorKind.OTHER if killed else ErrorKind.DEADLINE) is row.error_kind
     assert not runs(pid)
