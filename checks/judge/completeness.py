@@ -212,7 +212,7 @@ def _contradiction(record: Observation) -> str:
     failures = record.metrics.get(FAILURES)
     if not isinstance(failures, tuple) or not record.check.startswith(PEERS):
         return ""
-    for name, values in record.metrics.items():
+    for name, values in sorted(record.metrics.items()):
         if (
             isinstance(values, tuple)
             and len(values) == len(failures)
@@ -252,10 +252,10 @@ def other_than(column: Sequence[object], usual: object) -> set[int]:
 def defect_of(record: Observation, planned: Planned) -> Unmeasured:
     """What a measurement lacks, or has that cannot be."""
     lacking = [name for name in planned.metrics if name not in record.metrics]
-    empty = [name for name, value in record.metrics.items() if value == ()]
+    empty = [name for name, value in sorted(record.metrics.items()) if value == ()]
     if lacking:
         return Unmeasured(lacking[0], "is missing from the measurement")
-    for name, value in record.metrics.items():
+    for name, value in sorted(record.metrics.items()):
         if (number := _impossible(record.check, name, value)) is not None:
             bounds = range_of(record.check, name)
             return Unmeasured(

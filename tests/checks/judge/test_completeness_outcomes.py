@@ -56,3 +56,18 @@ def test_a_healthy_or_an_honest_row_is_judged(check: str) -> None:
     honest = replace(failed, metrics={**failed.metrics, **measured})
 
     assert ("", "") == (defect(row(check, ("ok", "ok"))), defect(honest))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        row("network.mtu", ("ok", "ok"), narrowed_bytes=(-1e9, 0), path_mtu_bytes=(-1e9, 9001)),
+        row("network.mtu", ("ok", "ok"), peers=(), path_mtu_bytes=()),
+        row("network.pairs", ("ok", "no answer")),
+    ],
+    ids=["impossible", "empty", "a number that was not measured"],
+)
+def test_the_order_of_the_metrics_does_not_change_the_defect(spoilt: Observation) -> None:
+    backwards = dict(reversed([*spoilt.metrics.items()]))
+
+    assert defect(spoilt) == defect(replace(spoilt, metrics=backwards)) != ""
