@@ -80,6 +80,8 @@ lint: .venv/all
 
 test-long: setup parallelcluster
 	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)
+	@# The property tests again: `make test` tries the same examples each time, this tries new ones.
+	NEW_EXAMPLES=1 $(BIN)/python -m pytest -q -n 2 -m "not long and not alone" tests/properties tests/checks
 	$(BIN)/python -m pytest tests/tasks/parallelcluster/test_schema.py
 	$(BIN)/python -m tests.anywhere $(LEGS)
 

@@ -55,15 +55,15 @@ PACKAGES = {
 }
 # command -> what installs it where no package of Debian does
 MADE = {"pcluster": "make parallelcluster"}
-# A busy machine makes an example slow, and fails no test for it. CI tries the same examples each time (GitHub sets CI). In a checkout
-# that this user may not write, no example that failed is kept.
+# A busy machine makes an example slow, and fails no test for it. `make test` tries the same examples everywhere, `make test-long` new
+# ones. In a checkout that this user may not write, no example that failed is kept.
 KEEPS_EXAMPLES = {} if os.access(Path(__file__).parents[1], os.W_OK) else {"database": None}
 hypothesis.settings.register_profile(
     "prelaunch",
     **KEEPS_EXAMPLES,
     max_examples=50,
     deadline=None,
-    derandomize=bool(os.environ.get("CI")),
+    derandomize="NEW_EXAMPLES" not in os.environ,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("prelaunch")
