@@ -48,6 +48,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs the command that was parsed."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
+    for number in inheritance.FOR_TRAINING:
+        signal.signal(number, signal.SIG_IGN)
     try:
         code: int = arguments.verb(arguments)
     except Interrupted as signalled:

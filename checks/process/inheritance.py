@@ -11,6 +11,9 @@ import sys
 import threading
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Slurm sends them to every process of a step (sbatch --signal, scancel --signal), and trainings save their state then. Their default
+# action would end the process.
+FOR_TRAINING = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def restore_defaults() -> None:

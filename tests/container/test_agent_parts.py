@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -122,6 +123,23 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root)
 
     assert "137\n" == done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_for_the_training_does_not_end_its_agent(number: int) -> None:
+    """Slurm sends it to every process of a step, for a training that saves its state and goes on."""
+    code = (
+        "import os\n"
+        "from container.agent import supervisor\n"
+        "signals = supervisor.Signals()\n"
+        "signals.install()\n"
+        f"told = ('sh', '-c', 'trap \"echo saved\" {number:d}; kill -{number:d} $PPID $$; sleep 0.3; echo trained')\n"
+        "print(supervisor.run(told, os.environ, signals, 600.0), signals.number)\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root)
+
+    assert "saved\ntrained\n0 0\n" == done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(("has_verdict", "code"), [(True, Exit.GO), (False, Exit.CANNOT_TELL)])

@@ -15,7 +15,7 @@ from tasks.launchers.base import JobHandle, JobState, LaunchRejected, PreflightR
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final
+from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final, until_told
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -234,3 +234,26 @@ def test_a_shared_folder_that_takes_no_file_gives_no_wrong_answer(
         status = until_final(launcher, job.name, 90.0)
 
     assert (status.state, status.exit_codes) == (JobState.FAILED, {}), status
+
+
+SAVES = """
+import os, signal, sys, time
+saved = []
+signal.signal(signal.SIGUSR1, lambda number, frame: saved.append(number))
+open(os.path.join(sys.argv[1], os.environ["PRELAUNCH_NODE"]), "w").write("{}")
+while len(saved) < 2:
+    time.sleep(0.1)
+"""
+
+
+def test_a_training_that_saves_its_state_on_a_signal_goes_on(slurm: SlurmCluster, bench: Bench) -> None:
+    """Slurm signals every process of a step (`--signal=USR1@300`), or the batch script alone (`--signal=B:USR1@300`)."""
+    launcher, job = bench.again(), bench.job(SAVES)
+    launcher.submit(launcher.plan(job))
+    until_told(bench, launcher, job.name, job.nodes)
+    number = slurm.run("squeue", "-h", "-n", job.name, "-o", "%A").strip()
+    slurm.run("scancel", "--signal=USR1", number)
+    time.sleep(0.5)  # two of one kind at once are one
+    slurm.run("scancel", "--signal=USR1", "--batch", number)
+
+    assert JobState.SUCCEEDED is until_final(launcher, job.name, bench.seconds).state

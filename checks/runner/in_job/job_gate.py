@@ -9,6 +9,7 @@ CANNOT TELL. The first host keeps the merged report.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.process.environment import for_training
+from checks.process.inheritance import FOR_TRAINING
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
 from checks.process.whole_file import write_whole
@@ -117,6 +119,8 @@ def start(
         os.chdir(working)
     sys.stdout.flush()
     sys.stderr.flush()
+    for number in FOR_TRAINING:
+        signal.signal(number, signal.SIG_DFL)
     os.execvpe(argv[0], argv, environment)
 
 

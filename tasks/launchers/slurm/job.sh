@@ -37,6 +37,19 @@ set -- "$(type -P srun || echo /usr/bin/srun)" \
 # shellcheck disable=SC1091
 (unset srun_options agent && . "$job/in/environment.sh" && exec "$@") & # bash exports no arrays
 step=$!
+# sbatch --signal=B:... sends it to this script alone, and the default action would end the job.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
+trap 'scancel --signal=USR2 "$SLURM_JOB_ID"' USR2
+
+# Waits so many seconds, at most until the step ends. Bash before 4.3 has no wait -n.
+pause() {
+    if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 403)); then
+        sleep 1
+    else
+        sleep "$1" &
+        wait -n "$step" $!
+    fi
+}
 
 # The nodes on which the training has failed in this start, once it has begun on any: before that, healthy nodes still report.
 failed_nodes() {
@@ -57,13 +70,12 @@ while kill -0 "$step" 2>/dev/null; do
     if ((left <= 0)); then
         if ((SECONDS < max_runtime_s)); then cut="${failed% }"; else overdue=true; fi
         scancel --signal=TERM "$SLURM_JOB_ID"
-        sleep "$grace_s" &
-        wait -n "$step" $!
+        until=$((SECONDS + grace_s))
+        while kill -0 "$step" 2>/dev/null && ((SECONDS < until)); do pause $((until - SECONDS)); done
         kill -TERM "$step" 2>/dev/null
         break
     fi
-    sleep $((left < 5 ? left : 5)) &
-    wait -n "$step" $!
+    pause $((left < 5 ? left : 5))
 done
 wait "$step"
 code=$?

@@ -31,6 +31,15 @@ from checks.process import inheritance
 inheritance.restore_defaults()
 os.kill(os.getpid(), signal.SIGTERM)
 """
+SIGNALLED = """
+import argparse, signal, sys
+from checks import cli
+def measures(arguments):
+    signal.raise_signal(signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR2)
+    return 0
+sys.exit(cli.execute(argparse.Namespace(verb=measures)))
+"""
 STREAMS = """
 import os, sys
 from checks.process import inheritance
@@ -67,6 +76,13 @@ def test_closed_streams_lead_nowhere(closed: str, tmp_path: Path) -> None:
     done = run("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", STREAMS, str(file))
 
     assert (0, "the file") == (done.returncode, file.read_text())
+
+
+def test_a_signal_for_the_training_does_not_end_the_checks() -> None:
+    """Slurm sends it to every process of a step, whether the training has begun or not."""
+    done = run(sys.executable, "-c", SIGNALLED)
+
+    assert 0 == done.returncode, done.stderr
 
 
 @pytest.mark.parametrize(

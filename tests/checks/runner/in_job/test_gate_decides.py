@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -380,6 +381,22 @@ def test_checks_alone_end_with_the_code_of_their_verdict(
     code = cli.main(["gate", "--bundle", "b.json", "--out", str(tmp_path), *observe])
 
     assert Exit.NO_GO == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_the_command_gets_the_signals_that_the_checks_ignored(
+    place: Place, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """What is ignored stays so when a process becomes another program, and a shell cannot catch it then."""
+    seen: list[object] = []
+    monkeypatch.setattr(os, "execvpe", lambda *words: seen.append(signal.getsignal(number)))
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        job_gate.start(place.node_context, "x", place.out, ("true",), None)
+    finally:
+        signal.signal(number, before)
+
+    assert [signal.SIG_DFL] == seen
 
 
 def test_the_command_works_where_the_container_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

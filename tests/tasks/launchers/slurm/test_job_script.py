@@ -24,8 +24,10 @@ exec /bin/sleep {seconds}
 """
 
 
-def calls(folder: Path, environment: dict[str, str], stays_s: float = 0.0) -> tuple[str, SharedJobFolder]:
-    """What the script of a job with that environment calls, and the job's folder."""
+def calls(
+    folder: Path, environment: dict[str, str], stays_s: float = 0.0, change: tuple[str, str] = ("", "")
+) -> tuple[str, SharedJobFolder]:
+    """What the script of a job with that environment calls, and the job's folder. `change` is one of the script's text."""
     log, commands, root = folder / "log", folder / "bin", folder / "root"
     commands.mkdir()
     for name, seconds in (("srun", stays_s), ("scancel", 0.0)):
@@ -35,8 +37,10 @@ def calls(folder: Path, environment: dict[str, str], stays_s: float = 0.0) -> tu
     job = replace(JOB, environment=environment, max_runtime_s=1.0 if stays_s else 3600.0)
     shared = SharedJobFolder(root, job.name)
     assert shared.stage(make_plan(job, root, SlurmOptions(grace_s=1.0)))
+    script = shared.path / "job.sbatch"
+    script.write_text(script.read_text().replace(*change))
     subprocess.run(
-        ("/bin/bash", str(shared.path / "job.sbatch")),
+        ("/bin/bash", str(script)),
         env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
         cwd=folder, check=False, capture_output=True,
     )  # fmt: skip
@@ -78,12 +82,24 @@ def test_no_value_of_a_variable_is_computed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_script_ends_its_own_step_at_the_max_runtime(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", [("", ""), ("< 403", "< 903")], ids=["this bash", "a bash without wait -n"]
+)
+def test_a_script_ends_its_own_step_at_the_max_runtime(tmp_path: Path, change: tuple[str, str]) -> None:
     """With the time that the launcher gave, whatever the training's variables are."""
-    said, shared = calls(tmp_path, {"max_runtime_s": "3600", "grace_s": "600"}, stays_s=30.0)
+    said, shared = calls(tmp_path, {"max_runtime_s": "3600", "grace_s": "600"}, 30.0, change)
 
     assert "stub scancel --signal=TERM 77\n" in said
     assert shared.ended() == ScriptEnd(77, 143, overdue=True)
+
+
+@pytest.mark.parametrize("name", ["USR1", "USR2"])
+def test_a_signal_for_the_training_that_the_script_gets_reaches_the_step(tmp_path: Path, name: str) -> None:
+    """`sbatch --signal=B:USR1@300` signals the batch shell alone, and the default action would end the job."""
+    said, shared = calls(tmp_path, {}, change=("overdue=false", f"kill -{name} $$; overdue=false"))
+
+    assert f"stub scancel --signal={name} 77\n" in said
+    assert shared.ended() == ScriptEnd(77, 0, overdue=False)
 
 
 FAILS = """#!/bin/bash
