@@ -229,6 +229,22 @@ def pytest_runtest_logfinish() -> None:
         MODULES["frozen"] = len(sys.modules)
 
 
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Handle signals after a test as before it. Where a command that ran in this process left SIGINT ignored, every process that a
+    later test of this worker started ignored it as well.
+    """
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    try:
+        return (yield)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _forks_of_stand_ins_end() -> Iterator[None]:
     """The process that the stand-ins of SageMaker are forks of (tests/fakes/sagemaker/bench.py) is no leftover of a test."""

@@ -154,8 +154,10 @@ def forever(attack: Callable[[], None]) -> None:
 
 def main(roster: str, gate: str, captured: str, said: str, key: str = "") -> None:
     """Attack every node of the roster until ended."""
-    os.nice(19)  # it would have a machine of its own
+    os.nice(5)  # it would have a machine of its own; with 19 it does nothing beside other work
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    while not Path(roster).exists():
+        time.sleep(0.01)
     members = json.loads(Path(roster).read_bytes())["members"]
     names = [member["name"] for member in members]
     held = bytes.fromhex(key) if key else secrets.token_bytes(32)

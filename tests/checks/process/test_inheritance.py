@@ -78,6 +78,18 @@ def test_closed_streams_lead_nowhere(closed: str, tmp_path: Path) -> None:
     assert (0, "the file") == (done.returncode, file.read_text())
 
 
+def test_a_test_leaves_the_handling_of_signals_to_the_next() -> None:
+    """What one ignored, the processes of all later ones would ignore."""
+    (conftest,) = (module for name, module in sys.modules.items() if name.endswith("tests.conftest"))
+    call = conftest.pytest_runtest_call()
+    next(call)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with pytest.raises(StopIteration):
+        next(call)
+
+    assert before is signal.getsignal(signal.SIGINT)
+
+
 def test_a_signal_for_the_training_does_not_end_the_checks() -> None:
     """Slurm sends it to every process of a step, whether the training has begun or not."""
     done = run(sys.executable, "-c", SIGNALLED)
