@@ -40,3 +40,11 @@ def restore_defaults() -> None:
     ):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def outlive_signals_for_training() -> None:
+    """Handle them by doing nothing, which a command that this process starts does not inherit, as it would inherit that they are
+    ignored: it gets each itself.
+    """
+    for number in FOR_TRAINING:
+        signal.signal(number, lambda *_: None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from checks.process.inheritance import FOR_TRAINING
+from checks.process.inheritance import outlive_signals_for_training
 from checks.process.tree import end_children, end_tree, reap, with_pdeathsig
 
 POLL_S = 0.1
@@ -29,11 +29,10 @@ class Signals:
         self._child = 0
 
     def install(self) -> None:
-        """Handle the signals from now on. Slurm sends those for the training to the training as well."""
+        """Handle the signals from now on."""
         for number in HEEDED:
             signal.signal(number, self.note)
-        for number in FOR_TRAINING:
-            signal.signal(number, lambda *_: None)
+        outlive_signals_for_training()
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
         """Record the first signal, and pass every signal to the child."""

@@ -33,6 +33,7 @@ from checks.exchange.exchange import ExchangeError, Responder
 from checks.exchange.secret_key import Access
 from checks.exit_codes import Exit
 from checks.process.environment import for_training
+from checks.process.inheritance import outlive_signals_for_training
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper, end_children, with_pdeathsig
 from checks.process.whole_file import write_whole
@@ -85,6 +86,7 @@ class Stop:
         self.child: subprocess.Popen[bytes] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
+        outlive_signals_for_training()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.running:
