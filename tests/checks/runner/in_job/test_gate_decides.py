@@ -383,31 +383,18 @@ def test_checks_alone_end_with_the_code_of_their_verdict(
     assert Exit.NO_GO == code
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_the_command_gets_the_signals_that_the_checks_ignored(
-    place: Place, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """What is ignored stays so when a process becomes another program, and a shell cannot catch it then."""
-    seen: list[object] = []
-    monkeypatch.setattr(os, "execvpe", lambda *words: seen.append(signal.getsignal(number)))
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        job_gate.start(place.node_context, "x", place.out, ("true",), None)
-    finally:
-        signal.signal(number, before)
-
-    assert [signal.SIG_DFL] == seen
-
-
 def test_the_command_works_where_the_container_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent runs the checks elsewhere, and no word of it reaches the command."""
-    seen: list[tuple[str, bool]] = []
-    (working := place.folder / "working").mkdir()
+    """The agent runs the checks elsewhere, and no word of it reaches the command; the signals that they ignored do."""
+    seen: list[tuple[str, bool, object]] = []
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    (other := place.folder / "w").mkdir()
     monkeypatch.chdir(place.folder)
-    monkeypatch.setenv("PRELAUNCH_WORKING_FOLDER", str(working))
-    monkeypatch.setattr(
-        os, "execvpe", lambda *words: seen.append((os.getcwd(), "PRELAUNCH_WORKING_FOLDER" in words[2]))
-    )
+    monkeypatch.setenv(name := "PRELAUNCH_WORKING_FOLDER", str(other))
+
+    def become(program: str, argv: list[str], environment: dict[str, str]) -> None:
+        seen.append((os.getcwd(), name in environment, signal.getsignal(signal.SIGUSR1)))
+
+    monkeypatch.setattr(os, "execvpe", become)
     job_gate.start(place.node_context, "x", Path("out"), ("true",), None)
 
-    assert [(str(working), False)] == seen and (place.folder / "out/x/started/node-0").is_file()
+    assert [(str(other), False, signal.SIG_DFL)] == seen and (place.folder / "out/x/started/node-0").exists()
