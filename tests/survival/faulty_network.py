@@ -79,5 +79,10 @@ def cut(name: str, node: int) -> None:
     _run("ip", "-n", local_network.switch(name), "link", "set", f"v{node}", "down")
 
 
+def add_address(namespace: str, device: str, *address: str) -> None:
+    """Give the device one more address."""
+    _run("ip", "-n", namespace, "addr", "add", *address, "dev", device)
+
+
 def _run(*argv: str) -> None:
     subprocess.run(argv, check=True, capture_output=True, text=True)

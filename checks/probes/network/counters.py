@@ -6,7 +6,6 @@ Interfaces are listed by system calls, in this process's network namespace (/sys
 from __future__ import annotations
 
 import array
-import contextlib
 import fcntl
 import ipaddress
 import socket
@@ -18,7 +17,8 @@ from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope
 from checks.probes import growth
 
-SIOCGIFADDR, SIOCGIFMTU, SIOCETHTOOL = 0x8915, 0x8921, 0x8946  # linux/sockios.h
+SIOCGIFCONF, SIOCGIFMTU, SIOCETHTOOL = 0x8912, 0x8921, 0x8946  # linux/sockios.h
+IFREQ_BYTES, MOST_ADDRESSES = 40, 1 << 14
 ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS = 0x3, 0x1B, 0x1D  # linux/ethtool.h
 ETH_SS_STATS, GSTRING_BYTES, DRVINFO_BYTES, N_STATS_AT = 1, 32, 196, 180
 MOST_STATS = 1 << 16
@@ -140,11 +140,17 @@ def interface_of(address: str) -> str:
         return "lo"
     if wanted.version == 6:
         return _by_ipv6(wanted.packed.hex())
-    for _, name in socket.if_nameindex():
-        with contextlib.suppress(OSError):
-            if _ifreq(SIOCGIFADDR, name)[20:24] == wanted.packed:
-                return name
-    return ""
+    return _by_ipv4(wanted.packed)
+
+
+def _by_ipv4(wanted: bytes) -> str:
+    """From the kernel's list of all addresses; a label (eth0:1) is not the interface's name."""
+    buffer = array.array("B", bytes(IFREQ_BYTES * MOST_ADDRESSES))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        answer = fcntl.ioctl(handle, SIOCGIFCONF, struct.pack("iP", len(buffer), buffer.buffer_info()[0]))
+    listed = struct.iter_unpack("16s4x4s16x", buffer.tobytes()[: struct.unpack_from("i", answer)[0]])
+    label = next((label for label, address in listed if address == wanted), b"")
+    return label.rstrip(b"\0").decode("ascii", "replace").partition(":")[0]
 
 
 def _by_ipv6(wanted: str) -> str:

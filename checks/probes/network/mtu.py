@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import struct
 import time
@@ -105,11 +106,26 @@ def measurement(peers: Sequence[str], results: Sequence[PathResult]) -> Measurem
     )
 
 
-def path_mtu(info: bytes, family: int) -> int:
-    """The path MTU from a connection's tcp_info: its route's, or less where the peer takes only smaller segments."""
+def sending_mtu(address: str, info: bytes) -> int:
+    """The MTU of the interface that bears the connection's own address; or its route's, where that interface sends nothing.
+
+    A host that has its routes by BGP bears its address on the loopback interface. Raises OSError, CheckError.
+    """
+    name = interface_of(address)
+    borne = name and (name != "lo" or ipaddress.ip_address(address).is_loopback)
+    return mtu_of(name) if borne else _route_mtu(info)
+
+
+def _route_mtu(info: bytes) -> int:
     if len(info) < PATH_MTU_AT + 4:
         raise CheckError(f"the kernel's tcp_info has only {len(info)} bytes, so the path MTU is unknown")
-    segment, route = (struct.unpack_from("I", info, at)[0] for at in (SEND_MSS_AT, PATH_MTU_AT))
+    return int(struct.unpack_from("I", info, PATH_MTU_AT)[0])
+
+
+def path_mtu(info: bytes, family: int) -> int:
+    """The path MTU from a connection's tcp_info: its route's, or less where the peer takes only smaller segments."""
+    route = _route_mtu(info)
+    segment = struct.unpack_from("I", info, SEND_MSS_AT)[0]
     if route > WINDOW_BOUND:
         return int(min(route, LARGEST))
     extra = TIMESTAMP_BYTES if info[OPTIONS_AT] & TIMESTAMPS else 0
@@ -121,7 +137,7 @@ def _probe(peer: Member, access: Access, stall_s: float, deadline: float) -> Pat
         with connection(peer, access, Op.PING, _left(stall_s, deadline)) as line:
             line.answer()
             link = line.link
-            device = mtu_of(interface_of(link.getsockname()[0]))
+            device = sending_mtu(link.getsockname()[0], _info(link))
             if _echoed(link, deadline):
                 return PathResult("ok", device, path_mtu(_info(link), link.family))
             # What is still unsent would keep the peer waiting: drop it.

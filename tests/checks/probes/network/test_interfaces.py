@@ -12,7 +12,7 @@ import pytest
 from checks.check import CheckError
 from checks.probes.network import counters as interfaces
 from checks.probes.network.counters import chosen, parse_dev
-from tests.survival.faulty_network import needs_root, network
+from tests.survival.faulty_network import add_address, needs_root, network
 
 ROOT = Path(__file__).parents[4]
 
@@ -49,19 +49,21 @@ def test_an_interface_that_is_not_there_is_an_error() -> None:
 
 @needs_root
 def test_interface_and_driver_counters_are_those_of_the_own_namespace() -> None:
-    """A veth counts what its peer has; its address leads to it."""
+    """A veth counts what its peer has; each of its addresses leads to it, also under a label."""
     script = (
         "from checks.probes.network import counters as i\n"
-        "from tasks.launchers.local.network import _addresses\n"
         "import sys\n"
-        "name = i.interface_of(sys.argv[1])\n"
+        "name, = {i.interface_of(address) for address in sys.argv[1:]}\n"
         "print(name, i.mtu_of(name), 'peer_ifindex' in i.driver_counters(name), i.driver_counters('lo'))\n"
     )
     with network(1) as name:
         from tasks.launchers.local import network as local_network
 
         address = local_network.find(name, 1).addresses[0]
-        argv = ("ip", "netns", "exec", f"{name}-0", sys.executable, "-c", script, address)
+        for more in (("10.9.8.2/24",), ("10.9.9.2/24", "label", "eth0:1")):
+            add_address(f"{name}-0", "eth0", *more)
+        addresses = (address, "10.9.8.2", "10.9.9.2")
+        argv = ("ip", "netns", "exec", f"{name}-0", sys.executable, "-c", script, *addresses)
         said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert "eth0 1500 True {}\n" == said

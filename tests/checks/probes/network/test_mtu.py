@@ -15,7 +15,7 @@ import pytest
 
 from checks.probes.network import mtu
 from tasks.launchers.local import network as local_network
-from tests.survival.faulty_network import needs_root, network
+from tests.survival.faulty_network import add_address, needs_root, network
 
 ROOT = Path(__file__).parents[4]
 PEER = """
@@ -59,8 +59,8 @@ def _answering(name: str, address: str) -> Iterator[None]:
         peer.communicate()
 
 
-def _probe(name: str) -> Mapping[str, object]:
-    addresses = local_network.find(name, 2).addresses
+def _probe(name: str, *given: str) -> Mapping[str, object]:
+    addresses = given or local_network.find(name, 2).addresses
     with _answering(name, addresses[1]):
         said, _ = _inside(f"{name}-0", PROBE, *addresses).communicate()
     found: Mapping[str, object] = json.loads(said)
@@ -81,6 +81,27 @@ def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
 
     assert (1500, [None]) == (found["interface_mtu_bytes"], found["path_mtu_bytes"])
     assert [1] == found["full_size_lost"]
+
+
+@needs_root
+@pytest.mark.parametrize("device", ["eth0", "lo"])
+def test_mtu_is_measured_from_an_address_that_is_not_the_interfaces_first(device: str) -> None:
+    """The second one of eth0; or a /32 of lo, as hosts have that route by BGP: then the route sends."""
+    here, there = "10.20.0.4", "10.20.0.5"
+    with network(2) as name:
+        for index, (own, other) in enumerate(((here, there), (there, here))):
+            namespace = f"{name}-{index}"
+            add_address(namespace, device, f"{own}/32")
+            argv = ("ip", "-n", namespace, "route", "add", f"{other}/32", "dev", "eth0", "src", own)
+            subprocess.run(argv, check=True, capture_output=True)
+        found = _probe(name, here, there)
+
+    assert ("", ["ok"]) == (found["reason"], found["failures"])
+    assert (1500, [1500], [0]) == (
+        found["interface_mtu_bytes"],
+        found["path_mtu_bytes"],
+        found["narrowed_bytes"],
+    )
 
 
 def _info(segment: int, route: int, options: int = 1) -> bytes:
@@ -112,3 +133,23 @@ def test_the_path_is_the_narrower_of_route_and_segment(
 def test_a_narrowed_path_is_no_gain_on_the_loopback_interface() -> None:
     """Its MTU is 65536, one more than a packet can be."""
     assert (0, 0) == (mtu.PathResult("ok", 65536, 65535).narrowed, mtu.PathResult("ok", 1500, 1500).narrowed)
+
+
+@pytest.mark.parametrize(
+    ("address", "interface", "sent"),
+    [
+        ("10.9.8.2", "eth0", 9001),
+        ("10.20.0.5", "lo", 1500),
+        ("fd00::5", "lo", 1500),
+        ("127.0.0.1", "lo", 65536),
+        ("203.0.113.77", "", 1500),
+    ],
+)
+def test_the_route_stands_for_an_interface_that_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, address: str, interface: str, sent: int
+) -> None:
+    """Whatever segment the peer takes: a peer of another MTU stays visible."""
+    monkeypatch.setattr(mtu, "interface_of", {address: interface}.__getitem__)
+    monkeypatch.setattr(mtu, "mtu_of", {"eth0": 9001, "lo": 65536}.__getitem__)
+
+    assert sent == mtu.sending_mtu(address, _info(1348, 1500))
