@@ -152,12 +152,17 @@ CASES = [
             ("an I/O error", ROOT + line("/broken", "ext4", "/dev/sdb", "8:16"),
                 "failing /broken (ext4, /dev/sdb) fails or is stale"),
             ("the disk turned read-only", ROOT.replace("ext4 /dev/nvme0n1p1 rw", "ext4 /dev/nvme0n1p1 ro"),
-                "read_only / (ext4, /dev/nvme0n1p1) has become read-only"),
+                "read_only / (ext4, /dev/nvme0n1p1) is read-only, although it is mounted for writing"),
+            ("a disk that an error shut", ROOT + line("/data", "ext4", "/dev/sdc", "8:32", "ro,errors=remount-ro"),
+                "read_only /data (ext4, /dev/sdc) is read-only"),
             ("read-only by its own word", ROOT + line("/flipped", "xfs", "/dev/sdc", "8:32"),
-                "read_only /flipped (xfs, /dev/sdc) has become read-only"),
+                "read_only /flipped (xfs, /dev/sdc) is read-only"),
             ("/ itself hangs", ROOT.replace(" / / ", " / /hung/../ "), "hung"),
         )
     ),
+    Case(MOUNTS, Sort.FAULTY, "a data set that the host mounted read-only",
+        mounted(ROOT + line("/datasets", "ext4", "/dev/nvme2n1", "259:4", "ro")), level=Level.WARN, cause=CONFIGURATION,
+        names="read_only /datasets (ext4, /dev/nvme2n1) is read-only, although it is mounted for writing"),
     Case(MOUNTS, Sort.FAULTY, "a slow one", mounted(ROOT + line("/slow")), level=Level.WARN, cause=CONFIGURATION, names="slowest_s"),
     *(
         Case(MOUNTS, Sort.UNMEASURABLE, name, mounted(made))

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,9 @@ PSEUDO = frozenset(
 )
 # Images that nobody can write: read-only is how they are.
 IMAGES = frozenset(("cramfs", "erofs", "iso9660", "romfs", "squashfs", "udf"))
+# Of a mount for writing, the filesystem under it is read-only: perhaps on purpose, since a container runtime binds for writing
+# what the host mounted read-only; or certainly after an error.
+BELOW, TURNED = 1, 2
 # Asked of the child: stat and statvfs, since the first alone may be answered from the client's cache.
 PROBE = (
     "import json, os, sys, time\n"
@@ -61,14 +64,14 @@ ASKER = (sys.executable, "-I", "-S", "-c", PROBE)
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of mountinfo. `writable` as it was mounted; `turned` where the filesystem under it is read-only now."""
+    """A line of mountinfo. `writable` as it was mounted; `read_only` is BELOW or TURNED, or 0."""
 
     point: str
     filesystem: str
     source: str
     device: str
     writable: bool
-    turned: bool
+    read_only: int
 
     @property
     def label(self) -> str:
@@ -101,13 +104,17 @@ def responsive(context: Context) -> Measurement:
 
     One number a mount of `mounts`, one mount a device; what the kernel makes up itself (proc, tmpfs ...) is left out, but
     "/" is always asked. `hung`: no answer within `deadline_s`. `failing`: an error, such as a stale file handle.
-    `read_only`: mounted for writing, and no longer writable. `slowest_s` is of those that answered.
+    `read_only`: mounted for writing, and the filesystem is read-only (1), or has become so after an error (2): it says so, it
+    was still writable a moment before, or "/" or this gate's own folder is on it. `slowest_s` is of those that answered.
     """
-    mounts = to_ask(parse(_mountinfo()))
+    every = parse(_mountinfo())
+    mounts = to_ask(every)
     deadline_s = context.options.get("deadline_s", 5.0)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = tuple(pool.map(lambda mount: ask(mount.point, deadline_s), mounts))
-    return measured(mounts, answers, os.geteuid() == 0)
+    return measured(
+        mounts, answers, os.geteuid() == 0, devices_of(every, Path("/"), context.scratch.resolve())
+    )
 
 
 def parse(text: str) -> tuple[Mount, ...]:
@@ -119,12 +126,24 @@ def parse(text: str) -> tuple[Mount, ...]:
         if not dash or len(fields) < 6 or len(tail) < 3:
             raise CheckError(f"line {number} of mountinfo has an unknown form: {line!r:.120}")
         ours, theirs = fields[5].split(","), tail[2].split(",")
-        turned = "rw" in ours and ("ro" in theirs or "emergency_ro" in theirs)
         point, source = _unescape(fields[4]), _unescape(tail[1])
-        mounts.append(Mount(point, tail[0], source, fields[2], "rw" in ours, turned))
+        read_only = _below(theirs) if "rw" in ours else 0
+        mounts.append(Mount(point, tail[0], source, fields[2], "rw" in ours, read_only))
     if not mounts or not text.endswith("\n"):
         raise CheckError("mountinfo is empty or truncated")
     return tuple(mounts)
+
+
+def _below(options: Sequence[str]) -> int:
+    if "emergency_ro" in options or {"ro", "errors=remount-ro"} <= {*options}:
+        return TURNED
+    return BELOW if "ro" in options else 0
+
+
+def devices_of(mounts: Sequence[Mount], *folders: Path) -> set[str]:
+    """The devices that the folders are on."""
+    paths = [[mount for mount in mounts if folder.is_relative_to(mount.point)] for folder in folders]
+    return {max(path, key=lambda mount: len(mount.point)).device for path in paths if path}
 
 
 def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
@@ -157,28 +176,37 @@ def ask(point: str, deadline_s: float) -> MountResponse:
         raise CheckError(f"{point} could not be tested: {result.account()[-300:]}") from error
 
 
-def measured(mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bool) -> Measurement:
-    """The metrics, and an account of each mount. What is closed to this user is left out: his job cannot use it."""
+def measured(
+    mounts: Sequence[Mount], answers: Sequence[MountResponse], root: bool, written: Collection[str] = ()
+) -> Measurement:
+    """The metrics, and an account of each mount. What is closed to this user is left out: his job cannot use it.
+
+    `written`: the devices that a node which works has written to.
+    """
     pairs = [pair for pair in zip(mounts, answers, strict=True) if not _closed(*pair, root)]
     if not pairs:
         raise CheckError("this user has no permission to test any mount")
     seconds_of = [response.seconds for _, response in pairs if response.error is not None]
-    read_only = [
-        int(mount.filesystem not in IMAGES and (mount.turned or (mount.writable and response.read_only)))
-        for mount, response in pairs
-    ]
     return Measurement(
         {
             "mounts": tuple(mount.label for mount, _ in pairs),
             "hung": tuple(int(response.error is None) for _, response in pairs),
             "failing": tuple(int(bool(response.error)) for _, response in pairs),
-            "read_only": tuple(read_only),
+            "read_only": tuple(_read_only(mount, response, written) for mount, response in pairs),
             "slowest_s": max(seconds_of, default=0.0),
         },
         "\n".join(
             f"{mount.label}: {_account(response)}" for mount, response in zip(mounts, answers, strict=True)
         ),
     )
+
+
+def _read_only(mount: Mount, response: MountResponse, written: Collection[str]) -> int:
+    if mount.filesystem in IMAGES or not mount.writable:
+        return 0
+    if mount.read_only == BELOW:
+        return TURNED if mount.device in written else BELOW
+    return TURNED if response.read_only else mount.read_only
 
 
 def _closed(mount: Mount, response: MountResponse, root: bool) -> bool:

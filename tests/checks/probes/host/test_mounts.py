@@ -11,41 +11,72 @@ from pathlib import Path
 import pytest
 
 from checks.check import CheckError, fault_of
-from checks.probes.host.mounts import Mount, MountResponse, ask, measured, parse, responsive, to_ask
+from checks.probes.host.mounts import (
+    Mount,
+    MountResponse,
+    ask,
+    devices_of,
+    measured,
+    parse,
+    responsive,
+    to_ask,
+)
 
 REPOSITORY = Path(__file__).parents[4]
 ROOT = "27 1 259:1 / / rw,relatime - ext4 /dev/nvme0n1p1 rw,discard\n"
-NFS = Mount("/data", "nfs4", "srv:/data", "0:52", True, False)
+NFS = Mount("/data", "nfs4", "srv:/data", "0:52", True, 0)
 
 
 def test_a_line_is_read() -> None:
     """Optional fields or none, and blanks as octal numbers."""
     line = "60 27 0:52 / /my\\040data rw,relatime shared:9 master:1 - nfs4 srv:/a\\040b rw,vers=4.1\n"
 
-    assert parse(line) == (Mount("/my data", "nfs4", "srv:/a b", "0:52", True, False),)
+    assert parse(line) == (Mount("/my data", "nfs4", "srv:/a b", "0:52", True, 0),)
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "turned"),
-    [("rw", "rw", False), ("rw", "ro", True), ("ro", "ro", False), ("rw", "rw,emergency_ro", True)],
+    ("ours", "theirs", "answer", "found"),
+    [
+        ("rw", "rw", False, 0),
+        ("ro", "ro", True, 0),
+        ("rw", "ro", True, 1),
+        ("rw", "ro,errors=remount-ro", True, 2),
+        ("rw", "rw,emergency_ro", False, 2),
+        ("rw", "rw", True, 2),
+    ],
 )
-def test_a_filesystem_that_turned_read_only(ours: str, theirs: str, turned: bool) -> None:
-    """The mount still says rw, the filesystem under it ro."""
-    assert (
-        parse(f"27 1 259:1 / / {ours},relatime - ext4 /dev/sda {theirs},errors=remount-ro\n")[0].turned
-        is turned
+def test_a_filesystem_turned_read_only_where_there_is_more_than_its_ro(
+    ours: str, theirs: str, answer: bool, found: int
+) -> None:
+    """A container runtime binds for writing also what the host mounted read-only on purpose."""
+    mounts = to_ask(parse(f"720 700 259:4 / /datasets {ours},relatime - ext4 /dev/nvme2n1 {theirs}\n"))
+
+    assert (found,) == measured(mounts, [MountResponse(0, answer, 0.1)], True).metrics["read_only"]
+
+
+@pytest.mark.parametrize(("folder", "found"), [("/jobs/7/scratch", (1, 2)), ("/jobs.old", (1, 1))])
+def test_what_this_node_writes_to_has_turned_read_only(folder: str, found: tuple[int, ...]) -> None:
+    """The gate made a folder there; another mount of the same disk may be the one that is asked."""
+    text = "".join(
+        f"{number} 1 {device} / {point} rw - ext4 /dev/sd{device[-1]} ro\n"
+        for number, (device, point) in enumerate((("8:1", "/data"), ("8:2", "/a"), ("8:2", "/jobs")))
     )
+    mounts = to_ask(parse(text))
+    answers = [MountResponse(0, True, 0.1) for _ in mounts]
+    written = devices_of(parse(text), Path(folder))
+
+    assert found == measured(mounts, answers, True, written).metrics["read_only"]
 
 
 def test_mounts_check_probes_one_mount_of_each_device() -> None:
     """Bind mounts of one filesystem hang together; pseudo filesystems never; unknown ones may."""
     table = (
-        Mount("/", "overlay", "overlay", "0:99", True, False),
-        Mount("/proc", "proc", "proc", "0:21", True, False),
-        Mount("/etc/hosts", "ext4", "/dev/sda", "8:1", True, False),
-        Mount("/etc/resolv.conf", "ext4", "/dev/sda", "8:1", True, False),
+        Mount("/", "overlay", "overlay", "0:99", True, 0),
+        Mount("/proc", "proc", "proc", "0:21", True, 0),
+        Mount("/etc/hosts", "ext4", "/dev/sda", "8:1", True, 0),
+        Mount("/etc/resolv.conf", "ext4", "/dev/sda", "8:1", True, 0),
         NFS,
-        Mount("/new", "newfs", "srv", "0:60", True, False),
+        Mount("/new", "newfs", "srv", "0:60", True, 0),
     )
 
     assert [mount.point for mount in to_ask(table)] == ["/", "/etc/hosts", "/data", "/new"]
@@ -53,16 +84,16 @@ def test_mounts_check_probes_one_mount_of_each_device() -> None:
 
 def test_a_mount_under_another_is_not_asked() -> None:
     """The last one that lies on a place is what everybody sees."""
-    over = Mount("/data", "lustre", "mgs:/fsx", "0:70", True, False)
+    over = Mount("/data", "lustre", "mgs:/fsx", "0:70", True, 0)
 
     assert to_ask((NFS, over)) == (over,)
 
 
 def test_mounts_check_leaves_out_mounts_closed_to_the_user() -> None:
     """His job cannot use it either; for root, only a user's own FUSE mount is closed."""
-    own = Mount("/home/a/b", "fuse.sshfs", "b:/", "0:61", True, False)
+    own = Mount("/home/a/b", "fuse.sshfs", "b:/", "0:61", True, 0)
     said = [MountResponse(13, False, 0.1), MountResponse(13, False, 0.1), MountResponse(0, False, 0.1)]
-    table = (NFS, own, Mount("/", "ext4", "/dev/sda", "8:1", True, False))
+    table = (NFS, own, Mount("/", "ext4", "/dev/sda", "8:1", True, 0))
 
     assert measured(table, said, root=False).metrics["mounts"] == ("/ (ext4, /dev/sda)",)
     assert measured(table, said, root=True).metrics["failing"] == (1, 0)
@@ -77,7 +108,7 @@ def test_only_closed_mounts_are_no_measurement() -> None:
 def test_a_strange_name_can_be_reported() -> None:
     """Bytes that are no UTF-8 come as lone surrogates, which no report could hold."""
     result = measured(
-        (Mount("/\udcff", "ext4", "x", "8:1", True, False),), [MountResponse(0, False, 0.1)], root=True
+        (Mount("/\udcff", "ext4", "x", "8:1", True, 0),), [MountResponse(0, False, 0.1)], root=True
     )
 
     assert result.metrics["mounts"] == ("/\\udcff (ext4, x)",)
@@ -141,4 +172,4 @@ def test_a_read_only_bind_does_not_hide_that_the_filesystem_turned_read_only() -
     )
     seen = measured(chosen, [MountResponse(0, mount.point != "/", 0.01) for mount in chosen], root=True)
 
-    assert (0, 1) == seen.metrics["read_only"]
+    assert (0, 2) == seen.metrics["read_only"]
