@@ -27,6 +27,7 @@ CASES = [
     healthy(INVENTORY, "4 x T4", quick("T4"), T4),
     healthy(INVENTORY, "no /proc, as in a sandbox", quick(proc=None)),
     healthy(INVENTORY, "three nodes alike", three_nodes(), nodes=3),
+    healthy(INVENTORY, "one of a node's eight GPUs, lent", quick(gpus=1, cuda=1, kind="p5.4xlarge"), "p5.4xlarge"),
     faulty(INVENTORY, "no GPU, no driver", quick(proc=None, dev=0, gpus=0, cuda=0), "lacks 8 GPUs according to the kernel's files"),
     faulty(INVENTORY, "a driver that lists nothing", quick(proc=0, dev=8), "lacks 8 GPUs according to the kernel's files"),
     faulty(INVENTORY, "7 in /proc", quick(proc=7), "gpus_missing lacks 1 GPU according to the kernel's files"),

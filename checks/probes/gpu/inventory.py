@@ -11,6 +11,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Resource, lists_gpus
@@ -63,8 +64,9 @@ def inventory(context: Context) -> Measurement:
     """Counts the GPUs by the kernel's files, by NVML and by CUDA, and compares which ones these are.
 
     `gpus_found` is the least of the counts; `gpus_missing`, declared minus found, has one entry for each of `sources`,
-    None where that one could not look. `models`, `vbios` and `unlike_models` (1: not the declared type's) have one
-    entry for each of `gpus`. Raises CheckError if neither /proc nor /dev could be read.
+    None where that one could not look; the kernel may list GPUs that are lent to others. `models`, `vbios` and
+    `unlike_models` (1: not the declared type's) have one entry for each of `gpus`. Raises CheckError if neither /proc nor
+    /dev could be read.
     """
     model = context.instance.gpu if context.instance else ""
     return measure(ROOT, context.declared.gpus_per_node, model, SOURCE_S)
@@ -76,7 +78,8 @@ def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurem
     if all(files.count is None for files in file_lists):
         raise CheckError("; ".join(files.account for files in file_lists))
     nvml, cuda = ask("nvml", timeout_s), ask("cuda", timeout_s)
-    sources = (least(file_lists), nvml, cuda)
+    proc = lent(file_lists[0], nvml, cuda, declared)
+    sources = (least((proc, file_lists[1])), nvml, cuda)
     counts = [listing.count for listing in sources if listing.count is not None]
     uuids = [gpu["uuid"] for gpu in (nvml if nvml.gpus else file_lists[0]).gpus]
     metrics: dict[str, Value] = {
@@ -87,7 +90,7 @@ def measure(root: Path, declared: int, model: str, timeout_s: float) -> Measurem
         "sources": tuple(listing.source for listing in sources),
         "gpu_uuids": ",".join(sorted(uuids)),
         "duplicate_uuids": sum(times - 1 for uuid, times in Counter(uuids).items() if uuid),
-        "unlike_uuids": unlike((file_lists[0], nvml, cuda)),
+        "unlike_uuids": unlike((proc, nvml, cuda)),
         "hidden_from_cuda": (hidden(cuda.count, timeout_s),),
         "broken_drivers": int(bool(nvml.fault)),
         **which(nvml, model),
@@ -116,6 +119,16 @@ def by_dev(root: Path) -> GpuListing:
     except OSError as error:
         return GpuListing("dev", None, f"{root / 'dev'}: {error.strerror}")
     return GpuListing("dev", len(names), " ".join(names) or "no GPU")
+
+
+def lent(proc: GpuListing, nvml: GpuListing, cuda: GpuListing, declared: int) -> GpuListing:
+    """The driver's list without the GPUs of others, which it has where Slurm or a container lends a part of the node.
+
+    The part is proven by NVML and CUDA, which list the same GPUs, all of the driver's list, and as many as are declared.
+    """
+    own, of_driver = ({gpu["uuid"] for gpu in listing.gpus} for listing in (nvml, proc))
+    alike = own == {gpu["uuid"] for gpu in cuda.gpus} and len(own) == nvml.count == cuda.count == declared
+    return replace(proc, count=declared, gpus=nvml.gpus) if alike and own <= of_driver else proc
 
 
 def least(listings: Sequence[GpuListing]) -> GpuListing:
