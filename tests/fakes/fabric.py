@@ -1,7 +1,8 @@
 """A fake EFA node: fi_info replays a recording, fi_pingpong really listens and connects, /sys counts what it sends.
 
 Each domain has a mode: "ok"; "shm" (nothing goes over the device); "acks" (one message is not acknowledged); "short" (the
-table of a datagram endpoint); "cut", "garbage"; "hang"; "4126"; "gone" (fi_getinfo -61 on the server); "refuse" (exit 1).
+table of a datagram endpoint); "cut", "garbage"; "hang"; "4126"; "gone" (fi_getinfo -61 on the server); "refuse" (exit 1);
+"rate 300" (MB/sec with messages of 1 MiB).
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ if mode == "short":
     table = "".join(lines[:5])
 if mode == "cut":
     table = table[: len(table) * 6 // 10]
+if mode.startswith("rate"):
+    rate = float(mode.split()[1])
+    table = table.replace("2669.83     392.75", f"{{rate:.2f}}     {{2**20 / rate:.2f}}")
 if mode == "garbage":
     table = table.replace("24.65", "2x.65")
 sys.stdout.write(table)

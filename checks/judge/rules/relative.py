@@ -101,7 +101,7 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
         )  # each is compared with its own node alone
         excused: list[_Excused] = []
         for node, one in series.items():
-            declared = _declared(nodes[node], context)
+            declared = _declared(rule, nodes[node], context)
             yield from _among(check, rule, one, declared, noise, excused, node)
         yield from _about_excused(
             check, rule, label_text(rule.metric, element), len(ratios), noise, excused, context
@@ -142,12 +142,13 @@ def by_node(series: Series) -> dict[str, list[float]]:
     return found
 
 
-def _declared(cells: Sequence[Cell], context: RuleContext) -> int:
+def _declared(rule: Rule, cells: Sequence[Cell], context: RuleContext) -> int:
     if context.declared is None:
         return len(cells)
     if any("/" in cell.subject for cell in cells):
         return context.declared.ranks_per_node
-    return context.declared.gpus_per_node or len(cells)
+    gpus = context.declared.gpus_per_node if rule.each == "gpus" else 0
+    return gpus or len(cells)
 
 
 _Excused = tuple[Finding, float]

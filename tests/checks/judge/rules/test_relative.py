@@ -64,6 +64,15 @@ def test_the_elements_of_a_nodes_array_are_compared_with_each_other() -> None:
     assert found[0].message == "m[5] is 8, 80 % of the median of its node (10), threshold 90 %"
 
 
+def test_devices_are_compared_with_each_other_however_many_gpus_there_are() -> None:
+    """A node with eight GPUs may have one network device, with which nothing can be compared."""
+    rule = Rule("rates", "s", Over.NODE, fail_below=0.9, each="devices")
+    row = Observation(CHECK, "node-0", Outcome.MEASURED, 1.0, {"devices": ("efa0",), "rates": (3.0,)})
+    facts = RuleContext(declared=Declared("p5.48xlarge", 1, 8, 8))
+
+    assert [] == list(apply(CHECK, CheckPolicy(rules=(rule,)), [row], 8, facts))
+
+
 def test_a_node_is_held_to_the_fleet_by_the_median_of_its_ranks() -> None:
     """One slow rank does not make a slow node; a slow node is named as a node."""
     rule = Rule("m", "s", Over.FLEET, fail_below=0.9)
