@@ -87,7 +87,8 @@ def both(
 ) -> dict[str, Value]:
     """The metrics of two measurements: the second's, with the first's speeds beside them and the first's faults. Pure."""
     faults = {name: first[name] for rule in faulty for name in (rule.metric, rule.each) if name in first}
-    wanted = {name for rule in rules if rule.needs_cpu for name in (rule.metric, rule.each, rule.at) if name}
+    speeds = [rule for rule in rules if rule.needs_cpu or rule.over in RELATIVE]
+    wanted = {name for rule in speeds for name in (rule.metric, rule.each, rule.at) if name}
     wanted |= {name for name in first if name.startswith("host_")}
     return {**second, **faults, **{f"{FIRST}{name}": first[name] for name in sorted(wanted) if name in first}}
 

@@ -61,7 +61,7 @@ def _applied(
         if odd and rule.each == each_peer.PEERS:
             odd = held  # which end of a bad link is at fault, the good links say
         found: Iterable[Finding] = _rule_findings(check, rule, odd, blind, subjects, known)
-        if rule.needs_cpu:
+        if rule.needs_cpu or rule.over in RELATIVE:
             found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
         for finding in _naming(found, rule, odd):
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
@@ -122,8 +122,13 @@ def _beside_other_work(
     """The findings of a rule about speed with their causes corrected for the CPU load, and those about values that were slow only in
     the first measurement.
     """
-    first = cpu_contention.first_rows(records, rule.metric) if rule.over not in RELATIVE else []
-    if findings:
+    first = cpu_contention.first_rows(records, rule.metric)
+    if first and rule.over in RELATIVE:
+        again = {record.subject: record for record in first}
+        first = [again.get(record.subject, record) for record in records]
+    if not rule.needs_cpu:
+        yield from findings
+    elif findings:
         loads, slow = (
             cpu_contention.RecordedLoads(records, context.hosts),
             {node_of(finding.subject) for finding in findings},

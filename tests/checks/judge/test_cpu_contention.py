@@ -145,6 +145,31 @@ def test_a_good_second_value_does_not_hide_a_bad_first_one() -> None:
     assert ["node-0/rank-0 WARN CONFIGURATION"] == _said(_row(0, 9.0, BUSY, **first, **quiet))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "load", "said"),
+    [
+        (0.5, 1.0, QUIET, ["node-0/rank-0 WARN HARDWARE"]),
+        (0.5, 0.5, QUIET, ["node-0/rank-0 FAIL HARDWARE"]),
+        (1.0, 1.0, QUIET, []),
+        (0.5, 1.0, BUSY, []),
+    ],
+)
+@pytest.mark.parametrize("again", [1, 8])
+@pytest.mark.parametrize("needs_cpu", [True, False])
+def test_a_first_value_that_only_its_peers_show_to_be_slow_stays_visible(
+    first: float, second: float, load: Mapping[str, Value], said: list[str], again: int, needs_cpu: bool
+) -> None:
+    """All ranks of a group measure again, or this one alone; whatever other rule called it slow."""
+    rule = Rule("overlap_gflops", "a test", Over.PEERS, warn_below=0.95, fail_below=0.9, needs_cpu=needs_cpu)
+    loads = {f"first_{name}": value for name, value in load.items()}
+    rows = [_row(0, 9.0, QUIET, overlap_gflops=second, first_overlap_gflops=first, **loads)]
+    for node in range(1, 8):
+        more = {"first_overlap_gflops": 1.0} if node < again else {}
+        rows.append(_row(node, 9.0, QUIET, overlap_gflops=1.0, **more))
+
+    assert said == _said(*rows, rule=rule)
+
+
 def test_busy_node_makes_a_slow_collective_missing_evidence() -> None:
     """The slowest rank sets the pace of all; the busy node is named as a field, so that its row in the store can be a doubt."""
     rule = replace(RULE, over=Over.CLUSTER, warn_below=None)

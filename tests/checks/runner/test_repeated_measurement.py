@@ -119,6 +119,14 @@ def test_without_a_rule_about_speed_nothing_is_measured_again() -> None:
     assert (1, {"copy_gbps", "wrong_words"}) == (ran, set(row.metrics))
 
 
+def test_first_value_stays_where_a_rule_compares_it_with_peers() -> None:
+    """Whether it was slow is seen beside those of the other ranks."""
+    rule = Rule("overlap_gflops", "a test", over=Over.PEERS, fail_below=0.9)
+    metrics = repeated_measurement.both({"overlap_gflops": 2.0}, {"overlap_gflops": 4.0}, (rule,), ())
+
+    assert {"overlap_gflops": 4.0, "first_overlap_gflops": 2.0} == metrics
+
+
 def test_labels_travel_with_the_first_values() -> None:
     """Rates by message size, of which the second measurement may have others."""
     rule = Rule(
