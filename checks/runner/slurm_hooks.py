@@ -62,13 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def answer_of(findings: Sequence[Finding], passes: bool) -> tuple[Exit, str]:
     """The exit code, and why in one line that begins with the cause; what cannot be told is no failure if it `passes`. Pure."""
-    failed = [finding for finding in findings if finding.level is Level.FAIL and finding.check not in RANKS]
+    # That the rank checks are left out shows as missing evidence; what was open about one before is a fault like any other.
+    failed = [finding for finding in findings if finding.level is Level.FAIL and not _is_left_out(finding)]
     broken = next((finding for finding in failed if finding.cause is not Cause.EVIDENCE), None)
     worst = broken or next(iter(failed), None)
     if worst is None:
         return Exit.GO, ""
     reason = f"{worst.check}: {worst.message}"
     return (Exit.NO_GO, f"{broken.cause.value}: {reason}") if broken else _untold(reason, passes)
+
+
+def _is_left_out(finding: Finding) -> bool:
+    return finding.check in RANKS and finding.cause is Cause.EVIDENCE
 
 
 def _untold(reason: str, passes: bool) -> tuple[Exit, str]:

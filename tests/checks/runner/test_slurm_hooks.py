@@ -11,7 +11,7 @@ import pytest
 
 from checks import cli
 from checks.exit_codes import Exit
-from checks.model import Cause, Finding, Level
+from checks.model import Cause, Finding, FindingKind, Level
 from checks.runner import slurm_hooks
 from checks.runner.slurm_hooks import answer_of
 
@@ -21,12 +21,17 @@ UNKNOWN = Finding(Level.FAIL, Cause.EVIDENCE, "gpu.ecc", "n1", "not measured: no
 WARNING = Finding(Level.WARN, Cause.HARDWARE, "gpu.ecc", "n1", "1 error")
 OF_RANKS = Finding(Level.FAIL, Cause.EVIDENCE, "compute.gemm", "n1/rank-0", "left out")
 
+OPEN = Finding(
+    Level.FAIL, Cause.HARDWARE, "compute.gemm", "n1", "12 wrong elements", kind=FindingKind.OPEN_BEFORE
+)
+
 
 @pytest.mark.parametrize(
     ("findings", "passes", "code", "said"),
     [
         ((), False, Exit.GO, ""),
         ((WARNING, OF_RANKS), False, Exit.GO, ""),
+        ((OPEN, OF_RANKS), True, Exit.NO_GO, "HARDWARE: compute.gemm: 12 wrong elements"),
         ((UNKNOWN, BROKEN), False, Exit.NO_GO, "HARDWARE: gpu.ecc: 3 errors"),
         ((UNKNOWN, BROKEN), True, Exit.NO_GO, "HARDWARE: gpu.ecc: 3 errors"),
         ((UNKNOWN,), False, Exit.CANNOT_TELL, "EVIDENCE: gpu.ecc: not measured: no nvidia-smi"),
