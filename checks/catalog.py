@@ -158,7 +158,9 @@ def plan(
         skip = check.skip_for(declared, profile, instance)
         chosen = lines[check.name].options if check.name in lines else {}
         basis = Basis(declared, instance, options(check.name, profile, chosen))
-        return Planned(check.name, check.scope, check.metrics, skip, () if skip else check.holds(basis))
+        if skip is not None:
+            return Planned(check.name, check.scope, check.metrics, skip)
+        return Planned(check.name, check.scope, check.metrics, None, check.holds(basis), check.events)
 
     return tuple(map(planned, catalog))
 

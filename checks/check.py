@@ -189,7 +189,8 @@ class Check:
     (plain JSON) is the context's `before`. Its `watch` runs in a process of its own from the start of the run until the check begins
     (checks/runner/watchers.py). `beside_job` says that the check is safe while a job runs on the node: it reads, changes nothing,
     and takes next to no time, memory or bandwidth. The watch of a node (checks/watch) runs these. `holds` says what the lists of a
-    measurement and its counts of work hold at the least; the plan carries it, and the judge compares.
+    measurement and its counts of work hold at the least; the plan carries it, and the judge compares. `events` are the metrics that
+    count what happened between the start of a run and its end; the plan carries them, because a later run cannot measure them again.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Check:
     watch: Watch | None = None
     beside_job: bool = False
     holds: Holds = lambda basis: ()
+    events: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

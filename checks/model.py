@@ -165,8 +165,8 @@ class Declared:
 
 @dataclass(frozen=True)
 class Planned:
-    """One check that was planned for every subject of its scope, with its metrics and what they hold (an older plan says of no
-    metric what it holds), or why the declaration leaves it out.
+    """One check that was planned for every subject of its scope, with its metrics, what they hold and which of them are events (an
+    older plan says so of no metric), or why the declaration leaves it out.
     """
 
     check: str
@@ -174,6 +174,7 @@ class Planned:
     metrics: tuple[str, ...] = ()
     skip: Skip | None = None
     holds: tuple[Contents, ...] = field(default=(), metadata=SPARSE)
+    events: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)

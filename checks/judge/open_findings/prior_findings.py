@@ -46,7 +46,8 @@ def _about(
         )
         return
     seen = seen_by(node, report, records, findings)
-    found = {key for finding in seen.findings for key in keys_of(finding)}
+    # A milder finding of now does not answer a FAIL that its check has not measured.
+    found = {key for finding in seen.findings if finding.level is Level.FAIL for key in keys_of(finding)}
     for one in known.open:
         if _is_grave(one) and one.key not in found and not seen.has_measured(one, known):
             yield _unanswered(node, one, seen)
@@ -75,7 +76,7 @@ def seen_by(
 ) -> LatestEvidence:
     """What the gate saw of this node. `records` are those that measured."""
     boot_id, at = node.identity.get("boot_id", ""), moment(node.measured_at or report.measured_at)
-    return seen_on(node.name, at, report.gate_id, boot_id, findings, records)
+    return seen_on(node.name, at, report.gate_id, boot_id, findings, records, report.plan)
 
 
 def carried(open_findings: OpenFindings) -> OpenFindings:
@@ -104,13 +105,11 @@ def _is_grave(open_finding: OpenFinding) -> bool:
 
 def _unanswered(node: Node, item: OpenFinding, latest: LatestEvidence) -> Finding:
     since = datetime.fromtimestamp(item.opened_at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    reason = (
-        f"{item.key.check} of this gate does not reach back to it"
-        if item.key.check in latest.measured
-        else f"this gate does not measure {item.key.check}"
-    )
+    reason, step = f"this gate does not measure {item.key.check}", "run"
+    if item.key.check in latest.measured:
+        reason, step = f"{item.key.check} of this gate does not reach back to it", "restart the node and run"
     message = f"{item.message} (open since {since}, found by {item.by}; {reason})"
-    remedy = f"{item.remedy} Then run a gate that measures {item.key.check}. {LIST}".strip()
+    remedy = f"{item.remedy} Then {step} a gate that measures {item.key.check}. {LIST}".strip()
     return Finding(
         Level.FAIL, item.key.cause, item.key.check, node.name, message, "", remedy, item.action,
         kind=FindingKind.OPEN_BEFORE, metric=item.key.metric, elements=(item.key.part,) if item.key.part else (),

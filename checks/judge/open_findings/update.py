@@ -4,7 +4,8 @@ A finding is never closed by age, by silence or by a restart of the watch. A fin
 its check measures again, and so is a finding about a job (checks.judge.open_findings.jobs). Any other finding is closed by a gate
 whose check measured it and did not find it again, after a remedy: a new boot or a log that shows the part reset (each repair of
 tasks.remediation is one of these, or gives another machine), or, for what a person mends without them (CONFIGURATION, APPLICATION),
-the measurement itself. Otherwise a person closes it.
+the measurement itself. An event that was counted during a run is measured by no later run, so that it needs the remedy whatever its
+cause is. Otherwise a person closes it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from checks.documents.open_findings import (
     OpenFindings,
 )
 from checks.judge.open_findings.jobs import ABOUT_JOBS
-from checks.model import LINK, Cause, Finding, FindingKind, Level, node_of
+from checks.model import LINK, Cause, Finding, FindingKind, Level, Planned, node_of
 
 # What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
 MENDED_IN_PLACE = frozenset((Cause.CONFIGURATION, Cause.APPLICATION))
@@ -42,7 +43,8 @@ class LatestEvidence:
     """What one round or gate saw of a machine.
 
     `findings` are those about this machine alone; `measured` holds, for each check that measured, since when its measurement would
-    have shown an event (Unix time; 0.0 for checks that measure a state). `at` is a Unix time, and `by` is "watch" or the gate's id.
+    have shown an event (Unix time; 0.0 for checks that measure a state); `events` are the checks and metrics that count what happened
+    during this run alone. `at` is a Unix time, and `by` is "watch" or the gate's id.
     """
 
     at: float
@@ -50,6 +52,7 @@ class LatestEvidence:
     boot_id: str
     findings: Sequence[Finding]
     measured: Mapping[str, float]
+    events: Collection[tuple[str, str]] = ()
 
     def has_measured(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the finding's check measured what it was about: its state now, or a time that includes the event; where evidence was
@@ -58,7 +61,8 @@ class LatestEvidence:
         since = self.measured.get(finding.key.check)
         if since is None or finding.key.cause is Cause.EVIDENCE:
             return since is not None
-        return since <= finding.since or self.shows_a_remedy(finding, open_findings)
+        reaches_back = since <= finding.since and (finding.key.check, finding.key.metric) not in self.events
+        return reaches_back or self.shows_a_remedy(finding, open_findings)
 
     def shows_a_remedy(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the machine is known to have restarted since, or its log shows that the part was reset."""
@@ -80,11 +84,13 @@ def seen_on(
     boot_id: str,
     findings: Iterable[Finding],
     records: Mapping[str, CheckTable],
+    plan: Iterable[Planned],
 ) -> LatestEvidence:
     """What a report says of one of its nodes: `records` are its sound observations, `findings` all of its verdict's."""
     own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
     own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
-    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)))
+    events = frozenset((line.check, metric) for line in plan for metric in line.events)
+    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)), events)
 
 
 def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:

@@ -52,4 +52,4 @@ def seen_alone(
     names = {line.check for line in report.plan}
     findings = [found for found in decide(report, seen_by, facts).findings if found.check in names]
     measured = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
-    return seen_on(report.nodes[0].name, at, by, boot_id, findings, measured)
+    return seen_on(report.nodes[0].name, at, by, boot_id, findings, measured, report.plan)

@@ -108,6 +108,7 @@ def set_watches(context: Context) -> Mapping[str, object]:
     cost="seconds",
     profiles=(Profile.STANDARD, Profile.DEEP),
     before=set_watches,
+    events=("failures", "warnings"),
     holds=each_gpu_and_node,
 )
 def health(context: Context) -> Measurement:

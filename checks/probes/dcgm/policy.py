@@ -39,7 +39,12 @@ class SetPolicy:
 
 
 @dcgm_check(
-    "dcgm.policy", ("action", "validation", "violations"), timeout_s=90, cost="seconds", beside_job=True
+    "dcgm.policy",
+    ("action", "validation", "violations"),
+    timeout_s=90,
+    cost="seconds",
+    beside_job=True,
+    events=("violations",),
 )
 def policy(context: Context) -> Measurement:
     """Reads the violation policy of all GPUs, and listens for `listen_s` seconds (an option) where it has conditions.

@@ -109,6 +109,7 @@ def parse_row(line: str) -> tuple[int, int] | None:
     (*(need.value for need in xid_decision.COUNTED), "earlier", "gpus"),
     timeout_s=20,
     watch=watch,
+    events=tuple(need.value for need in xid_decision.COUNTED),
     holds=lists_gpus,
 )
 def xid_events(context: Context) -> Measurement:

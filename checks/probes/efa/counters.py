@@ -41,6 +41,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "received_bytes",
         "devices_gone",
     ),
+    events=("rx_drops", "error_events", "retransmitted_packets", "devices_gone"),
     needs="/sys/class/infiniband",
     part=MachinePart.EFA,
     before=first_look,

@@ -28,7 +28,8 @@ MOST_LINKS = (
 )
 REPLAY, RECOVERY, CRC = 161, 162, 163
 KINDS = ("link_errors", "link_recoveries", "link_replays")
-METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays")
+EVENTS = ("link_errors_per_s", "link_recoveries", "link_replays")
+METRICS = ("links_active", *EVENTS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,13 @@ def first_look(context: Context) -> Mapping[str, object]:
 
 
 @nvml.nvml_check(
-    "gpu.nvlink", METRICS, timeout_s=30, part=MachinePart.NVLINK, before=first_look, beside_job=True
+    "gpu.nvlink",
+    METRICS,
+    timeout_s=30,
+    part=MachinePart.NVLINK,
+    before=first_look,
+    beside_job=True,
+    events=EVENTS,
 )
 def nvlink(context: Context) -> Measurement:
     """Counts the NVLinks that are up, and the errors that they had while the gate ran.

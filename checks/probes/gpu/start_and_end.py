@@ -24,6 +24,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     "gpu.start_and_end",
     ("missing", "when", "exchanged", "action_at_start", "action_at_end"),
     before=first_look,
+    events=("exchanged",),
     holds=lambda basis: (*lists_gpus(basis), Contents("when", labels=("start", "end"), along=("missing",))),
 )
 def start_and_end(context: Context) -> Measurement:

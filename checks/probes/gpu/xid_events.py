@@ -76,6 +76,7 @@ def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
     "gpu.xid_events",
     ("registered", *(need.value for need in xid_decision.COUNTED), "lost"),
     watch=watch,
+    events=(*(need.value for need in xid_decision.COUNTED), "lost"),
     holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
 )
 def xid_events(context: Context) -> Measurement:

@@ -48,6 +48,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     Scope.NODE,
     timeout_s=20,
     metrics=("pci_devices", "memory_controllers", "parts", *KINDS, "fatal_before", "parts_gone"),
+    events=(*KINDS, "parts_gone"),
     needs=f"/{PCI}, /{EDAC}",
     before=first_look,
     beside_job=True,

@@ -51,6 +51,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "received_bytes",
         "ports_gone",
     ),
+    events=(*(metric for metric, _, _ in ERRORS), "ports_gone"),
     needs="/sys/class/infiniband",
     part=MachinePart.INFINIBAND,
     before=first_look,

@@ -52,6 +52,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "allowance_exceeded",
         "sent_bytes",
     ),
+    events=("rx_errors", "tx_errors", "rx_dropped", "tx_dropped", "allowance_exceeded"),
     needs="/proc/net/dev, the driver's counters",
     before=first_look,
     beside_job=True,

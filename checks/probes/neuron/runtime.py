@@ -25,7 +25,14 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"devices": snapshot(ROOT / SYSFS)}
 
 
-@neuron_check("neuron.runtime", (*COUNTERS, "devices"), timeout_s=20, needs=f"/{SYSFS}", before=first_look)
+@neuron_check(
+    "neuron.runtime",
+    (*COUNTERS, "devices"),
+    timeout_s=20,
+    needs=f"/{SYSFS}",
+    before=first_look,
+    events=tuple(COUNTERS),
+)
 def runtime(context: Context) -> Measurement:
     """Compares the Neuron runtime's counters of calls that ended in a hardware error or a time-out with those of the start.
 

@@ -158,6 +158,25 @@ def test_hardware_is_answered_after_a_restart_alone() -> None:
     assert {"node-0": (broken.key.name,)} == closed_names(other, verdict_of(other).findings)
 
 
+@pytest.mark.parametrize("cause", [Cause.HARDWARE, Cause.CONFIGURATION])
+@pytest.mark.parametrize(("boot", "answer"), [("b-1", Answer.NO_GO), ("b-0", Answer.GO)])
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_a_counted_event_is_answered_after_a_restart_alone(
+    cause: Cause, boot: str, answer: Answer, synchronised: bool
+) -> None:
+    """That a counter is quiet, or grows less, while a gate runs says nothing of what it counted before. node-1 is in the boot b-1."""
+    key = FindingKey("system.clock", "", "synchronised", cause)
+    text = documents.dump(OpenFindings(open=(replace(an_open(boot=boot), key=key),))).decode()
+    report = with_metric(healthy(nodes=2), "system.clock", "node-1", "synchronised", synchronised)
+    counting = tuple(replace(line, events=("synchronised",)) for line in report.plan)
+    found = verdict_of(with_open(replace(report, plan=counting), 1, text))
+
+    assert answer is found.answer
+    refusing = [one for one in found.findings if one.kind is FindingKind.OPEN_BEFORE]
+    assert all("restart the node" in one.remedy for one in refusing)
+    assert Answer.GO is verdict_of(with_open(report, 1, text)).answer, "a state is as it was measured last"
+
+
 def test_no_open_finding_ever_improves_an_answer() -> None:
     """Whatever the file holds: without it the answer is the same or better."""
     ranks = {Answer.GO: 0, Answer.ASK: 1, Answer.CANNOT_TELL: 2, Answer.NO_GO: 2}

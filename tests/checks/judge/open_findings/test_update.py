@@ -210,11 +210,11 @@ def test_finding_open_before_the_gate_is_not_seen_again_by_it() -> None:
     from checks.judge.open_findings.update import seen_on
 
     old = replace(finding(), kind=FindingKind.OPEN_BEFORE)
-    assert [] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [old], {}).findings]
+    assert [] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [old], {}, ()).findings]
     link = replace(finding(), subject="node-1<->node-2")
     other = replace(finding(), subject="node-10")
     rank = replace(finding(), subject="node-1/rank-3")
-    assert [rank] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [link, other, rank], {}).findings]
+    assert [rank] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [link, other, rank], {}, ()).findings]
 
 
 def test_the_file_is_read_as_it_was_written() -> None:

@@ -7,7 +7,7 @@ import pytest
 from checks.catalog import CATALOG
 from checks.check import Check
 from checks.judge.open_findings.view import IDLE, view, watched
-from checks.model import MachinePart, Scope
+from checks.model import Cause, MachinePart, Scope
 from checks.policy import Policy
 from checks.runner.single_node import POLICIES, read_policy
 
@@ -28,6 +28,12 @@ NEVER = {
     "disk.io",
     "nccl.tests",
 }
+# What these checks measure at one moment; all else that they judge is counted between the start of a run and its end.
+STATES = {
+    ("dcgm.health", "driver_failures"), ("dcgm.health", "gpus_missing"), ("dcgm.xid_events", "earlier"),
+    ("gpu.nvlink", "links_active"), ("gpu.start_and_end", "action_at_end"), ("gpu.start_and_end", "action_at_start"),
+    ("gpu.start_and_end", "missing"), ("system.error_counters", "fatal_before"),
+}  # fmt: skip
 SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLICIES.glob("*.json"))}
 
 
@@ -75,6 +81,22 @@ def test_every_rule_of_the_list_is_in_a_shipped_policy() -> None:
     }
 
     assert shipped >= IDLE
+
+
+def test_what_is_counted_during_a_run_is_an_event() -> None:
+    """A later run that counts nothing does not answer it. Missing evidence is answered by any measurement."""
+    comparing = [check for check in CATALOG if check.before or check.watch]
+    judged = {
+        (check.name, rule.metric)
+        for policy in SHIPPED.values()
+        for check in comparing
+        for rule in (policy.checks[check.name].rules if check.name in policy.checks else ())
+        if rule.cause is not Cause.EVIDENCE
+    }
+
+    events = {(check.name, metric) for check in CATALOG for metric in check.events}
+    assert judged - events == STATES
+    assert all({*check.events} <= {*check.metrics} for check in CATALOG)
 
 
 def test_gpu_machines_are_watched_for_what_breaks_between_gates() -> None:
