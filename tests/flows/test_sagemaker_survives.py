@@ -57,7 +57,7 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
 
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
         assert any(
-            "these are not the machines that passed" in line
+            "the machines are not as they were when they passed" in line
             for lines in cloud.log(train).values()
             for line in lines
         )

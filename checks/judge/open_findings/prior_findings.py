@@ -35,14 +35,10 @@ def judge(
 def _about(
     node: Node, report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> Iterator[Finding]:
-    try:
-        known = documents.load(node.open_findings)
-    except DecodeError as error:
-        # The node carries the reason where it could not read the file itself.
-        why = error if node.open_findings.startswith("{") else node.open_findings[:300]
-        text = f"has a file of open findings that cannot be read ({why})"
+    known = _loaded(node.open_findings)
+    if isinstance(known, str):
         yield _evidence(
-            node, text, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
+            node, known, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
         )
         return
     seen = seen_by(node, report, records, findings)
@@ -53,6 +49,24 @@ def _about(
             yield _unanswered(node, one, seen)
     if known.omitted:
         yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
+
+
+def found_since(text: str, at: float) -> list[str]:
+    """What was found on a machine since it passed at this time, one line each; `text` is what a report of it carries now."""
+    findings = _loaded(text) if text else OpenFindings()
+    if isinstance(findings, str):
+        return [findings]
+    grave = [item for item in findings.open if _is_grave(item) and not item.seen_at <= at < math.inf]
+    return [f"{item.key.name} was found since: {item.message}" for item in grave]
+
+
+def _loaded(text: str) -> OpenFindings | str:
+    """The findings, or why they cannot be read: a node carries the reason where it could not read the file itself."""
+    try:
+        return documents.load(text)
+    except DecodeError as error:
+        why = error if text.startswith("{") else text[:300]
+        return f"has a file of open findings that cannot be read ({why})"
 
 
 def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,6 @@
-"""Verifies that the machines of a job are the ones that passed. A verdict is about hardware, so the job begins with this."""
+"""Verifies that the machines of a job are the ones that passed, and that nothing was found on them since. A verdict is about
+hardware, so the job begins with this.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks.bundle import Pass, load_pass
+from checks.judge.open_findings.prior_findings import found_since, moment
+from checks.process import machine_state
+from checks.runner.node_context import open_before
 from checks.value_types import DecodeError
 
 SAME = ("host", "boot_id", "gpu_uuids", "driver")
@@ -15,7 +20,8 @@ NAMES_IN_POOL = ("pool_token", "engine_node")
 
 
 def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str]:
-    """How this machine differs from the node of that name in the pass; empty if it is the same machine.
+    """How this machine differs from the node of that name in the pass; empty if it is the same machine, and no fault was found on it
+    since.
 
     An identity that is unknown, or a pass that cannot be read, counts as a difference.
     """
@@ -27,17 +33,21 @@ def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str
     then = next((node_of_pass.identity for node_of_pass in proven.nodes if node_of_pass.name == node), None)
     if then is None:
         return [f"{node} is not among the nodes that passed"]
-    return differences(then, identity_of_node(), gpus_per_node)
+    return [*differences(then, identity_of_node(), gpus_per_node), *_found_here(proven)]
 
 
 def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
-    """Which node of the pass this machine is, whatever its name is now; "" and the reason if it is none of them."""
+    """Which node of the pass this machine is, whatever its name is now; "" and the reason if it is none of them, or a fault was found
+    on it since.
+    """
     from checks.probes.host.system import identity_of_node
 
     proven = _read(pass_path)
     if isinstance(proven, str):
         return "", [proven]
-    return among(proven, identity_of_node(), gpus_per_node)
+    name, lines = among(proven, identity_of_node(), gpus_per_node)
+    lines += _found_here(proven)
+    return ("" if lines else name), lines
 
 
 def among(proven: Pass, identity: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
@@ -77,6 +87,10 @@ def differences(
     ]
     needed = (*keys[:2], *(("gpu_uuids", "driver") if gpus_per_node else ()))
     return lines or [f"{key} is not known" for key in needed if not then.get(key)]
+
+
+def _found_here(proven: Pass) -> list[str]:
+    return found_since(open_before(machine_state.folder()), moment(proven.measured_at))
 
 
 def _read(pass_path: Path) -> Pass | str:

@@ -134,7 +134,7 @@ def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: R
 
 
 def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
-    """The pass, if every host is the machine that passed; None means that the checks have to run again here."""
+    """The pass, if every host is as it was when it passed; None means that the checks have to run again here."""
     gpus, barrier = node_context.bundle.declared.gpus_per_node, barrier_of(node_context, responder)
     if pooled:
         name, differences = claim(confirm, gpus)
@@ -148,7 +148,7 @@ def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, p
         doubt = _each_its_own(node_context, barrier, name)
     if not doubt:
         return confirm
-    say(f"these are not the machines that passed ({doubt}), so the checks run again here")
+    say(f"the machines are not as they were when they passed ({doubt}), so the checks run again here")
     return None
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
-from checks.model import SCHEMA_VERSION
+from checks.documents.open_findings import OpenFindings, dump
+from checks.model import SCHEMA_VERSION, Level
 from checks.probes.host.system import POOL_TOKEN, identity_of_node
+from checks.process import machine_state
 from checks.runner.in_job.confirm import among, claim, confirm_here, differences, twice
+from tests.checks.judge.open_findings.test_prior_findings import an_open
 
 
 def identity(**changed: str) -> dict[str, str]:
@@ -116,6 +120,39 @@ def test_the_token_is_this_machines_identity(tmp_path: Path, monkeypatch: pytest
     assert [] == confirm_here(path, "algo-7")
     monkeypatch.delenv(POOL_TOKEN)
     assert "" == claim(path)[0]
+
+
+@pytest.mark.parametrize(
+    ("seen_at", "level", "measured_at", "differs"),
+    [
+        (1795500000.0, Level.FAIL, "2026-11-24T05:59:59Z", True),
+        (1795500000.0, Level.FAIL, "2026-11-24T06:00:00Z", False),
+        (1795500000.0, Level.WARN, "2026-11-24T05:59:59Z", False),
+        (1795500000.0, Level.FAIL, "no time", True),
+        (None, Level.FAIL, "2026-11-24T05:59:59Z", True),
+    ],
+    ids=["since", "before", "a warning", "nobody knows when", "not readable"],
+)
+def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seen_at: float | None,
+    level: Level,
+    measured_at: str,
+    differs: bool,
+) -> None:
+    """Minutes or days lie between a PASS and the training that it allows. A machine without a watch has no such file."""
+    monkeypatch.setenv(POOL_TOKEN, "token-1")
+    monkeypatch.setenv(machine_state.VARIABLE, str(tmp_path))
+    path, node = tmp_path / "pass.json", PassedNode("algo-7", 0, identity_of_node())
+    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", measured_at, (node,))))
+    assert [] == confirm_here(path, "algo-7")
+    fault = an_open("kernel.xid", level)
+    known = OpenFindings(open=(replace(fault, seen_at=seen_at or fault.seen_at),))
+    (tmp_path / machine_state.FINDINGS).write_bytes(b"{" if seen_at is None else dump(known))
+
+    assert differs is bool(confirm_here(path, "algo-7"))
+    assert ("" if differs else "algo-7") == claim(path)[0]
 
 
 @pytest.mark.parametrize("data", [None, b"{"])
