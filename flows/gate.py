@@ -41,7 +41,7 @@ from tasks.in_job import (
     note_training,
     wait_for_restart,
 )
-from tasks.judge import judge_report, keep_pass, reuse_or_void_pass
+from tasks.judge import judge_report, keep_pass, reuse_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
 from tasks.orchestration.events import emit_rejected, emit_run_ended, emit_started
@@ -179,7 +179,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
 
 
 async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
-    judged = await reuse_or_void_pass(session) or await _check(session)
+    judged = await reuse_pass(session) or await _check(session)
     published = await publish_report(session, opaque(judged))
     await run_to_end(keep_pass, session, judged, time.time())
     await export_report(session, judged)

@@ -1,8 +1,8 @@
 """Judges a report with the one pure function, and reuses a fresh PASS of the same checks on the same cluster from our own store.
 
 A PASS is reused only for machines whose identities are known: the training job confirms them on every node before it
-starts, and repeats the checks there if they differ. The kept report is judged again; the kept verdict is not trusted. A new
-verdict is kept for the next gate, or voids the earlier PASS.
+starts, and repeats the checks there if they differ. The kept report is judged again; the kept verdict is not trusted. A PASS ends
+before a gate of the cluster measures again, however that gate ends, and a new one is kept for the next gate.
 """
 
 from __future__ import annotations
@@ -103,11 +103,8 @@ class KeptPass:
 
 
 def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
-    """Keep a PASS for later gates; any other verdict voids an older PASS. Raises StoreError."""
-    if judged.reused:
-        return
-    if not _stands(session, judged):
-        void_pass(session)
+    """Keep a PASS for later gates. Raises StoreError."""
+    if judged.reused or not _stands(session, judged):
         return
     key = report_key(session.gate_id)
     data = session.context.store.get(key) or b""
@@ -190,13 +187,17 @@ def _key(session: Session) -> str:
     return pass_key(session.context.gate.cluster.name)
 
 
-async def reuse_or_void_pass(session: Session) -> JudgedReport | None:
-    """A verdict that can be reused instead of checking; an adopted gate continues with its predecessor's. If there is none, an older
-    PASS is voided here. A request for checks alone always checks.
+async def reuse_pass(session: Session) -> JudgedReport | None:
+    """A verdict that can be reused instead of checking; an adopted gate continues with its predecessor's. A request for checks alone
+    always checks.
     """
     if not session.launches:
         return None
-    judged = await (_adopted(session) if session.renewal.lease.adopted else run_to_end(_fresh, session))
+    judged = await (
+        _adopted(session)
+        if session.renewal.lease.adopted
+        else run_to_end(find_fresh_pass, session, time.time())
+    )
     if judged is not None:
         session.judged = judged
         message = f"PASS of {judged.reused} from {judged.report.measured_at} reused"
@@ -209,13 +210,6 @@ async def _adopted(session: Session) -> JudgedReport | None:
     if not jobs.check.absent:
         return None
     if jobs.train.absent:
-        return await run_to_end(_fresh, session)
+        return await run_to_end(find_fresh_pass, session, time.time())
     report_takeover(session, jobs)
     return await run_to_end(load_own_report, session)
-
-
-def _fresh(session: Session) -> JudgedReport | None:
-    fresh = find_fresh_pass(session, time.time())
-    if fresh is None:
-        void_pass(session)
-    return fresh

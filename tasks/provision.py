@@ -28,8 +28,9 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.gate_file.cost_terms import job_of
+from tasks.judge import void_pass
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
-from tasks.launchers.base import NoCapacity
+from tasks.launchers.base import JobSpec, NoCapacity
 from tasks.store.base import StoreError
 from tasks.store.certificates import longest_valid_s, offer, offered
 
@@ -45,9 +46,7 @@ async def submit_checks(session: Session) -> str:
     lease = await settle_lease(session)
     certificates = await run_to_end(offer_certificates, session, lease)
     job = check_job(session.context, lease.gate_id, lease.job(CHECK), session.tags, certificates)
-    job = replace(job, exclude=tuple(session.excluded))
-    await run_to_end(submit_job, session, job)
-    return job.name
+    return await _submit_to_measure(session, job)
 
 
 def offer_certificates(session: Session, lease: Lease) -> Certificates:
@@ -84,8 +83,13 @@ async def submit_gated_job(session: Session, ask_minutes: int) -> str:
     lease = await settle_lease(session)
     hold_s = answer_wait_s(session.context, ask_minutes)
     job = gated_job(session.context, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
-    job = replace(job, exclude=tuple(session.excluded))
-    await run_to_end(submit_job, session, job)
+    return await _submit_to_measure(session, job)
+
+
+async def _submit_to_measure(session: Session, job: JobSpec) -> str:
+    """Void an older PASS of the cluster, since nothing else may void it once this gate is cancelled or dies, and submit the job."""
+    await run_to_end(void_pass, session)
+    await run_to_end(submit_job, session, replace(job, exclude=tuple(session.excluded)))
     return job.name
 
 

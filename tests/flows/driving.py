@@ -22,10 +22,12 @@ from tests.flows.gates import processes_below
 Play = Callable[[str], None]
 
 
-def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0) -> GateRequest:
+def request_of(
+    path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0, launch: bool = True
+) -> GateRequest:
     """The request that the command line would make."""
     advanced = Advanced(overrides=list(overrides), ask_minutes=ask_minutes)
-    return GateRequest(gate_file=str(path), wait=wait, advanced=advanced)
+    return GateRequest(gate_file=str(path), wait=wait, advanced=advanced, launch=launch)
 
 
 def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) -> Session:
@@ -61,11 +63,11 @@ def gate_it(path: Path, *overrides: str, **more: Any) -> tuple[Any, GateOutcome]
     return state, outcome
 
 
-def cancelled(path: Path, engine: Engine, when: Callable[[str, str], bool]) -> None:
+def cancelled(path: Path, engine: Engine, when: Callable[[str, str], bool], launch: bool = True) -> None:
     """Run the flow, and cancel it at the first call of the engine of which `when` is true; see that nothing is left."""
 
     async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(path)))
+        running = asyncio.create_task(run(request_of(path, launch=launch)))
         loop = asyncio.get_running_loop()
 
         def hook(verb: str, job: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tasks.gate.outcome import JudgedReport
 from tasks.judge import find_fresh_pass
 from tasks.launchers.base import JobState
-from tests.flows.driving import gate_it, open_session, request_of
+from tests.flows.driving import cancelled, gate_it, open_session, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
@@ -47,4 +47,16 @@ def test_a_fresh_pass_is_reused_where_it_fits(tmp_path: Path, engine: Engine) ->
     report.write_bytes(whole)
     engine.parts = ["wrong"]
     assert 1 == gate_it(path, "policy.reuse_pass_minutes=0")[1].code
+    assert found(path) is None
+
+
+def test_a_pass_ends_where_a_gate_measures_again(tmp_path: Path, engine: Engine) -> None:
+    """Also where that gate launches nothing, and is cancelled before it has judged what its nodes found."""
+    path = fake_gate(tmp_path, policy="reuse_pass_minutes = 60")
+    gate_it(path, launch=False)
+    assert found(path) is not None
+    engine.parts = ["wrong"]
+
+    cancelled(path, engine, lambda verb, job: verb == "fetch", launch=False)
+
     assert found(path) is None
