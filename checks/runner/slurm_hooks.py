@@ -21,6 +21,7 @@ from checks.catalog import CATALOG
 from checks.documents.report import load
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
+from checks.judge.open_findings.prior_findings import without_remedied
 from checks.judge.verdict import decide
 from checks.model import Cause, Finding, Level, Scope
 from checks.process.stderr import say
@@ -51,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(signal.SIGALRM, partial(_late, arguments, folder))
         signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
         try:
-            code, reason = answer_of(
-                decide(load(checked(bundle, Path(folder))), bundle.policy, builtin()).findings, passes
-            )
+            # Once a node was restarted, a job is let in for what only a gate in the job can measure.
+            report = without_remedied(load(checked(bundle, Path(folder))), RANKS)
+            code, reason = answer_of(decide(report, bundle.policy, builtin()).findings, passes)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was measured
             code, reason = _untold(f"the checks left no report: {type(error).__name__}: {error}", passes)
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from checks.documents import open_findings as documents
@@ -67,6 +68,23 @@ def _loaded(text: str) -> OpenFindings | str:
     except DecodeError as error:
         why = error if text.startswith("{") else text[:300]
         return f"has a file of open findings that cannot be read ({why})"
+
+
+def without_remedied(report: Report, checks: Container[str]) -> Report:
+    """The report without the open findings of these checks on machines that a remedy was seen on since: they wait to be measured."""
+    nodes = []
+    for node in report.nodes:
+        known = _loaded(node.open_findings) if node.open_findings else OpenFindings()
+        if isinstance(known, OpenFindings) and known.open:
+            seen = seen_by(node, report, {}, ())
+            left = (
+                item
+                for item in known.open
+                if item.key.check not in checks or not seen.shows_a_remedy(item, known)
+            )
+            node = replace(node, open_findings=documents.dump(replace(known, open=tuple(left))).decode())
+        nodes.append(node)
+    return replace(report, nodes=tuple(nodes))
 
 
 def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:

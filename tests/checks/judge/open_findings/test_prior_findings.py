@@ -8,7 +8,7 @@ import pytest
 
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
-from checks.judge.open_findings.prior_findings import carried, closed_names
+from checks.judge.open_findings.prior_findings import carried, closed_names, without_remedied
 from checks.model import Action, Answer, Cause, FindingKind, Level, Report, Verdict
 from tests.sample_reports import healthy, verdict_of, with_metric, without_row
 
@@ -175,6 +175,21 @@ def test_a_counted_event_is_answered_after_a_restart_alone(
     refusing = [one for one in found.findings if one.kind is FindingKind.OPEN_BEFORE]
     assert all("restart the node" in one.remedy for one in refusing)
     assert Answer.GO is verdict_of(with_open(report, 1, text)).answer, "a state is as it was measured last"
+
+
+@pytest.mark.parametrize(
+    ("boot", "check", "left"),
+    [("b-1", "compute.gemm", 1), ("b-0", "compute.gemm", 0), ("b-0", "storage.smart", 1)],
+)
+def test_a_prolog_lets_a_restarted_node_in_for_what_a_gate_alone_measures(
+    boot: str, check: str, left: int
+) -> None:
+    """Otherwise no gate could run on a node that was repaired. node-1 is in the boot b-1."""
+    text = documents.dump(OpenFindings(open=(an_open(check, boot=boot),))).decode()
+    report = without_remedied(with_open(healthy(nodes=2), 1, text), {"compute.gemm"})
+
+    assert left == len(documents.load(report.nodes[1].open_findings).open)
+    assert "" == report.nodes[0].open_findings
 
 
 def test_no_open_finding_ever_improves_an_answer() -> None:
