@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
 from checks.model import Value
 from checks.probes.kernel import log_source, xid
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, matching, messages
+from checks.probes.kernel.log_lines import Event, Find, Line, matching, messages
 from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
@@ -165,6 +166,7 @@ def _within(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above.rstrip('/')}/")
 
 
+@partial(Find, f"NVRM: |{_SUMMARY.pattern}|{_ordinary.form}")
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
     gpu_line, limits = "", dict[str, str]()
@@ -173,7 +175,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
         if line.message.startswith("NVRM: The NVIDIA GPU"):
             gpu_line = line.message
         lost = _lost(line, gpu_line) if "NVRM: " in line.message else ()
-        events = [*lost, *_ordinary([line])]
+        events = [*lost, *_ordinary.events([line])]
         worse = any(event.kind == "mce_uncorrected" for event in events)
         yield from (_limited(event, limits) for event in events if not (worse and event.kind == "mce"))
 

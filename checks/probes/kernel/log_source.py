@@ -28,17 +28,14 @@ from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line, re
 from checks.process import tool
 
 JOURNAL, START = "journalctl", "Linux version "
+# What journalctl prints, with exit code 1, if a search finds nothing.
+NOTHING = "-- No entries --"
 FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
 WINDOW_S = 86400.0
 TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
 LINE_BYTES = 16 << 10
 JOURNAL_LINES = 3000
-# For `journalctl --grep`, because the journal of a boot may be longer: texts of the lines that time alone does not settle.
-OPEN = (
-    "NVRM|nvidia-nvswitch|GPU reset executed|Hardware Error|EDAC|Uncorrect|BUG|Oops|Internal error|general protection"
-    "|Kernel panic|Memory failure|NEURON_HW_ERR|Linux version"
-)
 # The kernel gives one record a read, at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 RECORD_BYTES = 16 << 10
 # The clocks of the log and of the reader are not read at the same instant.
@@ -235,43 +232,53 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
     reader.now = replace(reader.now, boot_s=math.inf)
     deadline = time.monotonic() + deadline_s
     try:
-        result = tool.run(_journal(), deadline_s)
+        result = _journal(deadline, f"--lines={JOURNAL_LINES}")
     except tool.ToolMissing as error:
         raise UnusableSource(f"{JOURNAL} is not installed", Skip.TOOL_MISSING) from error
     except tool.ToolError as error:
         raise UnusableSource(str(error)) from error
     if not result.whole or result.code:
         raise UnusableSource(f"the output of {JOURNAL} is not complete: {result.account()[:300]}")
-    texts = result.stdout.splitlines()
-    if len(texts) >= JOURNAL_LINES:
-        texts = _with_open_faults(texts, reader, deadline - time.monotonic())
+    newest = result.stdout.splitlines()
+    older, complete = _searched(reader, deadline) if len(newest) >= JOURNAL_LINES else ([], True)
+    read_already = set(newest)
+    texts = [*(text for text in older if text not in read_already), *newest]
     for text in texts:
         reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
         raise UnusableSource(f"the journal has no line of the kernel: {result.stderr.strip()[:200]}")
+    if not complete and reader.oldest_age_s < reader.window_s:
+        reader.lost += 1  # at least: how many lines are older is not known
+        reader.notes.append(f"the journal is longer than what was read: {reader.oldest_age_s:.0f} s")
     return reader.log("journal")
 
 
-def _journal(*more: str) -> tuple[str, ...]:
-    arguments = ("-k", "--boot", "--no-pager", "-o", "short-iso-precise", f"--lines={JOURNAL_LINES}")
-    return (JOURNAL, *arguments, *more)
+def _journal(deadline: float, *more: str) -> tool.ToolResult:
+    arguments = (JOURNAL, "-k", "--boot", "--no-pager", "-o", "short-iso-precise", *more)
+    return tool.run(arguments, max(deadline - time.monotonic(), 0.1))
 
 
-def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> list[str]:
-    """The newest lines, after the older ones of this boot that may report a fault which is still open."""
+def _searched(reader: Reader, deadline: float) -> tuple[list[str], bool]:
+    """The lines of this boot in which `reader` may find something, the newest last, and whether the search was complete.
+
+    It has every form that would be found, and goes back in time, so that all is known since the oldest line that it gives, even if
+    it is cut. A line before the window shows that the journal goes back that far, where nothing was found.
+    """
+    forms = f"{START}|{_DROPPED.pattern}|Missed |{reader.find.form}"
+    # With --lines, journalctl before 253 searches only these last lines (github.com/systemd/systemd/issues/25147).
+    search = ("--reverse", "--case-sensitive=yes", rf"--grep=^\s*(?:{forms})")
+    before = ("--reverse", "--lines=1", f"--until=@{reader.now.epoch_s - reader.window_s - 1:.0f}")
     try:
-        result = tool.run(_journal(f"--grep={OPEN}", "--case-sensitive=yes"), max(deadline_s, 0.1))
+        result, earlier = _journal(deadline, *search), _journal(deadline, *before)
     except CheckError:
-        result = None
-    if result is None or not result.whole or result.code:
-        reader.notes.append(f"only the journal's last {JOURNAL_LINES} lines were read")
-        return texts
-    reader.notes.append(
-        f"before the journal's last {JOURNAL_LINES} lines only lines that report faults were read"
-    )
-    newest = set(texts)
-    return [*(text for text in result.stdout.splitlines() if text not in newest), *texts]
+        return [], False
+    texts = result.stdout.splitlines()[::-1]
+    if not result.whole:
+        return texts[2:], False  # what was cut: a part of a line, and a note
+    if result.code and NOTHING not in texts:
+        return texts, False
+    return [*(text for text in earlier.stdout.splitlines() if text not in texts), *texts], True
 
 
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
 from checks.facts.provenance import Provenance, shipped_rows
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, messages
+from checks.probes.kernel.log_lines import Event, Find, Line, messages
 from checks.probes.sysfs import pci_id
 
 TABLE = Path(__file__).parents[2] / "facts" / "sxid.json"
@@ -67,6 +67,7 @@ def severity_of(code: int | None, rest: str) -> SxidSeverity:
     return listed or SxidSeverity.UNREAD
 
 
+@partial(Find, r"nvidia-nvswitch\d+: SXid\b")
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """Every SXid line; `kind` is a Severity."""
     for line in lines:

@@ -11,14 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped, lists_gpus
 from checks.model import Value
 from checks.model_details import Contents
-from checks.probes.kernel import log_source
+from checks.probes.kernel import log_source, sxid
 from checks.probes.kernel.log import Log, log_check, measurement
-from checks.probes.kernel.log_lines import Event, Line, messages
+from checks.probes.kernel.log_lines import Event, Find, Line, messages
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import decide_line, incidents
@@ -39,6 +40,7 @@ _GPU_NAMED = re.compile(r"NVRM: .*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{
 COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
 
 
+@partial(Find, f"NVRM: |Linux version |GPU reset executed: |{sxid.find.form}")
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The Xids among the kernel's lines, and GPUs that fell off the bus without one; `kind` is what each calls for by itself.
 

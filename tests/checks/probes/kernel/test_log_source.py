@@ -161,22 +161,6 @@ def test_no_source_at_all_is_skipped(tmp_path: Path) -> None:
 OLD_FAULT = f"2025-02-22T10:26:40.000001+0000 host kernel: {XID}\n"
 
 
-@pytest.mark.parametrize(
-    ("searched", "found"), [(Reply(OLD_FAULT, "--grep="), 1), (Reply(OLD_FAULT, "--grep=", code=1), 0)]
-)
-def test_an_old_fault_is_found_before_the_journals_newest_lines(
-    tmp_path: Path, searched: Reply, found: int
-) -> None:
-    """A boot's journal may be longer than what is read of it: it is searched, and where that fails it is said."""
-    install(tmp_path, "journalctl", [searched, Reply(JOURNAL * log_source.JOURNAL_LINES)])
-    with on_path(tmp_path):
-        log = read_journal(reader(), 5.0)
-
-    assert found == len(log.older)
-    assert ("only lines that report faults" in log.notes[0]) == bool(found)
-    assert found or log.notes == (f"only the journal's last {log_source.JOURNAL_LINES} lines were read",)
-
-
 @pytest.mark.parametrize(("first", "found"), [(0, 0), (5, 1)])
 def test_kernel_log_reads_the_journal_for_records_lost_by_the_ring(
     tmp_path: Path, first: int, found: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from checks.probes.kernel import log, log_source, xid
-from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line
+from checks.probes.kernel.log_lines import Find, Line, Now, read_line
 
 RECORDINGS = Path(__file__).parents[3] / "recordings/kernel"
 XID = "NVRM: Xid (PCI:0000:b9:00): 79, pid=1, name=x, GPU has fallen off the bus."
@@ -24,7 +24,7 @@ def found(find: Find, text: str) -> list[tuple[str, int | None, str]]:
     return [(event.kind, event.code, event.pci) for event in find(said(text))]
 
 
-def log_of(text: str, find: Callable[..., Iterator[Event]] = xid.find, window_s: float = 86400.0) -> log.Log:
+def log_of(text: str, find: Find = xid.find, window_s: float = 86400.0) -> log.Log:
     """What a reader makes of a text that was read at NOW."""
     reader = log_source.Reader(find, NOW, window_s)
     reader.take(said(text))

@@ -1,0 +1,104 @@
+"""How far back a kernel log goes: a long journal is searched for what the checks would find in the whole of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from checks.probes.kernel import hardware, neuron_lines, sxid, xid
+from checks.probes.kernel.log_lines import Find, messages
+from checks.probes.kernel.log_source import WINDOW_S, Reader, read_journal
+from checks.process import tool
+from checks.process.tool import ToolResult
+from tests.checks.probes.kernel.world import NOW, RECORDINGS, XID, said
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+RECORDED = "\n".join(path.read_text(encoding="utf-8") for path in sorted(RECORDINGS.glob("*.txt")))
+OTHER_FAULTS = [
+    "NVRM: GPU at PCI:0000:b9:00: GPU-0a1b",
+    "GPU reset executed: GPU-0a1b, success: true",
+    "NEURON_HW_ERR=DMA_ERROR nd-id=3",
+]
+MESSAGES = [text.rpartition(" | ")[2] for line in said(RECORDED) for text in messages(line)] + OTHER_FAULTS
+
+
+def at(moment: str, message: str) -> str:
+    """A line of the journal of this day and hour."""
+    return f"2025-02-{moment}.000001+0000 host kernel: {message}"
+
+
+BOOT = at("23T02:00:00", "Linux version 6.1.119 (mockbuild@host) (gcc 11.4.1) #1 SMP")
+OTHERS = [at("23T16:20:00", f"audit: line {number}") for number in range(3000)]
+YESTERDAY, NOON = at("22T10:26:40", "audit: line"), "23T12:00:00"
+FINDS = {"xid": xid.find, "sxid": sxid.find, "hardware": hardware.find, "neuron": neuron_lines.find}
+EVERY_FIND = pytest.mark.parametrize("find", FINDS.values(), ids=FINDS)
+
+
+def journal_of(lines: Sequence[str], searches: bool = True) -> Callable[..., ToolResult]:
+    """journalctl 253, where `--grep` together with `--lines` prints the newest line first, with at most 1 MiB of its output."""
+
+    def run(argv: Sequence[str], _: float) -> ToolResult:
+        options = {name: value for name, _, value in (argument.partition("=") for argument in argv)}
+        until = datetime.fromtimestamp(float(options.get("--until", "@2e9")[1:]), UTC).isoformat()
+        form = re.compile(options.get("--grep", "") if searches or "--grep" not in options else "no line")
+        shown = [line for line in lines if line < until and form.search(line.partition("kernel: ")[2])]
+        shown = shown[::-1][: int(options.get("--lines", len(shown)))]
+        if "--reverse" not in options and not {"--grep", "--lines"} <= options.keys():
+            shown.reverse()
+        text = "\n".join(shown or ["-- No entries --"] * searches) + "\n"
+        dropped = "\n[1 more bytes were cut]" * (len(text) > 1 << 20)
+        code = int(not shown and "--grep" in options)
+        return ToolResult(tuple(argv), code, text[: 1 << 20] + dropped, "", 0.0, bool(dropped))
+
+    return run
+
+
+@EVERY_FIND
+def test_a_searched_journal_shows_every_recorded_fault(monkeypatch: pytest.MonkeyPatch, find: Find) -> None:
+    """All recorded lines are older than the lines that are read without a search, and are found in the same order."""
+    lines = [BOOT, *(at(NOON, message) for message in MESSAGES), *OTHERS]
+    monkeypatch.setattr(tool, "run", journal_of(lines))
+    whole, searched = Reader(find, NOW, WINDOW_S), read_journal(Reader(find, NOW, WINDOW_S), 5.0)
+    whole.take(said("\n".join(lines)))
+
+    assert [event.text for event in searched.this_boot] == [event.text for event in whole.events] != []
+    assert (searched.covers_s, searched.records_lost) == (whole.oldest_age_s, whole.lost)
+
+
+@EVERY_FIND
+def test_the_search_is_an_expression_of_pcre(find: Find) -> None:
+    """journalctl searches with PCRE, which selects the same lines as Python does."""
+    text = "\n".join(MESSAGES)
+    search = ["grep", "-P", f"^(?:{find.form})"]
+    found = subprocess.run(search, input=text, capture_output=True, text=True, check=False)
+    if "support" in found.stderr:
+        pytest.skip("this grep has no PCRE")
+
+    assert found.stdout.splitlines() == [line for line in MESSAGES if re.match(find.form, line)]
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "covers_s", "lost"),
+    [
+        ([BOOT], {}, 52_000, 0),
+        ([at("22T10:26:40", XID)], {}, 108_000, 0),
+        ([YESTERDAY], {}, 108_000, 0),
+        ([at(NOON, "audit: line")], {}, 400, 0),
+        ([BOOT], {"searches": False}, 400, 1),
+        ([BOOT, *[at(NOON, XID)] * 9000], {}, 16_000, 1),
+    ],
+    ids=["a start", "an old fault", "no fault", "rotated", "no search", "too much"],
+)
+def test_a_journal_covers_what_could_be_found_in_it(
+    monkeypatch: pytest.MonkeyPatch, before: list[str], more: dict[str, bool], covers_s: float, lost: int
+) -> None:
+    """Where the search fails, or finds more than can be read, lines of the last day were not read, and that counts."""
+    monkeypatch.setattr(tool, "run", journal_of([*before, *OTHERS], **more))
+    log = read_journal(Reader(xid.find, NOW, WINDOW_S), 5.0)
+
+    assert (covers_s, lost) == (log.covers_s, log.records_lost)
