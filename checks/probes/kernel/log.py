@@ -16,7 +16,7 @@ KMSG = "/dev/kmsg"
 
 @dataclass(frozen=True)
 class Log:
-    """The content of a source. `covers_s` says how far back it goes; `records_lost` counts gaps in its records. Events are in order:
+    """The content of a source. `covers_s` says how far back it goes; `records_lost` counts missing records. Events are in order:
     those of `this_boot` or without a time, however old, and those of the last `window_s` seconds before this boot. `own` is False
     if an environment variable put a file in place of this machine's log.
     """
@@ -30,6 +30,7 @@ class Log:
     earlier_boot: tuple[Event, ...]
     notes: tuple[str, ...]
     own: bool = True
+    newest_age_s: float | None = None
 
     @property
     def recent(self) -> tuple[Event, ...]:

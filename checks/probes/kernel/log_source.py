@@ -90,6 +90,7 @@ class Reader:
             tuple(event for event in self.events if id(event) not in earlier),
             tuple(event for event in before if not is_old(event, self.now.boot_s + self.window_s)),
             tuple(self.notes),
+            newest_age_s=self.newest_age_s,
         )
 
     def _restarted_since(self, line: Line) -> bool:
@@ -182,12 +183,19 @@ def first_usable(
 def _ring_and_others(
     kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
 ) -> Log:
+    """The log of all of them. Records that were overwritten within the window are lost, unless another source goes back over it, or to
+    the boot.
+    """
     reader = Reader(find, now, window_s)
-    ring = read_ring(kmsg, reader, deadline_s)
+    log = ring = read_ring(kmsg, reader, deadline_s)
     if reader.first_record:
         with contextlib.suppress(UnusableSource):
-            ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
-    return _with_files(ring, files, find, now)
+            log = _joined(log, read_journal(Reader(find, now, window_s), deadline_s / 2))
+    log = _with_files(log, files, find, now)
+    covers_s = min(log.covers_s, now.uptime_s)
+    elsewhere = covers_s > ring.covers_s and covers_s >= min(window_s, now.uptime_s - BOOT_SLACK_S)
+    lost = 0 if elsewhere or ring.covers_s >= window_s else reader.first_record or 0
+    return replace(log, covers_s=covers_s, records_lost=log.records_lost + lost)
 
 
 def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
@@ -318,12 +326,14 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
 
 
 def _joined(ring: Log, more: Log) -> Log:
-    """What another source adds to the ring buffer."""
+    """What another source adds to the ring buffer. It goes further back only if nothing can be missing between them."""
+    meets = more.newest_age_s is not None and more.newest_age_s <= ring.covers_s
     this_boot = (*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))
     return replace(
         ring,
         source=f"{ring.source}, {more.source}",
         lines_read=ring.lines_read + more.lines_read,
+        covers_s=max(ring.covers_s, more.covers_s * meets),
         this_boot=_by_time(this_boot),
         earlier_boot=_by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
     )

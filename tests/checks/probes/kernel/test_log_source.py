@@ -167,14 +167,9 @@ def test_kernel_log_reads_the_journal_for_records_lost_by_the_ring(
 ) -> None:
     """Its first records are overwritten, and with them a fault of yesterday; a whole ring needs no journal."""
     ring = tmp_path / "kmsg"
-    os.mkfifo(ring)
-    writer = os.open(ring, os.O_RDWR)
-    os.write(writer, f"6,{first},9000000000,-;all well\n".encode())
+    ring.write_text(f"6,{first},9000000000,-;all well\n", encoding="utf-8")
     install(tmp_path, "journalctl", [Reply(OLD_FAULT + JOURNAL, "-k --boot")])
-    try:
-        log = usable(ring, [], tmp_path)
-    finally:
-        os.close(writer)
+    log = usable(ring, [], tmp_path)
 
     assert isinstance(log, Log)
     assert (found, 0) == (len(log.older), len(log.recent))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from checks.probes.kernel import hardware, neuron_lines, sxid, xid
+from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import Find, messages
-from checks.probes.kernel.log_source import WINDOW_S, Reader, read_journal
+from checks.probes.kernel.log_source import WINDOW_S, Reader, first_usable, read_journal
 from checks.process import tool
 from checks.process.tool import ToolResult
 from tests.checks.probes.kernel.world import NOW, RECORDINGS, XID, said
+from tests.fakes.tools import Reply, install, on_path
 
 pytestmark = pytest.mark.usefixtures("utc")
 
@@ -101,4 +105,56 @@ def test_a_journal_covers_what_could_be_found_in_it(
     monkeypatch.setattr(tool, "run", journal_of([*before, *OTHERS], **more))
     log = read_journal(Reader(xid.find, NOW, WINDOW_S), 5.0)
 
+    assert (covers_s, lost) == (log.covers_s, log.records_lost)
+
+
+NEW = at("23T16:26:00", "audit: line")
+
+
+@pytest.mark.parametrize("source", ["journalctl", "messages"])
+@pytest.mark.parametrize(
+    ("uptime_s", "first", "ring_s", "other", "covers_s", "lost"),
+    [
+        (10_000, 0, 10_000, [], 10_000, 0),
+        (20, 0, 20, [YESTERDAY, NEW], 20, 0),
+        (864_000, 50, 90_000, [], 90_000, 0),
+        (864_000, 50, 70, [], 70, 50),
+        (10_000, 50, 9_990, [], 9_990, 50),
+        (10_000, 50, 70, [at("23T13:40:20", "audit: line"), NEW], 9_980, 0),
+        (864_000, 50, 70, [YESTERDAY, NEW], 108_000, 0),
+        (864_000, 50, 70, [at(NOON, "audit: line"), NEW], 16_000, 50),
+        (864_000, 50, 70, [YESTERDAY], 70, 50),
+    ],
+    ids=[
+        "whole",
+        "started",
+        "day",
+        "overwritten",
+        "boot-overwritten",
+        "since-boot",
+        "window",
+        "rotated",
+        "ended",
+    ],
+)
+def test_overwritten_records_of_the_ring_are_lost_unless_another_log_has_them(
+    tmp_path: Path,
+    source: str,
+    uptime_s: float,
+    first: int,
+    ring_s: float,
+    other: list[str],
+    covers_s: float,
+    lost: int,
+) -> None:
+    """The other log has to go back over the window, or to the boot, and must not end before the ring begins."""
+    (ring := tmp_path / "kmsg").write_text(f"6,{first},{uptime_s - ring_s:.0f}000000,-;x\n", encoding="utf-8")
+    text = "".join(f"{line}\n" for line in other)
+    (tmp_path / "messages").write_text(text if source == "messages" else "", encoding="utf-8")
+    install(tmp_path, "journalctl", [Reply(text if source == "journalctl" else "", "-k --boot")])
+    now = replace(NOW, uptime_s=uptime_s)
+    with on_path(tmp_path, alone=True):
+        log = first_usable(ring, [tmp_path / "messages"], xid.find, now, WINDOW_S, 5.0)
+
+    assert isinstance(log, Log)
     assert (covers_s, lost) == (log.covers_s, log.records_lost)
