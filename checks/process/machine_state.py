@@ -110,7 +110,7 @@ def _locked(path: Path) -> Iterator[None]:
     """The lock; TimeoutError if another process keeps it, such as one that was stopped while it had it."""
     with open(path, "ab") as file:
         ends_at = time.monotonic() + LOCK_S
-        while not _try_lock(file):
+        while not try_lock(file):
             if time.monotonic() > ends_at:
                 raise TimeoutError(
                     errno.ETIMEDOUT, f"another process has kept its lock for {LOCK_S:g} s", str(path)
@@ -119,7 +119,8 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _try_lock(file: IO[bytes]) -> bool:
+def try_lock(file: IO[bytes]) -> bool:
+    """Take the lock of an open file now; returns whether that worked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

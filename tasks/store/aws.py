@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -180,6 +180,15 @@ class AwsCalls(ABC):
             if absent is not None and absent(refusal):
                 return None
             raise self.explained(refusal) from refusal
+
+    def listed(self, bucket: str, prefix: str, **options: Any) -> Iterator[Any]:
+        """S3's entry of each object below the prefix, page by page. Raises as `call` does."""
+        while True:
+            page = self.call("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix, **options)
+            yield from page.get("Contents", ())
+            if not page.get("IsTruncated"):
+                return
+            options["ContinuationToken"] = page["NextContinuationToken"]
 
     def read(self, bucket: str, key: str, most: int | None = None) -> tuple[bytes, str]:
         """An object's bytes, `most` of them, and its ETag. For `tried` and `answer`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import stat
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from checks.process.machine_state import try_lock
 from tasks.store.base import (
     KEY,
     StoreError,
@@ -145,15 +145,12 @@ class FolderStore:
     def _take(self, file: IO[bytes]) -> None:
         """A holder that is stopped, or a file server that does not answer, must not stop everybody."""
         end = time.monotonic() + LOCK_S
-        while True:
-            try:
-                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise StoreUnreachable(
-                        f"another process has held {file.name} for {LOCK_S:g} s. "
-                        f"See which (fuser -v {file.name}), and end it."
-                    ) from None
+        while not try_lock(file):
+            if time.monotonic() > end:
+                raise StoreUnreachable(
+                    f"another process has held {file.name} for {LOCK_S:g} s. "
+                    f"See which (fuser -v {file.name}), and end it."
+                )
             time.sleep(LOCK_AGAIN_S)
 
     @contextlib.contextmanager

@@ -92,14 +92,9 @@ class S3Store:
     def list(self, prefix: str) -> tuple[str, ...]:
         """Every object below, page by page."""
         top = self._name(checked(prefix)) + "/" if prefix else self._name("")
-        keys: list[str] = []
-        token: dict[str, Any] = {}
-        while True:
-            page = self._page(top, token)
-            keys += [item["Key"][len(self._name("")) :] for item in page.get("Contents", ())]
-            if not page.get("IsTruncated"):
-                return tuple(sorted(key for key in keys if KEY.fullmatch(key)))
-            token = {"ContinuationToken": page["NextContinuationToken"]}
+        entries = self.calls.listed(self.bucket, top, MaxKeys=PAGE_KEYS)
+        keys = [item["Key"][len(self._name("")) :] for item in entries]
+        return tuple(sorted(key for key in keys if KEY.fullmatch(key)))
 
     def delete(self, key: str) -> None:
         """DeleteObject."""
@@ -129,12 +124,6 @@ class S3Store:
                 f"the S3 endpoint of s3://{self.bucket} ignores {' and '.join(ignored)}: two gates could hold one "
                 "cluster. Use Amazon S3, another server that has conditional writes, or a shared folder."
             )
-
-    def _page(self, top: str, token: dict[str, Any]) -> dict[str, Any]:
-        page: dict[str, Any] = self.calls.call(
-            "s3", "list_objects_v2", Bucket=self.bucket, Prefix=top, MaxKeys=PAGE_KEYS, **token
-        )
-        return page
 
     def _read(self, key: str) -> tuple[bytes, str] | None:
         return self.calls.answer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TypeVar
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.exchange import secret_key
+from checks.process.machine_state import try_lock
 from checks.process.tree import alive, start_ticks
 from checks.process.whole_file import write_whole
 from checks.value_types import DecodeError
@@ -131,16 +131,7 @@ class JobFolder:
     def life(self) -> Iterator[bool]:
         """True for the one process (and its forks) that may be the job's shepherd, until they end."""
         with open(self.life_lock, "rb") as file:
-            yield try_lock(file.fileno())
-
-
-def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file now; returns whether that worked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            yield try_lock(file)
 
 
 def boot_id() -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from checks.process import machine_state
+from checks.process.machine_state import try_lock
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
@@ -27,7 +28,7 @@ from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
 from tasks.launchers.job_rules import no_job
 from tasks.launchers.local import network, start_stop
 from tasks.launchers.local.container import Submitter
-from tasks.launchers.local.job_folder import LOG, JobFolder, try_lock
+from tasks.launchers.local.job_folder import LOG, JobFolder
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
 from tasks.launchers.local.preflight import check
@@ -153,7 +154,7 @@ class LocalLauncher(FolderLauncher):
             path.touch()
         deadline = time.monotonic() + LOCK_S + more_s
         with open(path, "rb") as file:  # to read: a job must be ended on a disk that cannot be written, too
-            while not try_lock(file.fileno()):
+            while not try_lock(file):
                 if time.monotonic() > deadline:
                     raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
                 time.sleep(POLL_S)

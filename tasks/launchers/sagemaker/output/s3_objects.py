@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from tasks.launchers.base import EngineUnavailable, LaunchError
@@ -29,14 +30,8 @@ class ListedObject:
 
 def listed(clients: Clients, prefix: str) -> tuple[ListedObject, ...]:
     """What lies below the prefix, by ListObjectsV2. Raises LaunchError."""
-    top, objects = f"{key_of(prefix).strip('/')}/", []
-    token: dict[str, Any] = {}
-    while True:
-        page = _page(clients, prefix, top, token)
-        objects += [_item(item, top) for item in page.get("Contents", ())]
-        if not page.get("IsTruncated") or len(objects) >= OBJECTS:
-            return tuple(objects)
-        token = {"ContinuationToken": page["NextContinuationToken"]}
+    top = f"{key_of(prefix).strip('/')}/"
+    return tuple(_item(item, top) for item in islice(clients.listed(bucket_of(prefix), top), OBJECTS))
 
 
 def read(clients: Clients, prefix: str, wanted: ListedObject, most: int) -> tuple[ListedObject, bytes]:
@@ -57,10 +52,8 @@ def read(clients: Clients, prefix: str, wanted: ListedObject, most: int) -> tupl
             return wanted, data
         if etag == wanted.etag:
             continue
-        page = _page(clients, prefix, top + wanted.path, {})
-        now = next(
-            (_item(each, top) for each in page.get("Contents", ()) if each["Key"] == top + wanted.path), None
-        )
+        items = (_item(each, top) for each in clients.listed(bucket, top + wanted.path))
+        now = next((item for item in items if item.path == wanted.path), None)
         if now is None or now.size > most:
             break
         wanted = now
@@ -90,13 +83,6 @@ def read_all(
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         yield from pool.map(read_one, wanted)
-
-
-def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, Any]) -> Mapping[str, Any]:
-    page: Mapping[str, Any] = clients.call(
-        "s3", "list_objects_v2", Bucket=bucket_of(prefix), Prefix=start, **token
-    )
-    return page
 
 
 def _item(item: Mapping[str, Any], top: str) -> ListedObject:
