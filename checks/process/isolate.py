@@ -18,7 +18,7 @@ from checks.model import ErrorKind, Observation
 from checks.process.fork_server import Child
 from checks.process.observe import errored
 from checks.process.stderr import silence
-from checks.process.tree import end_tree, how_it_ended
+from checks.process.tree import KILL_S, end_tree, how_it_ended
 from checks.value_types import DecodeError
 
 OUTPUT_BYTES = 1 << 20
@@ -107,17 +107,17 @@ def isolated(
         return _flag(too_late(output.text(0.1)), output)
     finally:
         if child.poll() is None:
-            _end(child)
+            end_child(child, GRACE_S, GRACE_S, GRACE_S)
     return _flag(_read(check, subject, result, code, output), output)
 
 
-def _end(child: Child) -> None:
-    """Ends the child. What it started may stop what runs elsewhere for it, as dcgmi does. One that is blocked in the kernel (state D)
-    cannot be ended, and is not waited for.
+def end_child(child: Child, wait_s: float, grace_s: float = 0.0, kill_s: float = KILL_S) -> None:
+    """Ends the child as in `end_tree`, and waits for it for `wait_s`. What it started may stop what runs elsewhere for it, as dcgmi
+    does. One that is blocked in the kernel (state D) cannot be ended, and is not waited for.
     """
-    end_tree(child.pid, GRACE_S, kill_s=GRACE_S)
+    end_tree(child.pid, grace_s, kill_s=kill_s)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_S)
+        child.wait(wait_s)
 
 
 def _read(check: str, subject: str, result: Path, code: int, output: Output) -> Observation:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from checks.check import CheckError, NotInstalled
-from checks.process.isolate import Output, piped
-from checks.process.tree import end_tree, with_pdeathsig
+from checks.process.isolate import Output, end_child, piped
+from checks.process.tree import with_pdeathsig
 
 # Folders into which vendors install programs, and which are not on every PATH.
 FOLDERS = (
@@ -115,9 +115,7 @@ def run(
     finally:
         if child.poll() is None:
             killed = True
-            end_tree(child.pid, 0.0)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D cannot be ended
-                child.wait(AFTER_END_S)
+            end_child(child, AFTER_END_S)
     seconds = time.monotonic() - begun
     cut = bool(out.dropped or err.dropped)
     return ToolResult(tuple(argv), code, out.text(), err.text(), seconds, cut, killed)

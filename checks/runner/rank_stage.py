@@ -23,10 +23,10 @@ from checks.facts.instances import Instance
 from checks.model import Declared, Observation, Scope, rank_subject
 from checks.process import own_packages
 from checks.process.fork_server import Child, ForkServer
-from checks.process.isolate import Output, piped
+from checks.process.isolate import Output, end_child, piped
 from checks.process.observe import errored
 from checks.process.stderr import say
-from checks.process.tree import KILL_S, end_tree, how_it_ended, start_ticks, with_pdeathsig
+from checks.process.tree import KILL_S, how_it_ended, start_ticks, with_pdeathsig
 from checks.runner.barrier import OK, NodeBarrier
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
@@ -224,9 +224,7 @@ class RankProcesses:
 
     def _end(self, child: Child, output: Output) -> None:
         end_s = self._node_context.deadline.end_s
-        end_tree(child.pid, 0.0, kill_s=end_s or KILL_S)
-        with suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
-            child.wait(min(AFTER_END_S, end_s or AFTER_END_S))
+        end_child(child, min(AFTER_END_S, end_s or AFTER_END_S), kill_s=end_s or KILL_S)
         output.text(0.5)
 
 

@@ -20,8 +20,7 @@ from typing import IO
 
 from checks.check import Check
 from checks.process import own_packages
-from checks.process.isolate import Output, piped
-from checks.process.tree import end_tree
+from checks.process.isolate import Output, end_child, piped
 from checks.runner.deadline import LEAST_S
 from checks.runner.node_context import NodeContext, watch_path
 
@@ -85,9 +84,7 @@ class Watchers:
             child.wait(patience_s)
         except subprocess.TimeoutExpired:
             self.failed.setdefault(name, f"the check's watch process did not end within {patience_s:.1f} s")
-            end_tree(child.pid, 0.0, kill_s=LEAST_S)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D cannot be ended
-                child.wait(LEAST_S)
+            end_child(child, LEAST_S, kill_s=LEAST_S)
         else:
             if child.returncode and name not in self.failed:
                 last = output.text(0.5).strip().splitlines()[-1:]

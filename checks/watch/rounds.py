@@ -8,7 +8,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +23,9 @@ from checks.model import Declared, ErrorKind, Node, Observation, Profile, Report
 from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import own_packages
-from checks.process.isolate import RESULT_BYTES, Output, piped
+from checks.process.isolate import RESULT_BYTES, Output, end_child, piped
 from checks.process.observe import errored
-from checks.process.tree import end_tree, with_pdeathsig
+from checks.process.tree import with_pdeathsig
 from checks.roster import Member, Roster
 from checks.runner.journal import now
 from checks.runner.node_context import PlaceError
@@ -122,9 +121,7 @@ class Rounds:
         except subprocess.TimeoutExpired:
             in_time = False
         finally:
-            end_tree(child.pid, 0.0, kill_s=KILL_S)
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(KILL_S)
+            end_child(child, KILL_S, kill_s=KILL_S)
         return output.text(0.1), in_time
 
     def _completed(

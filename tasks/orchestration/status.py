@@ -42,6 +42,7 @@ from tasks.gate.session import Session
 from tasks.orchestration.artifacts import warn_on_failure
 from tasks.paging.content import title_of
 from tasks.render.markdown import escape
+from tasks.store.records import verdict_in
 
 PREFIX = "gate-run-"
 SCHEMA = 1
@@ -210,27 +211,12 @@ def _ended(table: Mapping[str, object], texts: Mapping[str, str]) -> RunStatus:
     if table.get("phase") != "ended" or not isinstance(document, Mapping):
         raise StatusError("it shows neither that the run continues nor how it ended")
     code = decode(int, table.get("exit_code"), "exit_code")
-    verdict = _verdict(document.get("verdict"))
+    value = document.get("verdict")
+    verdict = None if value is None else verdict_in(value, "verdict")
     _require_sense(code, document, verdict)
     lines = decode(tuple[str, ...], table.get("beside"), "beside")
     left_out = decode(int, table.get("findings_left_out"), "findings_left_out")
     return RunStatus(**texts, code=code, document=document, verdict=verdict, lines=lines, left_out=left_out)
-
-
-def _verdict(value: object) -> Verdict | None:
-    """The verdict as `tasks.render.findings` writes it."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not isinstance(value.get("coverage"), Mapping):
-        raise StatusError("its verdict is not valid")
-    counts = {key: _count(count) for key, count in value["coverage"].items()}
-    return decode(Verdict, {**value, "coverage": counts}, "verdict")
-
-
-def _count(value: object) -> object:
-    if not isinstance(value, Mapping):
-        return value
-    return {("required" if key == "declared" else key): number for key, number in value.items()}
 
 
 def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict | None) -> None:

@@ -91,13 +91,17 @@ def missing_count(checks: int, results: int) -> str:
 
 def load(data: bytes) -> Verdict:
     """The verdict in a verdict.json. Raises DecodeError."""
-    table = parse_json(data, VERDICT_BYTES)
-    if not isinstance(table, dict):
-        raise DecodeError("expected a table", "")
+    return verdict_in(parse_json(data, VERDICT_BYTES))
+
+
+def verdict_in(table: object, path: str = "") -> Verdict:
+    """The verdict in the table of a verdict.json. Raises DecodeError."""
+    if not isinstance(table, Mapping):
+        raise DecodeError("expected a table", path)
     coverage = table.get("coverage")
     if isinstance(coverage, Mapping):
-        table["coverage"] = {name: _count(count) for name, count in coverage.items()}
-    return decode(Verdict, table)
+        table = {**table, "coverage": {name: _count(count) for name, count in coverage.items()}}
+    return decode(Verdict, table, path)
 
 
 def _count(count: object) -> object:

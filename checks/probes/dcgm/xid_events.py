@@ -7,7 +7,6 @@ show (gpu.xid_events counts it). The first value of each GPU is from before the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
@@ -20,8 +19,9 @@ from checks.model import Value
 from checks.probes.dcgm import dcgmi
 from checks.probes.kernel import xid_decision
 from checks.process import tool
+from checks.process.isolate import end_child
 from checks.process.tool import ToolResult
-from checks.process.tree import end_tree, with_pdeathsig
+from checks.process.tree import with_pdeathsig
 
 FIELD = "230"  # dcgm_fields.h, DCGM_FI_DEV_XID_ERRORS
 EVERY_MS = 1000
@@ -48,9 +48,7 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
     finally:
         if child.stdout is not None:
             child.stdout.close()
-        end_tree(child.pid, 0.0)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(1.0)
+        end_child(child, 1.0)
 
 
 def _lines(child: subprocess.Popen[bytes], argv: Sequence[str]) -> Iterator[str]:

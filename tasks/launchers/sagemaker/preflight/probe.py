@@ -5,11 +5,11 @@ A question that AWS does not answer becomes a line of the preflight, and never e
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import Thread
 
+from checks.runner.deadline import NotInTime, limited
 from tasks.launchers.base import LaunchError, PreflightCheck
 from tasks.launchers.preflight import unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
@@ -81,35 +81,33 @@ def run_probes(
     probes: tuple[Probe, ...], needs: Requirements, clients: Clients
 ) -> tuple[PreflightCheck, ...]:
     """The lines of all probes in their order, after the longest deadline at the latest. Raises nothing."""
-    running = [_RunningProbe(probe, needs, clients) for probe in probes if probe.applies(needs)]
-    for thread in running:
+    applying = [probe for probe in probes if probe.applies(needs)]
+    lines: dict[Probe, tuple[PreflightCheck, ...]] = {}
+
+    def run(probe: Probe) -> None:
+        lines[probe] = _lines(probe, needs, clients)
+
+    # Daemons, and no pool, which would keep an interrupted command from ending.
+    threads = [Thread(target=run, args=(probe,), daemon=True) for probe in applying]
+    for thread in threads:
         thread.start()
-    return tuple(line for thread in running for line in thread.lines())
+    for thread in threads:
+        thread.join()
+    return tuple(line for probe in applying for line in lines[probe])
 
 
-class _RunningProbe(threading.Thread):
-    """A daemon, so that an AWS that never answers does not keep the command from ending."""
-
-    def __init__(self, probe: Probe, needs: Requirements, clients: Clients) -> None:
-        super().__init__(name=f"preflight {probe.subject}", daemon=True)
-        self._probe, self._asked, self._clients = probe, needs, clients
-        self._found: tuple[PreflightCheck, ...] | None = None
-        self._end = time.monotonic() + probe.within_s
-
-    def run(self) -> None:
-        subject = self._probe.subject
-        try:
-            self._found = self._probe.check(self._asked, self._clients)
-        except (AwsRefused, LaunchError) as error:
-            self._found = (unanswered(subject, error),)
-        except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
-            message = f"the check itself failed: {type(error).__name__}: {clean(error)}"
-            self._found = (unseen(subject, message, "Continue without this check, and report the defect."),)
-
-    def lines(self) -> tuple[PreflightCheck, ...]:
-        self.join(max(0.0, self._end - time.monotonic()))
-        late = f"AWS did not answer within {self._probe.within_s:g} s"
+def _lines(probe: Probe, needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+    """The lines of one probe, within its time."""
+    try:
+        return limited(probe.within_s, lambda: probe.check(needs, clients))
+    except NotInTime:
+        late = f"AWS did not answer within {probe.within_s:g} s"
         remedy = (
             "Check that the endpoints of the region can be reached from here (AWS_ENDPOINT_URL, HTTPS_PROXY)."
         )
-        return (unseen(self._probe.subject, late, remedy),) if self._found is None else self._found
+        return (unseen(probe.subject, late, remedy),)
+    except (AwsRefused, LaunchError) as error:
+        return (unanswered(probe.subject, error),)
+    except Exception as error:  # noqa: BLE001 - whatever a probe trips over, the others' lines are wanted
+        message = f"the check itself failed: {type(error).__name__}: {clean(error)}"
+        return (unseen(probe.subject, message, "Continue without this check, and report the defect."),)
