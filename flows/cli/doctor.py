@@ -29,7 +29,7 @@ from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.launchers.preflight import preflight
+from tasks.launchers.preflight import ok, preflight, unseen, wrong
 from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, PageKind, Severity
 from tasks.notifiers.registry import LOG, guarded, notifier_for
 from tasks.notifiers.secret_refs import secret
@@ -110,14 +110,14 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             advanced = Advanced(overrides=arguments.overrides)
             context = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), advanced=advanced))
         except GateFileError as error:
-            yield missing("gate file", str(error))
+            yield wrong("gate file", str(error))
             return
         yield ok("gate file", f"{context.file}, policy {context.policy.name}")
         yield from (
-            missing(one.location, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
+            wrong(one.location, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
         )
     elif arguments.send_test or arguments.overrides:
-        yield missing(
+        yield wrong(
             "gate file", "--send-test and --set need a gate file, and none is named", "Name a gate file."
         )
     store, address = (open_store(DEFAULT), DEFAULT) if context is None else (context.store, context.address)
@@ -134,9 +134,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
         try:
             yield from look()
         except Exception as error:  # noqa: BLE001 - a look that fails in an unforeseen way is no reason to call something healthy
-            yield PreflightCheck(
-                name, PreflightResult.UNSEEN, f"the check itself failed: {type(error).__name__}: {error}"
-            )
+            yield unseen(name, f"the check itself failed: {type(error).__name__}: {error}")
 
 
 def _text(line: PreflightCheck) -> str:
@@ -155,15 +153,15 @@ def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightChec
                 "store", f"{address}{note}: the folder {root} does not exist yet, and the first gate makes it"
             )
         else:
-            yield missing("store", f"{root} does not exist, and nothing can be made in {above}")
+            yield wrong("store", f"{root} does not exist, and nothing can be made in {above}")
         return
     try:
         store.probe()
         yield ok("store", f"{address}{note}: a probe was written and removed")
     except StoreUnreachable as error:
-        yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
+        yield unseen("store", str(error))
     except StoreError as error:
-        yield missing("store", str(error))
+        yield wrong("store", str(error))
 
 
 def look_at_notifiers(context: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
@@ -194,13 +192,13 @@ def _secret_fault(name: str, reference: str) -> PreflightCheck | None:
     """What is wrong with a secret; None if it is there."""
     if reference.startswith(BLOCK) and configured_api_url(os.environ, Path.cwd()) is None:
         message = f"{reference} is a block of a Prefect server, and none is configured"
-        return missing(name, message, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
+        return wrong(name, message, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
     quiet_prefect()
     try:
         with without_collection():
             guarded(partial(secret, reference), ANSWER_S)
     except NotifyError as error:
-        return missing(name, str(error))
+        return wrong(name, str(error))
     return None
 
 
@@ -217,7 +215,7 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, context: Gate
             access = NotifierAccess(FolderStore(Path(folder)), secret)
             where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
     except NotifyError as error:
-        return missing(subject, f"the test notification was not delivered: {error}")
+        return wrong(subject, f"the test notification was not delivered: {error}")
     return ok(subject, f"a test notification was delivered to {where}")
 
 
@@ -226,16 +224,6 @@ def quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
     os.environ.update(
         {key: value for key, value in {**QUIET, **NO_RETRIES}.items() if key not in environment}
     )
-
-
-def ok(subject: str, message: str) -> PreflightCheck:
-    """What is there."""
-    return PreflightCheck(subject, PreflightResult.OK, message)
-
-
-def missing(subject: str, message: str, remedy: str = "") -> PreflightCheck:
-    """What is not there, or not as it has to be."""
-    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
 
 
 def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:
@@ -247,7 +235,7 @@ def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:
     try:
         lines = preflight(context.launcher, plans_of(context, 0))
     except GateFileError as error:
-        yield missing(f"engine {launcher}", str(error))
+        yield wrong(f"engine {launcher}", str(error))
         return
     yield from lines
     if any(line.result is not PreflightResult.WARNING for line in lines):
@@ -257,14 +245,14 @@ def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:
         nodes = f"containers of {image}" if image else "processes of this machine"
         yield ok("engine local", f"its nodes are {nodes}, and their Python has what the checks need")
     else:
-        yield PreflightCheck(f"engine {launcher}", PreflightResult.UNSEEN, "its preflight said nothing")
+        yield unseen(f"engine {launcher}", "its preflight said nothing")
 
 
 def _torch() -> PreflightCheck:
     if importlib.util.find_spec("torch") is not None:
         return ok(TORCH, "it is installed")
     text = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
-    return missing(
+    return wrong(
         TORCH, text, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
     )
 
@@ -274,11 +262,11 @@ def _prefect(context: GateContext | None = None) -> Iterator[PreflightCheck]:
     try:
         release = version("prefect")
     except PackageNotFoundError:
-        yield missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
+        yield wrong("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
         return
     url = configured_api_url(os.environ, Path.cwd())
     if message := client_fault(proxied=url is not None):
-        yield missing("Prefect", message)
+        yield wrong("Prefect", message)
         return
     if url is None:
         try:
@@ -288,7 +276,7 @@ def _prefect(context: GateContext | None = None) -> Iterator[PreflightCheck]:
             ):
                 yield ok("Prefect", f"{release}; no server is configured, and the embedded one starts")
         except ServerError as error:
-            yield missing("Prefect", str(error))
+            yield wrong("Prefect", str(error))
         return
     try:
         quiet_prefect()
@@ -297,7 +285,7 @@ def _prefect(context: GateContext | None = None) -> Iterator[PreflightCheck]:
         yield ok("Prefect", f"{release}; the server at {url} answers")
     except NotifyError as error:
         remedy = "Start it, or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING; without a URL a gate uses an embedded server."
-        yield missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
+        yield wrong("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
         return
     yield from _work_pools(context)
 
@@ -312,7 +300,7 @@ def _work_pools(context: GateContext | None) -> Iterator[PreflightCheck]:
         found = guarded(lambda: asyncio.run(gate_pools(file)), ANSWER_S)
         unreaped = guarded(lambda: asyncio.run(without_reaper()), ANSWER_S)
     except NotifyError as error:
-        yield PreflightCheck("work pools", PreflightResult.UNSEEN, f"the server did not list them: {error}")
+        yield unseen("work pools", f"the server did not list them: {error}")
         return
     own = "" if context is None else f". {NOT_THIS_SHELL}"
     for one in found:
@@ -320,7 +308,7 @@ def _work_pools(context: GateContext | None) -> Iterator[PreflightCheck]:
         state = one.state
         if state.lack:
             text = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
-            yield missing(subject, text, f"Run: {state.remedy}")
+            yield wrong(subject, text, f"Run: {state.remedy}")
         else:
             yield ok(subject, f"a worker is online; used by {used}{own}")
     if unreaped:

@@ -17,7 +17,7 @@ from flows.cli.shared_arguments import add_format, add_policy, number, whole_num
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
 from tasks.reports.explained_input import ExplainedInput, explain_input, explanation_text
-from tasks.reports.read import declared_of, exit_code, policy_of, worst_code
+from tasks.reports.read import declared_of, exit_code, policy_of, results_of, worst_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,12 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_file(arguments.html, None)
     policy, options = policy_of(arguments.policy), _options(arguments)
     kind = OutputKind(arguments.kind) if arguments.kind else None
-    results: list[ExplainedInput | InputError] = []
-    for file in arguments.files:
-        try:
-            results.append(explain_input(file, kind, policy, options))
-        except InputError as error:
-            results.append(error)
+    results = results_of(arguments.files, lambda file: explain_input(file, kind, policy, options))
     return _show(arguments, results)
 
 
@@ -102,8 +97,6 @@ def _declared(arguments: argparse.Namespace) -> ReadOptions:
 
 
 def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputError]) -> int:
-    if len(results) == 1 and isinstance(results[0], InputError):
-        raise results[0]
     good = [result for result in results if isinstance(result, ExplainedInput)]
     if arguments.html is not None:
         _write_page(arguments.html, good[0])

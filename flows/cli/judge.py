@@ -22,7 +22,7 @@ from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.gate_folder.decision import own_decision_json
-from tasks.reports.read import JudgedFile, exit_code, judge_file, policy_of, worst_code
+from tasks.reports.read import JudgedFile, exit_code, judge_file, policy_of, results_of, worst_code
 from tasks.reports.store_argument import report_named
 
 
@@ -55,14 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments.policy)
     baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
     as_kept = _with_kept_end if arguments.kept else None
-    results: list[JudgedFile | InputError] = []
-    for file in arguments.reports:
-        try:
-            path = report_named(file, arguments.store)
-            results.append(judge_file(path, policy, baseline, as_kept))
-        except InputError as error:
-            results.append(error)
-    return _show(arguments, results)
+
+    def judged(file: str) -> JudgedFile:
+        return judge_file(report_named(file, arguments.store), policy, baseline, as_kept)
+
+    return _show(arguments, results_of(arguments.reports, judged))
 
 
 def _with_kept_end(judged: JudgedFile) -> JudgedFile:
@@ -74,8 +71,6 @@ def _with_kept_end(judged: JudgedFile) -> JudgedFile:
 
 
 def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
-    if len(results) == 1 and isinstance(results[0], InputError):
-        raise results[0]
     good = [result for result in results if isinstance(result, JudgedFile)]
     if len(results) == 1:
         write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)

@@ -95,36 +95,28 @@ def require_writable(arguments: argparse.Namespace) -> None:
             write_file(path, None)
 
 
-def text_of(
-    report: Report | None, verdict: Verdict, name: str, form: str, context: VerdictContext | None = None
-) -> str:
+def text_of(report: Report | None, verdict: Verdict, name: str, form: str, context: VerdictContext) -> str:
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
         from tasks.render.findings import verdict_json
         from tasks.render.headline import run_json
 
         return json_text({**verdict_json(verdict), **run_json(report)})
-    from tasks.render.context import NO_CONTEXT
-
     if form == "markdown":
         from tasks.render.markdown import markdown
 
-        return markdown(report, verdict, name, context or NO_CONTEXT)
+        return markdown(report, verdict, name, context)
     if form == "junit":
         from tasks.render.junit import junit
 
-        return junit(report, verdict, name, context or NO_CONTEXT)
+        return junit(report, verdict, name, context)
     from tasks.render.terminal import terminal
 
-    return terminal(report, verdict, name, stdout_width(), stdout_colour(), context or NO_CONTEXT)
+    return terminal(report, verdict, name, stdout_width(), stdout_colour(), context)
 
 
 def write_files(
-    arguments: argparse.Namespace,
-    report: Report | None,
-    verdict: Verdict,
-    name: str,
-    context: VerdictContext | None = None,
+    arguments: argparse.Namespace, report: Report | None, verdict: Verdict, name: str, context: VerdictContext
 ) -> None:
     """Write what --junit, --summary and --html ask for. Raises OutputError."""
     if arguments.junit is not None:
@@ -132,10 +124,9 @@ def write_files(
     if arguments.summary is not None:
         write_file(arguments.summary, text_of(report, verdict, name, "markdown", context))
     if arguments.html is not None:
-        from tasks.render.context import NO_CONTEXT
         from tasks.render.html import html
 
-        write_file(arguments.html, html(report, verdict, name, context or NO_CONTEXT))
+        write_file(arguments.html, html(report, verdict, name, context))
 
 
 def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: str = "") -> None:

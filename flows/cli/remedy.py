@@ -6,7 +6,6 @@ With [remediation] mode "plan" it prints what could be done, and starts nothing.
 from __future__ import annotations
 
 import argparse
-import signal
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -149,7 +148,7 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
             write_stderr(
                 "prelaunch: interrupted; what was requested goes on, and the next `prelaunch remedy` takes it up"
             )
-            return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+            return int(error.code)
         except ServerError as error:
             stack.close()
             raise InputError("Prefect", str(error)) from error

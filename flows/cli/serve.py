@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             "prelaunch: stopped serving. What still ran was cancelled, and its jobs were ended; what is ordered from now on waits "
             "for the next prelaunch serve"
         )
-        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+        return int(error.code)
     except Exception as error:
         if service_fault(error) is None:
             raise

@@ -86,9 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(arguments, str(error))
     except FlowInterrupted as error:
         ignore_signals()
-        code = Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED
         by = signal.Signals(error.number).name
-        return no_verdict(arguments, f"cancelled by {by}: {_cancelled(started, once)}", code, cancelled=True)
+        return no_verdict(
+            arguments, f"cancelled by {by}: {_cancelled(started, once)}", error.code, cancelled=True
+        )
     return show(arguments, ended)
 
 

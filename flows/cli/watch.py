@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -46,9 +45,10 @@ from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
-    from checks.model import Report
+    from checks.model import Report, Verdict
     from tasks.orchestration.follow import FollowedRun
     from tasks.orchestration.status import RunStatus
+    from tasks.render.context import VerdictContext
 
 TIMEOUT = "wait at most this long (default: until the run ends). If the run has not finished by then, exit 3"
 # The codes of gates whose verdict let the training go on, and whose training did not.
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         return no_verdict(arguments, str(error))
     except FlowInterrupted as error:
         write_stderr(f"prelaunch: stopped watching; run {found} continues")
-        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+        return int(error.code)
     return show(arguments, ended)
 
 
@@ -210,19 +210,21 @@ def _print(
         write_stdout(text_of(report, status.verdict, status.gate, arguments.format, context))
     if arguments.format == "text":
         write_stdout("".join(f"{line}\n" for line in _after(status, document)))
-    _write_files(arguments, status, report, context)
+    _write_files(arguments, status, report, status.verdict, context)
 
 
 def _write_files(
-    arguments: argparse.Namespace, status: RunStatus, report: Report | None, context: object
+    arguments: argparse.Namespace,
+    status: RunStatus,
+    report: Report | None,
+    verdict: Verdict,
+    context: VerdictContext,
 ) -> None:
     """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
     from flows.cli.output import write_files
     from tasks.orchestration.follow import kept_text
-    from tasks.render.context import NO_CONTEXT, VerdictContext
     from tasks.store.layout import html_key, summary_key
 
-    assert status.verdict is not None  # noqa: S101 - the caller has looked
     left = argparse.Namespace(**vars(arguments))
     for name, key in (("summary", summary_key(status.gate_id)), ("html", html_key(status.gate_id))):
         path = getattr(arguments, name)
@@ -230,8 +232,7 @@ def _write_files(
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)
-    shown = context if isinstance(context, VerdictContext) else NO_CONTEXT
-    write_files(left, report, status.verdict, status.gate, shown)
+    write_files(left, report, verdict, status.gate, context)
 
 
 def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:

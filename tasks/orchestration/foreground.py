@@ -4,7 +4,7 @@ Prefect handles SIGTERM itself if a flow runs on the main thread, and raises in 
 loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started. Each is acknowledged by a
 message; a later one does nothing else.
 
-FlowInterrupted         a signal ended it; `number` is which
+FlowInterrupted         a signal ended it; `number` is which, and `code` the exit code
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from types import FrameType
 from typing import Any, Generic, TypeVar
+
+from checks.exit_codes import Exit
 
 T = TypeVar("T")
 HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -64,6 +66,7 @@ class FlowInterrupted(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
         self.number = number
+        self.code = Exit.INTERRUPTED if number == signal.SIGINT else Exit.TERMINATED
 
 
 class Foreground(Generic[T]):

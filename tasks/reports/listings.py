@@ -8,8 +8,9 @@ from checks.judge.baseline.bands import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
 from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
-from checks.model import ANSWER_WORDS, Answer
+from checks.model import ANSWER_WORDS
 from tasks.render.headline import time_before
+from tasks.reports.gate_folder.decision import answer_text
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
@@ -117,16 +118,13 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
 
 
 def _cells(record: Record, decided: str, finding: str) -> tuple[str, ...]:
-    # The level of what could not be told would read as if a machine had failed.
-    level = "" if record.answer is Answer.CANNOT_TELL else f" ({record.level.value})"
-    answer = f"{ANSWER_WORDS[record.answer]}{level}"
     reused = f"PASS of {record.reused}" if record.reused else ""
     return (
         record.judged_at,
         one_line(record.gate_id, 100),
         one_line(record.cluster, 63) or "-",
         str(record.nodes),
-        answer,
+        answer_text(record),
         one_line(decided, 120) or NO_OUTCOME,
         (one_line(finding, 120) or one_line(reused, 120) or "-") + _older(record),
     )

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from checks.command_line import InputError
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
@@ -35,6 +36,7 @@ from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
 
+R = TypeVar("R")
 DEFAULT = ".prelaunch"  # the store of a gate file that names none
 MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
@@ -238,6 +240,19 @@ def unjudged_verdict(reason: str) -> Verdict:
     finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, text, "", REMEDY)
     digests = Digests(digest(b""), digest(dump_plain(NO_POLICY)), builtin().digest, None, ENGINE)
     return conclude([finding], NOTHING, NO_POLICY, 1, digests, None)
+
+
+def results_of(files: Sequence[str], work: Callable[[str], R]) -> list[R | InputError]:
+    """What became of each file: its result, or why it was refused. Raises the InputError of a file that is the only one."""
+    results: list[R | InputError] = []
+    for file in files:
+        try:
+            results.append(work(file))
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            results.append(error)
+    return results
 
 
 def exit_code(verdict: Verdict) -> int:

@@ -14,6 +14,9 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+from checks.documents.decode import parse_json
+from checks.value_types import DecodeError
+
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 KEY_CHARACTERS = 512
 
@@ -98,3 +101,13 @@ def checked(key: str) -> str:
     if len(key) > KEY_CHARACTERS or not KEY.fullmatch(key):
         raise BadKey(f"store key {key!r:.120} is not of the form a/b/c")
     return key
+
+
+def table_at(store: Store, key: str, most: int) -> dict[str, object] | None:
+    """The table in the JSON document under the key; None if it is not there, or cannot be read. Raises StoreError."""
+    data = store.get(key)
+    try:
+        table = parse_json(data, most) if data is not None else None
+    except DecodeError:
+        return None
+    return table if isinstance(table, dict) else None

@@ -24,7 +24,7 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.value_types import DecodeError
 from tasks.gate.lease.owner import Owner, is_dead
-from tasks.store.base import Store
+from tasks.store.base import Store, table_at
 from tasks.store.layout import lease_key, lease_of_run_key, outcome_key, request_key
 from tasks.text.inert import one_line
 
@@ -325,10 +325,5 @@ def taken_over(store: Store, cluster: str, gate_id: str, flow_run_id: str) -> st
 
 def _text(store: Store, key: str, name: str) -> str:
     """A text of a JSON document in the store; "" if it is not there, or cannot be read."""
-    data = store.get(key)
-    try:
-        table = parse_json(data, FILE_BYTES) if data is not None else None
-    except DecodeError:
-        return ""
-    value = table.get(name) if isinstance(table, dict) else None
+    value = (table_at(store, key, FILE_BYTES) or {}).get(name)
     return one_line(value, 500) if isinstance(value, str) else ""

@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.documents.decode import decode, parse_json
+from checks.documents.decode import decode
 from checks.model import ANSWER_WORDS, Answer, Verdict
-from checks.value_types import DecodeError
 from tasks.gate.outcome import (
     Decision,
     Ending,
@@ -25,7 +24,7 @@ from tasks.launchers.base import JobState
 from tasks.render.context import EndMark
 from tasks.reports.gate_folder.decision import outcome_beside, requested_launch
 from tasks.reports.read import JudgedFile
-from tasks.store.base import Store
+from tasks.store.base import Store, table_at
 from tasks.store.layout import outcome_key
 from tasks.text.inert import one_line
 
@@ -63,12 +62,8 @@ class KeptEnd:
 
 def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
     """How a gate ended; None where it did not end, or an older version kept something else. Raises StoreError."""
-    data = store.get(outcome_key(gate_id))
-    try:
-        table = parse_json(data, OUTCOME_BYTES) if data is not None else None
-    except DecodeError:
-        return None
-    return _end_in(table) if isinstance(table, dict) else None
+    table = table_at(store, outcome_key(gate_id), OUTCOME_BYTES)
+    return None if table is None else _end_in(table)
 
 
 def _end_in(table: Mapping[str, object]) -> KeptEnd | None:

@@ -8,13 +8,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from checks.documents.decode import parse_json
 from checks.documents.report import dump_plain
-from checks.value_types import DecodeError
 from tasks.gate_file.folder import folder_of, is_name
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import PLACES, Advanced, GateRequest
-from tasks.store.base import Store
+from tasks.store.base import Store, table_at
 from tasks.store.layout import request_key
 
 FILE_BYTES = 1 << 20
@@ -27,13 +25,12 @@ def keep_request(store: Store, gate_id: str, request: GateRequest, flow_run_id: 
 
 def kept_request(store: Store, gate_id: str) -> GateRequest | None:
     """The request of a gate; None if none was kept, or one that this version does not read. Raises StoreError."""
-    data = store.get(request_key(gate_id))
+    table = table_at(store, request_key(gate_id), FILE_BYTES)
+    if table is None:
+        return None
     try:
-        table = parse_json(data, FILE_BYTES) if data is not None else None
-        if not isinstance(table, dict):
-            return None
         return GateRequest.model_validate({key: value for key, value in table.items() if key != "flow_run"})
-    except (DecodeError, ValidationError):
+    except ValidationError:
         return None
 
 

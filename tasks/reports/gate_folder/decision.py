@@ -30,7 +30,7 @@ from tasks.store.layout import (
     preflight_key,
     record_key,
 )
-from tasks.store.records import VERDICT_BYTES, load
+from tasks.store.records import VERDICT_BYTES, Record, load
 from tasks.text.inert import one_line
 
 FILE_BYTES = 1 << 22
@@ -148,7 +148,7 @@ def own_decision(record: KeptBeside | None, now: Verdict, name: str) -> str:
     other, same = record.verdict.digests.policy != now.digests.policy, _same(record.verdict, now)
     if not other and same:
         return ""
-    decided = f"The gate itself decided {_answer_word(record.verdict)}"
+    decided = f"The gate itself decided {answer_text(record.verdict)}"
     if not other:
         return f"{decided}. This answer is by the same policy: {'; '.join(reasons) or 'why it differs is not known'}."
     rest = f" Also, {'; '.join(reasons)}." if reasons else ""
@@ -205,7 +205,7 @@ def _same(old: Verdict, now: Verdict) -> bool:
     return (old.answer, old.level, old.condemned) == (now.answer, now.level, now.condemned)
 
 
-def _answer_word(verdict: Verdict) -> str:
-    # The level of what could not be told would read as if a machine had failed.
-    level = "" if verdict.answer is Answer.CANNOT_TELL else f" ({verdict.level.value})"
-    return f"{ANSWER_WORDS[verdict.answer]}{level}"
+def answer_text(judged: Verdict | Record) -> str:
+    """Such as "NO-GO (FAIL)". The level of what could not be told would read as if a machine had failed."""
+    level = "" if judged.answer is Answer.CANNOT_TELL else f" ({judged.level.value})"
+    return f"{ANSWER_WORDS[judged.answer]}{level}"

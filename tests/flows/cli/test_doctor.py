@@ -16,10 +16,10 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
-from flows.cli.doctor import ok
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
+from tasks.launchers.preflight import ok
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.folder import FolderStore

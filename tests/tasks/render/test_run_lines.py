@@ -18,7 +18,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.jobs import images_of
 from tasks.gate.session import Session
 from tasks.launchers.base import Placement
-from tasks.render.context import VerdictContext
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.headline import images_json
 from tasks.render.html import html
 from tasks.render.terminal import terminal
@@ -33,7 +33,7 @@ def test_every_page_names_the_images(form: str) -> None:
     """With the digest, where the gate file has one."""
     report = replace(healthy(2, 1), images=Images(OWN, TRAINER), raised=("training.smoke.steps=200",))
     verdict = verdict_of(report)
-    page = html(report, verdict, "c") if form == "html" else text_of(report, verdict, "c", form)
+    page = html(report, verdict, "c") if form == "html" else text_of(report, verdict, "c", form, NO_CONTEXT)
     plain = unescape(page.replace("<wbr>", ""))
 
     assert DIGEST in plain and "registry/trainer:1" in plain and "training.smoke.steps" in plain
@@ -44,15 +44,15 @@ def test_a_gate_in_one_image_names_it_once() -> None:
     report = replace(healthy(2, 1), images=Images(TRAINER, TRAINER))
 
     assert f"image of the checks and the training: {TRAINER}\n" in text_of(
-        report, verdict_of(report), "c", "text"
+        report, verdict_of(report), "c", "text", NO_CONTEXT
     )
-    assert "image" not in text_of(healthy(2, 1), verdict_of(healthy(2, 1)), "c", "text")
+    assert "image" not in text_of(healthy(2, 1), verdict_of(healthy(2, 1)), "c", "text", NO_CONTEXT)
 
 
 def test_the_documents_have_fields_for_them() -> None:
     """The verdict's JSON, and the report, which is read again as it was; without them their bytes are what they were."""
     report = replace(healthy(2, 1), images=Images(OWN, TRAINER), raised=("training.smoke.steps=200",))
-    document = json.loads(text_of(report, verdict_of(report), "c", "json"))
+    document = json.loads(text_of(report, verdict_of(report), "c", "json", NO_CONTEXT))
 
     assert document["raised"] == ["training.smoke.steps=200"]
     assert document["images"] == {
