@@ -165,7 +165,7 @@ def _end_and_keep(session: Session, by: str) -> GateOutcome:
     except StoreError as error:
         LOG.error("how the gate ended could not be stored: %s", error)
         return outcome
-    show_cancelled(session.context, outcome, run_links(session))
+    show_cancelled(session.context, outcome, run_links(session.renewal.lease.owner.flow_run_id))
     return outcome
 
 
@@ -209,4 +209,4 @@ def _keep_cancelled_run(session: Session, unended: str) -> None:
         session.training = job if begun else ""
     outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
     outcome = keep_cancelled(session.context, outcome, outcome.code)
-    show_cancelled(session.context, outcome, run_links(session))
+    show_cancelled(session.context, outcome, run_links(session.renewal.lease.owner.flow_run_id))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import get_logger
@@ -302,8 +301,10 @@ def end_children(flow_run: FlowRun, state: State[Any]) -> None:
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelled, Crashed
 
+    from tasks.orchestration.runs import children_of
+
     with get_client(sync_client=True) as client:
-        for child in client.read_flow_runs(flow_run_filter=_children_of(flow_run.id)):
+        for child in client.read_flow_runs(flow_run_filter=children_of(flow_run.id)):
             if child.state is not None and child.state.is_final():
                 continue
             try:
@@ -313,9 +314,3 @@ def end_children(flow_run: FlowRun, state: State[Any]) -> None:
                 client.set_flow_run_state(child.id, closed(message=message), force=True)
             except Exception as error:  # noqa: BLE001 - whatever it is, the other gates' jobs are ended all the same
                 LOG.error("the gate %s could not be ended: %s", child.name, error)
-
-
-def _children_of(flow_run_id: UUID) -> Any:
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
-
-    return FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run_id]))

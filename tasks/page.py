@@ -27,7 +27,7 @@ from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
-from tasks.gate.links import run_links, run_url
+from tasks.gate.links import run_links
 from tasks.gate.outcome import Decision, GateOutcome, JudgedReport
 from tasks.gate.session import Session
 from tasks.gate_file.people import Notify
@@ -117,7 +117,7 @@ def notify_question(
 ) -> Notification:
     """Notify people of the question, before the run waits for the answer; returns the notification."""
     try:
-        note = question_of(session, judged, pending, line, run_links(session))
+        note = question_of(session, judged, pending, line, run_links(session.renewal.lease.owner.flow_run_id))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
         note = replace(_bare(session, session.gate_id, line, error), kind=PageKind.QUESTION, question=pending)
     deliver(*_receivers(session), note)
@@ -132,7 +132,7 @@ def _receivers(session: Session) -> tuple[Notify, Store]:
 def _notification_of(session: Session, outcome: GateOutcome) -> Notification:
     """The notification about an end; a shorter one if a part of it cannot be made."""
     try:
-        return page_of(session, outcome, run_links(session))
+        return page_of(session, outcome, run_links(session.renewal.lease.owner.flow_run_id))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the end stays
         notification_type = kind_of(outcome)
         bare = _bare(session, outcome.gate_id, f"gate {session.context.gate.name}: {outcome.reason}", error)
@@ -162,7 +162,6 @@ def notify_run(
     claim = dump_plain({"at": time.time(), "sent": False})
     if not context.store.put_if_absent(key, claim) and not _left(context, key, claim):
         return None
-    url = run_url(flow_run_id)
     gate = context.gate
     page = Notification(
         gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
@@ -175,7 +174,7 @@ def notify_run(
         audience=Audience.OWNER,
         severity=Severity.ERROR if kind is PageKind.CRASHED else Severity.WARNING,
         facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
-        links=(Link("run in Prefect", url),) if url else (),
+        links=run_links(flow_run_id),
     )
     where = deliver(gate.notify, context.store, finish_page(page, sentence)).where
     context.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))

@@ -10,7 +10,6 @@ from prefect.client.schemas.objects import State
 
 from checks.documents.report import digest
 from checks.judge.clocks import seconds_of
-from checks.model import Profile
 from tasks.gate.context import GateContext, launcher_of
 from tasks.gate.progress import LISTENER, EndListener
 from tasks.gate_file.model import Mode as GateMode
@@ -20,10 +19,9 @@ from tasks.launchers.base import LaunchRejected
 from tasks.machines.base import Retest
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Proof
-from tasks.remediation.proof import proof_of
+from tasks.remediation.proof import DEPTH, proof_of
 from tasks.text.inert import one_line
 
-DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 NAME = "-retest-"
 CLUSTER_CHARACTERS = 63
 # A gate on a context that was opened already.

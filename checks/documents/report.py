@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from checks.documents.columns import CheckTable, Columns, Observations, by_check
 from checks.documents.decode import decode, parse_json
@@ -121,6 +121,11 @@ def load_node(data: bytes) -> NodeReport:
 def dump_plain(value: object) -> bytes:
     """A dataclass, enum or container as canonical JSON. Raises ValueError for NaN: nothing writes it."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def plain_table(value: object) -> dict[str, object]:
+    """A dataclass as a dict."""
+    return cast(dict[str, object], plain(value))
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

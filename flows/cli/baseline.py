@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import cast
 
-from checks.documents.report import plain
+from checks.documents.report import plain_table
 from checks.exit_codes import Exit
 from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import LEAST_VALUES, learn
@@ -77,7 +76,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _print(arguments: argparse.Namespace, baseline: Baseline) -> None:
     as_json = arguments.format == "json"
-    write_stdout(json_text(cast(dict[str, object], plain(baseline))) if as_json else baseline_text(baseline))
+    write_stdout(json_text(plain_table(baseline)) if as_json else baseline_text(baseline))
 
 
 def _nothing(arguments: argparse.Namespace, file: str | None, message: str) -> int:

@@ -25,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
     parser.add_argument(
-        "--export-mlflow", action="store_true", help="has no effect: a report is always exported to MLflow"
-    )
-    parser.add_argument(
         "--mlflow-uri", default="", metavar="URI", help=f"the tracking server (default: {URI_VARIABLE})"
     )
     parser.add_argument(

@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 
 from checks.command_line import InputError
-from checks.documents.report import plain
+from checks.documents.report import plain, plain_table
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.facts.instances import Instance, lacks, unknown_type
+from checks.facts.instances import Instance, lacks
 from checks.judge.ledger import limits_text
 from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
@@ -19,6 +19,7 @@ from flows.cli.output import json_text, write_stdout
 from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
+from tasks.reports.read import instance_named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a type, or all types; exit code 2 for an unknown type."""
     if arguments.type is None:
         return _list(arguments.format)
-    instance = _instance(arguments.type)
+    instance = instance_named(arguments.type, "facts")
     policy = _policy(arguments.type, arguments.policy)
     facts = instance_facts(arguments.type, builtin())
     if arguments.format == "json":
@@ -60,14 +61,6 @@ def _gpus(instance: Instance) -> str:
     return f"{instance.gpus} x {instance.gpu or 'GPU'}" if instance.gpus else "no GPU"
 
 
-def _instance(name: str) -> Instance:
-    instances = builtin().instances
-    if name not in instances:
-        message, near = unknown_type(name, tuple(instances))
-        raise InputError("facts", f"{message}.", "", near)
-    return instances[name]
-
-
 def _policy(name: str, path: Path | None) -> Policy | None:
     try:
         if path is not None:
@@ -87,8 +80,7 @@ def _document(
 
 
 def _flat(value: object) -> dict[str, object]:
-    made = plain(value)
-    return {key: item for key, item in made.items() if key != "provenance"} if isinstance(made, dict) else {}
+    return {key: item for key, item in plain_table(value).items() if key != "provenance"}
 
 
 def _lines(name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None) -> list[str]:

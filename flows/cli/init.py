@@ -14,7 +14,6 @@ from checks.command_line import InputError
 from checks.documents.nearest import nearest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.facts.instances import unknown_type
 from checks.model import Declared
 from checks.model_details import DeclaredMachine
 from flows.cli.output import json_text, write_stderr, write_stdout
@@ -26,8 +25,10 @@ from tasks.gate_file.references import default_policy
 from tasks.gate_file.starter import Wish, starter_text
 from tasks.launchers.registry import LAUNCHERS
 from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.read import instance_named
 
 NOTIFIERS = get_args(NotifierName)
+OWN = " (cpu: a machine without accelerators; --machine: a machine of your own)"
 MACHINE = ("gpu", "gpus", "gpu_memory_mib", "network_gbit_s")
 
 
@@ -100,7 +101,7 @@ def _wish(arguments: argparse.Namespace) -> Wish:
     engine, kind, nodes = arguments.engine, arguments.instance_type, arguments.nodes
     gpus, machine = (0, None) if arguments.machine is None else _machine(arguments.machine, kind)
     if machine is None:
-        _require_type(kind)
+        instance_named(kind, "--instance-type", OWN)
     usual = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
     policy = _policy(arguments.policy, Declared(kind, nodes, gpus, max(gpus, 1), machine=machine))
     names = _notifiers(arguments.notify)
@@ -127,14 +128,6 @@ def _count(option: str, text: str) -> int:
     if not re.fullmatch("[1-9][0-9]{0,5}", text):
         raise InputError(option, f"{text!r:.40} is not a number from 1 to 999999.")
     return int(text)
-
-
-def _require_type(name: str) -> None:
-    types = tuple(builtin().instances)
-    if name not in types:
-        message, near = unknown_type(name, types)
-        own = "cpu: a machine without accelerators; --machine: a machine of your own"
-        raise InputError("--instance-type", f"{message} ({own}).", "", near)
 
 
 def _policy(path: Path | None, declared: Declared) -> Path:

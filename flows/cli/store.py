@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 
 from checks.command_line import InputError
-from checks.documents.report import plain
+from checks.documents.report import plain, plain_table
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
 from flows.cli.fleet import say_cluster
@@ -90,7 +90,7 @@ def _list(arguments: argparse.Namespace, source: NamedStore) -> int:
     ends = kept_ends(source.store, late)
     unjudged = {one: end for one, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
-        rows = [{**_table(one), **_decision_json(decided.get(one.gate_id))} for one in chosen]
+        rows = [{**plain_table(one), **_decision_json(decided.get(one.gate_id))} for one in chosen]
         ended = [
             {
                 "gate_id": gate_id,
@@ -159,7 +159,7 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 def _index(arguments: argparse.Namespace, source: NamedStore) -> int:
     done = rebuild(source.store)
     if arguments.format == "json":
-        write_stdout(json_text({"index": source.store.location(HISTORY), **_table(done), "error": None}))
+        write_stdout(json_text({"index": source.store.location(HISTORY), **plain_table(done), "error": None}))
     else:
         write_stdout(
             f"{source.store.location(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
@@ -187,11 +187,6 @@ def _prune(arguments: argparse.Namespace, source: NamedStore) -> int:
 def _pruned(plan: Pruning, deleted: bool) -> dict[str, object]:
     stays = [{"gate_id": gate_id, "why": reason} for gate_id, reason in plan.stays]
     return {"deleted": deleted, "old": plain(plan.old), "stays": stays, "error": None}
-
-
-def _table(done: object) -> dict[str, object]:
-    table = plain(done)
-    return table if isinstance(table, dict) else {}
 
 
 def _instant(text: str) -> str:

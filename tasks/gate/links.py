@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tasks.gate.session import Session
 from tasks.notifiers.base import Link
 
 
-def run_links(session: Session) -> tuple[Link, ...]:
+def run_links(flow_run_id: str) -> tuple[Link, ...]:
     """The link to the run's page, if the server has one."""
-    url = run_url(session.renewal.lease.owner.flow_run_id)
+    url = run_url(flow_run_id)
     return (Link("run in Prefect", url),) if url else ()
 
 

@@ -68,7 +68,7 @@ def with_lines() -> Iterator[None]:
 
 def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
-    table, text = _read_toml(path)
+    table, text = read_toml(path)
     with with_lines():
         # The file must be right by itself: an override mends nothing silently.
         gate = _validated(str(path), table)
@@ -92,12 +92,8 @@ def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def parse_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises GateFileError."""
-    return _read_toml(path)[0]
-
-
-def _read_toml(path: Path) -> tuple[dict[str, Any], str]:
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """The tables of a TOML file, and its text. Raises GateFileError."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES + 1)

@@ -5,7 +5,6 @@ A run of "gate" is one gate; a run of "commission" has one child run per cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -60,7 +59,8 @@ async def gates_of(client: PrefectClient, run: FlowRun) -> tuple[GateRun, ...]:
     flow = (await client.read_flow(run.flow_id)).name
     if flow not in FLOWS:
         return ()
-    children = await _children(client, run) if flow == COMMISSION else ()
+    chosen = children_of(run.id)
+    children = await client.read_flow_runs(flow_run_filter=chosen, limit=200) if flow == COMMISSION else ()
     return (*(gate_run(child) for child in children), gate_run(run, flow, bool(children)))
 
 
@@ -103,6 +103,6 @@ async def last_heartbeat(client: PrefectClient, flow_run_id: str, since: datetim
     return page.events[0].occurred if page.events else None
 
 
-async def _children(client: PrefectClient, run: FlowRun) -> Sequence[FlowRun]:
-    of_parent = FlowRunFilterParentFlowRunId(any_=[run.id])
-    return await client.read_flow_runs(flow_run_filter=FlowRunFilter(parent_flow_run_id=of_parent), limit=200)
+def children_of(flow_run_id: UUID) -> FlowRunFilter:
+    """The filter for the flow runs that a flow run has started."""
+    return FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run_id]))

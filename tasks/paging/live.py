@@ -114,6 +114,6 @@ def live_messages(session: Session) -> LiveMessages:
             LOG.warning("%s cannot show the progress: %s", name, error)
     first = Status(
         session.gate_id, gate.cluster.name, gate.name, "preflight", "", 0, 0, 0.0,
-        links=run_links(session) if notifiers else (),
+        links=run_links(session.renewal.lease.owner.flow_run_id) if notifiers else (),
     )  # fmt: skip
     return LiveMessages(notifiers, first)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
 from tasks.gate.context import GateContext
-from tasks.gate.links import run_url
+from tasks.gate.links import run_links, run_url
 from tasks.gate.question import (
     ApprovalAction,
     Question,
@@ -29,7 +29,7 @@ from tasks.gate.question import (
     read_question,
 )
 from tasks.machines.base import Rung
-from tasks.notifiers.base import Audience, Item, Link, Notification, PageKind, PendingQuestion, Severity
+from tasks.notifiers.base import Audience, Item, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
 from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
@@ -173,11 +173,10 @@ class GatePeople:
         items: tuple[Item, ...],
         facts: tuple[tuple[str, str], ...],
     ) -> Notification:
-        url = run_url(self.flow_run_id)
         return Notification(
             gate_id, self.context.gate.cluster.name, title, "", "",
             gate=self.context.gate.name, kind=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
-            culprits=nodes, items=items, facts=facts, links=(Link("run in Prefect", url),) if url else (),
+            culprits=nodes, items=items, facts=facts, links=run_links(self.flow_run_id),
         )  # fmt: skip
 
 

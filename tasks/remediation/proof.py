@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from checks.culprit.topology import switches_of
 from checks.judge.clocks import seconds_of
 from checks.model import (
@@ -24,14 +21,14 @@ from checks.model import (
 )
 from tasks.remediation.ladder import WANTED
 from tasks.remediation.model import Blame, Case, Identity, Proof
+from tasks.render.remedy_commands import gpu_numbers
 
 # What the kernel logged, or a GPU keeps a count of, does not pass by itself: such a finding needs no repetition before a repair.
 HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
 # Checks of several nodes: a node alone cannot show that it passes them.
 TOGETHER = ("nccl.", "collective.", "network.", "efa.")
 MOST_PARTNERS = 8
-_GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
-_DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
+DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 
 
 def cases_of(
@@ -103,7 +100,7 @@ def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Ident
     if fails:
         first = (about or fails)[0]
         return Proof.CANNOT_TELL, current, f"{first.check}: {first.message}"
-    if _DEPTH.index(report.profile) < _DEPTH.index(case.profile):
+    if DEPTH.index(report.profile) < DEPTH.index(case.profile):
         return Proof.CANNOT_TELL, current, f"the profile was {report.profile.value}, not {case.profile.value}"
     if verdict.digests.policy != case.policy:
         return Proof.CANNOT_TELL, current, "it was judged by another policy than the one that condemned it"
@@ -147,14 +144,9 @@ def _blames(verdict: Verdict, node: str) -> tuple[Blame, ...]:
             finding.subject,
             finding.action,
             finding.message,
-            _gpus(finding.elements),
+            tuple(dict.fromkeys(map(int, gpu_numbers(finding.elements)))),
             finding.check in HARD and finding.action in WANTED,
         )
         for finding in findings
         if finding.action is not Action.RESTART_APP
     )
-
-
-def _gpus(elements: Sequence[str]) -> tuple[int, ...]:
-    matches = map(_GPU.fullmatch, elements)
-    return tuple(dict.fromkeys(int(match[1]) for match in matches if match))

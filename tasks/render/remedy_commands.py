@@ -116,7 +116,7 @@ def commands(
     blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS
     if not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
         return ()
-    gpus = ",".join(_numbers(finding.elements))
+    gpus = ",".join(gpu_numbers(finding.elements))
     values = {
         "node": shlex.quote(place.engine_nodes.get(node, node)),
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
@@ -132,7 +132,7 @@ def commands(
     return typed
 
 
-def _numbers(elements: tuple[str, ...]) -> tuple[str, ...]:
+def gpu_numbers(elements: tuple[str, ...]) -> tuple[str, ...]:
     """The numbers of those elements that are GPUs; evidence lists GPUs that are well, too."""
     found = map(_GPU.fullmatch, elements)
     return tuple(dict.fromkeys(one[1] for one in found if one))

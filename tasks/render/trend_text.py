@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from checks.documents.report import plain
+from checks.documents.report import plain_table
 from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
 from checks.judge.trend.numbers import LEAST_PEERS
@@ -46,7 +45,7 @@ def too_few(reports: int) -> str:
 
 def moved_document(trend: Trend) -> list[dict[str, object]]:
     """What moved on all machines, as JSON."""
-    return [cast(dict[str, object], plain(one)) | {"worse": one.worse} for one in trend.fleet]
+    return [plain_table(one) | {"worse": one.worse} for one in trend.fleet]
 
 
 def moved_text(trend: Trend) -> str:

@@ -19,7 +19,7 @@ from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
 from checks.exit_codes import Exit
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
-from checks.facts.instances import not_for, unknown_type
+from checks.facts.instances import Instance, not_for, unknown_type
 from checks.judge.baseline.bands import Baseline
 from checks.judge.clocks import seconds_of
 from checks.judge.verdict import EXIT_CODES, NOTHING, conclude, decide, unreadable
@@ -177,12 +177,17 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
             raise InputError(instance_type, error.strerror or str(error)) from error
         except DecodeError as error:
             raise InputError(instance_type, error.reason, error.path, error.nearest) from error
-    known = builtin().instances
-    if instance_type not in known:
-        message, near = unknown_type(instance_type, tuple(known))
-        raise InputError("--instance-type", f"{message}.", "", near)
-    gpus = known[instance_type].gpus
+    gpus = instance_named(instance_type, "--instance-type").gpus
     return Declared(instance_type, nodes, gpus, max(gpus, 1))
+
+
+def instance_named(name: str, where: str, hint: str = "") -> Instance:
+    """The facts of an instance type that somebody named at `where`. Raises InputError."""
+    instances = builtin().instances
+    if name not in instances:
+        message, near = unknown_type(name, tuple(instances))
+        raise InputError(where, f"{message}{hint}.", "", near)
+    return instances[name]
 
 
 def require_policy_for(declared: Declared, policy: Policy, path: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import NotifyTable, Reference, Url, UserId
-from tasks.gate_file.read import GateFileError, parse_toml, plain_error
+from tasks.gate_file.read import GateFileError, plain_error, read_toml
 from tasks.gate_file.read import read_gate_file as read_gate
 from tasks.store.base import Store, StoreError
 from tasks.store.open import absolute, open_store
@@ -76,7 +76,7 @@ class Config:
 def read_config(path: Path) -> Config:
     """Read and check everything that the file names; nobody is asked anything. Raises GateFileError."""
     try:
-        app = SlackApp.model_validate_json(json.dumps(parse_toml(path), default=str))
+        app = SlackApp.model_validate_json(json.dumps(read_toml(path)[0], default=str))
     except ValidationError as error:
         raise plain_error(str(path), error, SlackApp) from None
     return Config(app, tuple(_allowed(path, name, table) for name, table in app.gates.items()))

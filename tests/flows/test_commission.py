@@ -45,7 +45,7 @@ def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[Clu
         from prefect.client.orchestration import get_client
 
         from flows.commission import commission as flow
-        from tasks.commission import _children_of
+        from tasks.orchestration.runs import children_of
 
         with tags("prelaunch"), pytest.MonkeyPatch.context() as patch:
             patch.setattr("flows.commission.conclude_commission", conclude)
@@ -53,7 +53,7 @@ def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[Clu
         async with get_client() as client:
             run_id = state.state_details.flow_run_id
             assert run_id is not None
-            children = await client.read_flow_runs(flow_run_filter=_children_of(run_id))
+            children = await client.read_flow_runs(flow_run_filter=children_of(run_id))
         return state, children, results
 
     return asyncio.run(run())

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -108,13 +108,13 @@ class KubernetesOptions:
             raise LaunchRejected('reports = "volume" needs a folder, and nothing else uses one.')
         if self.volume_claim and not self.folder:
             raise LaunchRejected('volume_claim is for reports = "volume". Name a folder on it.')
-        if self.workload not in PINNABLE and self.strength is Placement.PINNED:
+        if self.workload not in PINNABLE and self.placement is NodePlacement.PINNED:
             raise LaunchRejected(
                 'placement = "pinned" needs workload = "jobs" or "indexed": operators place their pods themselves.'
             )
         if (
             self.workload is Workload.INDEXED
-            and self.strength is Placement.PINNED
+            and self.placement is NodePlacement.PINNED
             and not self.one_pod_per_node
         ):
             raise LaunchRejected(
@@ -132,11 +132,6 @@ class KubernetesOptions:
             raise LaunchRejected(
                 "auto_resume and exclude_failed would both start a refused job again. Set one of them."
             )
-
-    @property
-    def strength(self) -> Placement:
-        """The placement in the terms of all launchers."""
-        return Placement(str(self.placement))
 
     @property
     def joins_s(self) -> float:

@@ -251,7 +251,9 @@ def _set_nodes(spec: Table, job: JobSpec, options: KubernetesOptions, index: int
     fields: list[Table] = [
         {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in job.exclude
     ]
-    pinned = _passed(job) if options.strength is Placement.PINNED and job.work is Work.CONFIRM else ()
+    pinned = (
+        _passed(job) if options.placement.strength is Placement.PINNED and job.work is Work.CONFIRM else ()
+    )
     if pinned and index is not None:
         fields.append({"key": "metadata.name", "operator": "In", "values": [pinned[index]]})
     affinity = spec.setdefault("affinity", {})

@@ -69,7 +69,7 @@ class SlurmLauncher(FolderLauncher):
     def __init__(self, root: Path, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
         self.root = Path(self.options.folder or root).absolute()
-        self.placement = self.options.strength
+        self.placement = self.options.placement.strength
         self.poll_s = self.options.poll_seconds
         self.excludes_failed = self.options.exclude_failed
         self.start_s = self.options.start_minutes * 60

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
 Word = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
@@ -61,7 +61,7 @@ class SlurmOptions:
         """Raise LaunchRejected for contradictions."""
         if (self.container_mounts or self.container_env) and not self.container_image:
             raise LaunchRejected("container_mounts and container_env need a container_image. Name one.")
-        if self.auto_resume and self.strength is not Placement.IN_JOB:
+        if self.auto_resume and self.placement is not NodePlacement.IN_JOB:
             raise LaunchRejected(
                 'auto_resume needs placement = "in_job": a replaced node was not among those that passed.'
             )
@@ -69,11 +69,6 @@ class SlurmOptions:
             raise LaunchRejected(
                 "auto_resume and exclude_failed would both start a refused job again. Set one of them."
             )
-
-    @property
-    def strength(self) -> Placement:
-        """The placement in the terms of all launchers."""
-        return Placement(str(self.placement))
 
     @property
     def joins_s(self) -> float:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import cast
 
-from checks.documents.report import plain
+from checks.documents.report import plain_table
 from tasks.machines.base import Holder, Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import MachineRow
@@ -104,10 +103,9 @@ def _holder(machine: Machine | None) -> str:
 def _act_lines(act: Act) -> list[str]:
     """What a record has, in one line each; what is empty is left out."""
     head = f"{time_text(act.intended_at)} {_act_name(act)}: {act.state.value} at {time_text(act.changed_at)}"
-    record = cast(dict[str, object], plain(act))
-    found = cast(dict[str, object], record.pop("found"))
-    texts = {**record, **{f"found {name}": value for name, value in found.items()}}
-    shown = [(name, value) for name, value in texts.items() if value and name not in IN_HEAD]
+    record = plain_table(act)
+    record |= {f"found {name}": value for name, value in plain_table(record.pop("found")).items()}
+    shown = [(name, value) for name, value in record.items() if value and name not in IN_HEAD]
     return [head, *(f"  {name}: {one_line(str(value), 500)}" for name, value in shown)]
 
 

@@ -27,13 +27,7 @@ def words(tmp_path: Path) -> list[str]:
 def test_a_report_becomes_a_run(words: list[str], capsys: Captured) -> None:
     """The words of the other tool are taken; the address of the run is the result."""
     with mlflow_server() as server:
-        flags = [
-            "--export-mlflow",
-            "--mlflow-uri",
-            server.uri,
-            "--mlflow-experiment-name",
-            "sagemaker-cluster-test",
-        ]
+        flags = ["--mlflow-uri", server.uri, "--mlflow-experiment-name", "sagemaker-cluster-test"]
         assert 0 == main([*words, *flags])
         out = capsys.readouterr().out
         assert 0 == main([*words, *flags, "--format", "json"])
