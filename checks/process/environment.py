@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 # The folder with the package `checks`, which stands first on PYTHONPATH while the checks run.
 CODE = "PRELAUNCH_CODE"
@@ -48,3 +49,13 @@ def for_training(checks: Mapping[str, str]) -> dict[str, str]:
         else:
             del left["PYTHONPATH"]
     return left
+
+
+def home_folder() -> Path | None:
+    """The user's home folder is returned. It is None for a user without one (no HOME and no entry in passwd, as in a container with
+    --user 12345).
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

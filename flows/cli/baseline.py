@@ -10,7 +10,7 @@ from checks.exit_codes import Exit
 from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import LEAST_VALUES, learn
 from flows.cli.fleet import say_cluster
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.output import json_text, rejection, write_result, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_cluster, add_force, add_format, add_reports
 from tasks.reports.baseline import cases_of, read_baseline, require_free
 from tasks.reports.command_line import write_file
@@ -75,8 +75,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _print(arguments: argparse.Namespace, baseline: Baseline) -> None:
-    as_json = arguments.format == "json"
-    write_stdout(json_text(plain_table(baseline)) if as_json else baseline_text(baseline))
+    write_result(arguments.format, plain_table(baseline), baseline_text(baseline))
 
 
 def _nothing(arguments: argparse.Namespace, file: str | None, message: str) -> int:

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.output import write_result, write_stderr
 from flows.cli.shared_arguments import add_format
 from tasks.reports.command_line import OutputError
 
@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         present = len(targets) - len(new)
         write_stderr(f"prelaunch: {present} of the files were there already, and stay as they are")
     names = [str(target) for target in new]
-    as_json = arguments.format == "json"
-    write_stdout(json_text({"written": names}) if as_json else "".join(f"{name}\n" for name in names))
+    write_result(arguments.format, {"written": names}, "".join(f"{name}\n" for name in names))
     return int(Exit.GO)
 
 

@@ -8,7 +8,7 @@ import re
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, report_failure, write_stdout
+from flows.cli.output import report_failure, write_result
 from flows.cli.shared_arguments import add_format, add_policy
 from tasks.reports.read import judge_file, policy_of
 
@@ -58,10 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--mlflow-uri", str(error)) from error
     except ExportError as error:
         return report_failure(arguments.format, str(error), Exit.NO_CAPACITY)
-    if arguments.format == "json":
-        write_stdout(json_text({"run": place, "metrics": len(made.metrics), "error": None}))
-    else:
-        write_stdout(f"{place}\n")
+    write_result(arguments.format, {"run": place, "metrics": len(made.metrics), "error": None}, f"{place}\n")
     return int(Exit.GO)
 
 

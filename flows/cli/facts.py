@@ -15,7 +15,7 @@ from checks.facts.instances import Instance, lacks
 from checks.judge.ledger import limits_text
 from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
-from flows.cli.output import json_text, write_stdout
+from flows.cli.output import write_result
 from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
@@ -38,20 +38,16 @@ def run(arguments: argparse.Namespace) -> int:
     instance = instance_named(arguments.type, "facts")
     policy = _policy(arguments.type, arguments.policy)
     facts = instance_facts(arguments.type, builtin())
-    if arguments.format == "json":
-        write_stdout(json_text(_document(arguments.type, instance, facts, policy)))
-    else:
-        write_stdout("\n".join(_lines(arguments.type, instance, facts, policy)) + "\n")
+    text = "\n".join(_lines(arguments.type, instance, facts, policy)) + "\n"
+    write_result(arguments.format, _document(arguments.type, instance, facts, policy), text)
     return int(Exit.GO)
 
 
 def _list(form: str) -> int:
     rows = builtin().instances
-    if form == "json":
-        write_stdout(json_text({"types": list(rows)}))
-    else:
-        width = max(len(name) for name in rows)
-        write_stdout("".join(f"{name:{width}}  {_gpus(row)}\n" for name, row in rows.items()))
+    width = max(len(name) for name in rows)
+    text = "".join(f"{name:{width}}  {_gpus(row)}\n" for name, row in rows.items())
+    write_result(form, {"types": list(rows)}, text)
     return int(Exit.GO)
 
 

@@ -16,7 +16,7 @@ from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.model import Declared
 from checks.model_details import DeclaredMachine
-from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.output import write_result, write_stderr
 from flows.cli.shared_arguments import add_force, add_format, whole_number
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.people import NotifierName
@@ -81,10 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     _require_accepted(file, text)
     write_file(file, text)
     left = copied_keys(text)
-    if arguments.format == "json":
-        write_stdout(json_text({"written": str(file), "to_replace": list(left), "error": None}))
-    else:
-        write_stdout(f"{file}\n")
+    document = {"written": str(file), "to_replace": list(left), "error": None}
+    write_result(arguments.format, document, f"{file}\n")
     if left:
         write_stderr(f"prelaunch: replace the examples in {file}: {', '.join(left)}")
     if str(SHIPPED.parent) in text and not file.absolute().is_relative_to(SHIPPED.parents[1]):

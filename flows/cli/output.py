@@ -213,6 +213,11 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
             write_stderr(f"prelaunch: {line}")
 
 
+def write_result(form: str, document: Mapping[str, object], text: str) -> None:
+    """Write the result to stdout: the document with --format json, else the text."""
+    write_stdout(json_text(document) if form == "json" else text)
+
+
 def report_failure(form: str, message: str, code: Exit) -> int:
     """Report that there is no answer, and why; returns the exit code."""
     if form == "json":

@@ -8,7 +8,7 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.fleet import say_cluster
-from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.output import write_result, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_baseline, add_cluster, add_format, add_policy, add_store
 from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
@@ -59,14 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_sum(form: str, total: ReplayTotals, gates: list[object], by: str) -> None:
-    if form == "json":
-        counts = {fate.value: total.fates[fate] for fate in ReplayResult}
-        moves = dict(sorted(total.moves.items()))
-        sums: dict[str, object] = {"summary": total.line, "policy": by, "counts": counts, "moves": moves}
-        document = {**sums, "gates": gates, "error": None}
-        write_stdout(json_text(document))
-    else:
-        write_stdout(f"{total.line}\n")
+    counts = {fate.value: total.fates[fate] for fate in ReplayResult}
+    moves = dict(sorted(total.moves.items()))
+    sums: dict[str, object] = {"summary": total.line, "policy": by, "counts": counts, "moves": moves}
+    write_result(form, {**sums, "gates": gates, "error": None}, f"{total.line}\n")
     if not total.compared:
         write_stderr("prelaunch: nothing was compared")
 

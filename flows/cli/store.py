@@ -12,7 +12,7 @@ from checks.documents.report import plain, plain_table
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
 from flows.cli.fleet import say_cluster
-from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.output import json_text, write_result, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_cluster, add_format, add_store, number
 from tasks.gate.outcome import Decision, Ending
 from tasks.gate.record.end import KeptEnd, kept_ends
@@ -158,12 +158,9 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 
 def _index(arguments: argparse.Namespace, source: NamedStore) -> int:
     done = rebuild(source.store)
-    if arguments.format == "json":
-        write_stdout(json_text({"index": source.store.location(HISTORY), **plain_table(done), "error": None}))
-    else:
-        write_stdout(
-            f"{source.store.location(HISTORY)}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
-        )
+    place = source.store.location(HISTORY)
+    text = f"{place}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
+    write_result(arguments.format, {"index": place, **plain_table(done), "error": None}, text)
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if done.problems else Exit.GO)
@@ -176,10 +173,7 @@ def _prune(arguments: argparse.Namespace, source: NamedStore) -> int:
     plan = planned(source.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
     if arguments.delete:
         remove(source.store, plan.old)
-    if arguments.format == "json":
-        write_stdout(json_text(_pruned(plan, arguments.delete)))
-    else:
-        write_stdout(pruned_text(plan, arguments.delete))
+    write_result(arguments.format, _pruned(plan, arguments.delete), pruned_text(plan, arguments.delete))
     say_cluster([arguments.store], arguments.cluster)
     return int(Exit.GO)
 

@@ -24,7 +24,7 @@ from flows.cli.output import (
     annotate_end,
     json_text,
     logs_note,
-    rejection,
+    report_failure,
     require_writable,
     text_of,
     write_logs,
@@ -127,11 +127,8 @@ def obstacle(arguments: argparse.Namespace) -> str:
 
 def refuse(arguments: argparse.Namespace, message: str) -> int:
     """Report that nothing was started or followed."""
-    if arguments.format == "json":
-        write_stdout(json_text(rejection(None, None, message)))
     write_rejected(arguments, "gate", message)
-    write_stderr(f"prelaunch: {message}")
-    return int(Exit.REJECTED)
+    return report_failure(arguments.format, message, Exit.REJECTED)
 
 
 def no_verdict(

@@ -15,6 +15,7 @@ from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.host.environment_rules import SHM, EnvFault, Harm, LintContext, lint, listed, parse_file
 from checks.probes.host.system import UNLIMITED, shared_memory, soft_limit
+from checks.process.environment import home_folder
 
 INTERFACES = Path("/sys/class/net")
 FILE_VARIABLE = "NCCL_CONF_FILE"
@@ -40,17 +41,10 @@ def environment_lint(context: Context) -> Measurement:
     those that are set and may change what is measured (environment_rules.FAMILIES), or is "none"; the evidence shows
     their values, unless one may be a secret.
     """
+    # NCCL reads no file of a user without a home folder either (param.cc: getpwuid is NULL).
     variables, files = settings(os.environ, home_folder())
     world = lint_context_of(context, variables)
     return measured(lint(variables, world), files, world, listed(variables))
-
-
-def home_folder() -> Path | None:
-    """The user's home folder; None for a user without one, of whom NCCL reads no file either (param.cc: getpwuid is NULL)."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
 
 
 def settings(environ: Mapping[str, str], home: Path | None) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partialmethod
 from typing import TYPE_CHECKING
 
-from tasks.orchestration.server.settings import home_folder
+from checks.process.environment import home_folder
 
 if TYPE_CHECKING:
     import httpx

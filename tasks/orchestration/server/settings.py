@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from checks.process.environment import home_folder
+
 _LOOPBACK = "127.0.0.1,localhost"
 _CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 
@@ -138,16 +140,6 @@ def _profiles_path(
     )
     home = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
     return directory / next((path for path in configured if path), Path(home) / "profiles.toml")
-
-
-def home_folder() -> Path | None:
-    """The user's home folder is returned. It is None for a user without one (no HOME and no entry in passwd, as in a container with
-    --user 12345).
-    """
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
 
 
 def _profile(environ: Mapping[str, str], path: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from checks.facts.instances import Instance
 from checks.probes.host import environment
 from checks.probes.host.environment import environment_lint, has_efa, may_lock, measured, settings
 from checks.probes.host.environment_rules import KNOWN, Harm, LintContext, lint, listed, parse_file
+from checks.process.environment import home_folder
 from tests.sample_reports import MADE_UP
 
 WORLD = LintContext(gpus=8, nodes=2, efa=True, interfaces=("lo", "eth0", "docker0"), kernel=(6, 1))
@@ -207,7 +208,7 @@ def test_a_user_without_a_home_has_no_settings_of_nccl(monkeypatch: pytest.Monke
 
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", nobody)
-    home = environment.home_folder()
+    home = home_folder()
 
     assert home is None
     assert {"PATH": "/bin"}.items() <= settings({"PATH": "/bin"}, home)[0].items()
