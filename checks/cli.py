@@ -135,22 +135,15 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     gating.add_argument(
         "--out", type=Path, required=True, help="folder for reports, verdicts and the failure file"
     )
-    gating.add_argument(
-        "--confirm",
-        type=Path,
-        help="file of an earlier pass: run the checks only if these are not its machines",
-    )
+    text = "file of an earlier pass: run the checks only if these are not its machines"
+    gating.add_argument("--confirm", type=Path, help=text)
     gating.add_argument(
         "--pooled",
         action="store_true",
         help="accept the pass's machines under any name and in any order, identified by the token of their pool",
     )
-    gating.add_argument(
-        "--ask-s",
-        type=seconds(0.0, ASKED_S),
-        default=0.0,
-        help="wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one",
-    )
+    text = "wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one"
+    gating.add_argument("--ask-s", type=seconds(0.0, ASKED_S), default=0.0, help=text)
     gating.add_argument(
         "--observe", action="store_true", help="check and record, then start COMMAND whatever the verdict is"
     )
@@ -172,18 +165,10 @@ def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
     parser.add_argument("--instance-type", required=True, help="the instance type of this machine")
     parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
-    parser.add_argument(
-        "--deadline-s",
-        type=seconds(1.0, 86400.0),
-        default=30.0,
-        help="how many seconds the checks may take (default 30)",
-    )
-    parser.add_argument(
-        "--cannot-tell",
-        choices=("fail", "pass"),
-        default=otherwise,
-        help=f"how to end where something could not be measured (default {otherwise})",
-    )
+    text = "how many seconds the checks may take (default 30)"
+    parser.add_argument("--deadline-s", type=seconds(1.0, 86400.0), default=30.0, help=text)
+    text = f"how to end where something could not be measured (default {otherwise})"
+    parser.add_argument("--cannot-tell", choices=("fail", "pass"), default=otherwise, help=text)
     parser.set_defaults(verb=_hook, profile=Profile.QUICK.value, option=[], drain=False, node="")
 
 

@@ -108,18 +108,14 @@ async def gate_below(request: GateRequest, context: GateContext | None = None) -
 
 
 async def _gate(request: GateRequest, context: GateContext | None = None) -> State[Any]:
+    run_id = str(runtime.flow_run.id)
     try:
         session = open_session(
-            request,
-            str(runtime.flow_run.id),
-            was_resumed(),
-            context,
-            on_expired=close_expired_gate,
-            run_over=run_is_final,
+            request, run_id, was_resumed(), context, on_expired=close_expired_gate, run_over=run_is_final
         )
     except REJECTIONS as error:
         await publish_rejection(error)
-        emit_rejected(request, str(runtime.flow_run.id), error)
+        emit_rejected(request, run_id, error)
         return reject_request(error)
     with session, live_messages(session), logged_stages():
         try:

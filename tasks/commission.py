@@ -176,11 +176,9 @@ async def _until_free(context: GateContext, until: float) -> None:
             return
         if held.gate_id != holder:
             holder = held.gate_id
+            minutes = left / MINUTE_S
             LOG.info(
-                "cluster %s is busy with gate %s: waiting for at most %.0f min",
-                cluster,
-                holder,
-                left / MINUTE_S,
+                "cluster %s is busy with gate %s: waiting for at most %.0f min", cluster, holder, minutes
             )
         await asyncio.sleep(min(LOOK_S, left))
 

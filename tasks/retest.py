@@ -57,13 +57,9 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
     )
     launcher = launcher_of(engine)
     names = launcher.node_names(declared.nodes)
+    measured = changed.declared(names, context.declared.kernel_log)
     return replace(
-        context,
-        gate=changed,
-        engine=engine,
-        launcher=launcher,
-        declared=changed.declared(names, context.declared.kernel_log),
-        certifies=False,
+        context, gate=changed, engine=engine, launcher=launcher, declared=measured, certifies=False
     )
 
 

@@ -200,12 +200,8 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
             yield _missing(p.check, CLUSTER, message)
         elif line is not None and line.scope not in (None, p.scope):
             message = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
-            yield _missing(
-                p.check,
-                CLUSTER,
-                message,
-                "Run the gate again with the same version of the checks and the policy.",
-            )
+            remedy = "Run the gate again with the same version of the checks and the policy."
+            yield _missing(p.check, CLUSTER, message, remedy)
         elif line is None and p.skip is None:
             remedy = f'Add [checks."{p.check}"] with at least one rule to the policy: an entry without rules is refused.'
             yield _missing(p.check, CLUSTER, "the policy has no entry for this check", remedy)

@@ -257,13 +257,5 @@ def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
 
 
 def _evidence(check: str, subject: str, message: str) -> Finding:
-    return Finding(
-        Level.FAIL,
-        Cause.EVIDENCE,
-        check,
-        subject,
-        message,
-        "",
-        "Check whether that node started, and read its log.",
-        is_predicate=True,
-    )
+    remedy = "Check whether that node started, and read its log."
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, message, "", remedy, is_predicate=True)

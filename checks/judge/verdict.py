@@ -105,13 +105,8 @@ def decide(
             *baselines.without_answered(findings, report, sound.rows, policy, baseline, report_digest)
         ]
         findings += baselines.judge(report, sound.rows, policy, baseline)
-    digests = Digests(
-        report_digest,
-        whole.digest,
-        facts.digest,
-        None if baseline is None else digest(dump_plain(baseline)),
-        ENGINE,
-    )
+    learned = None if baseline is None else digest(dump_plain(baseline))
+    digests = Digests(report_digest, whole.digest, facts.digest, learned, ENGINE)
     said = [one.finding for one in suspected]
     called = [_called(finding) for finding in consequences.marked(findings, report, policy, said)]
     return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))

@@ -57,12 +57,8 @@ def _observed(check: Check, subject: str, result: object, seconds: float) -> Obs
         reason = clip(result.detail)[0][:1000]
         return Observation(check.name, subject, Outcome.SKIPPED, seconds, {}, result.skip, reason)
     if not isinstance(result, Measurement):
-        return errored(
-            check.name,
-            subject,
-            f"the check returned a {type(result).__name__} instead of a Measurement",
-            seconds,
-        )
+        message = f"the check returned a {type(result).__name__} instead of a Measurement"
+        return errored(check.name, subject, message, seconds)
     fault = fault_of(check, result.metrics)
     if fault:
         return errored(check.name, subject, fault, seconds, f"{listed(result.metrics)}\n{result.evidence}")

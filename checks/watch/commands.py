@@ -27,11 +27,8 @@ def add_verbs(
     watching.add_argument(
         "--listen", default=LISTEN, help=f"HOST:PORT of /metrics (default {LISTEN}); empty for none"
     )
-    watching.add_argument(
-        "--textfile",
-        type=Path,
-        help="also write the metrics to this folder of node_exporter's textfile collector",
-    )
+    text = "also write the metrics to this folder of node_exporter's textfile collector"
+    watching.add_argument("--textfile", type=Path, help=text)
     watching.add_argument(
         "--rounds", type=int, default=0, help="end after so many rounds (default: go on until a signal)"
     )

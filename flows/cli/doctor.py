@@ -68,12 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 everything is there, 2 something is missing, "
         "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
     )
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="GATE_FILE",
-        help="look at what this gate file needs (default: this machine alone)",
-    )
+    text = "look at what this gate file needs (default: this machine alone)"
+    parser.add_argument("file", nargs="?", metavar="GATE_FILE", help=text)
     add_set(parser)
     parser.add_argument(
         "--send-test",

@@ -30,13 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("name", metavar="NAME", choices=tuple(DRILLS), help=drills)
     add_gate_file(parser)
     add("--node", required=True, metavar="N", help="the node, as the engine names it")
-    add(
-        "--keep",
-        type=number(0, 86_400, "seconds"),
-        default=900.0,
-        metavar="S",
-        help="how long the fault stays (default 900)",
-    )
+    text = "how long the fault stays (default 900)"
+    add("--keep", type=number(0, 86_400, "seconds"), default=900.0, metavar="S", help=text)
     add(
         "--through", default="", metavar="COMMAND",
         help='what runs a command on the node, such as "ip netns exec n1" (default: nothing if the node is this machine, else ssh N); '

@@ -36,12 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="the instance type that the output comes from, such as p5.48xlarge, so that missing parts are found",
     )
-    parser.add_argument(
-        "--nodes",
-        type=whole_number,
-        metavar="N",
-        help="the number of nodes that the output covers (default 1)",
-    )
+    text = "the number of nodes that the output covers (default 1)"
+    parser.add_argument("--nodes", type=whole_number, metavar="N", help=text)
     add_policy(parser, "(default: the shipped policy of the declared type, else nvidia or neuron)")
     of_matrix = parser.add_argument_group("options for a matrix (CSV, p2pBandwidthLatencyTest)")
     of_matrix.add_argument(
@@ -49,12 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[one.value for one in Better],
         help="whether higher or lower values are better, if the header names neither bandwidth nor latency",
     )
-    of_matrix.add_argument(
-        "--floor",
-        type=number(0, 1e15, "the unit of the matrix"),
-        metavar="X",
-        help="the minimum for each test (default: none)",
-    )
+    text = "the minimum for each test (default: none)"
+    of_matrix.add_argument("--floor", type=number(0, 1e15, "the unit of the matrix"), metavar="X", help=text)
     of_matrix.add_argument(
         "--ratio",
         type=number(0, 0.9999, "shares"),

@@ -21,13 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "machine only unless you say otherwise. It ends on SIGTERM (143) and SIGINT (130); 2: rejected; 5: it cannot listen."
     )
     add_store(parser)
-    parser.add_argument(
-        "--listen",
-        type=host_port,
-        default=LISTEN,
-        metavar="HOST:PORT",
-        help=f"where it listens (default {LISTEN})",
-    )
+    text = f"where it listens (default {LISTEN})"
+    parser.add_argument("--listen", type=host_port, default=LISTEN, metavar="HOST:PORT", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

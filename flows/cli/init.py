@@ -48,12 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the type is a name of your own, for a machine that no table has: its gpu (as `prelaunch facts` spells it), gpus "
         "(of a node), network_gbit_s, and gpu_memory_mib (default: that of the tables)",
     )  # fmt: skip
-    add(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        help="the policy (default: the shipped one of the instance type)",
-    )
+    text = "the policy (default: the shipped one of the instance type)"
+    add("--policy", type=Path, metavar="FILE", help=text)
     add(
         "--notify", default="log", metavar="NAMES",
         help=f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)",

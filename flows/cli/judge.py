@@ -28,12 +28,8 @@ from tasks.reports.store_argument import report_named
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT... --policy FILE --kept, and the outputs."""
-    parser.add_argument(
-        "reports",
-        nargs="+",
-        metavar="REPORT",
-        help="a file, a folder that holds one, the id of a gate, - for stdin",
-    )
+    text = "a file, a folder that holds one, the id of a gate, - for stdin"
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help=text)
     add_store_of_ids(parser)
     add_policy(
         parser,

@@ -73,12 +73,8 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     for name, whom in (("on-call", "whoever repairs machines"), ("owner", "whoever runs the monitoring"),
                        ("heartbeat", "the service that notices when the heartbeat stops")):  # fmt: skip
         parser.add_argument(f"--{name}", required=True, metavar="URL", help=f"the webhook of {whom}")
-    parser.add_argument(
-        "--remote-write",
-        default="",
-        metavar="URL",
-        help="also send to this address, such as AMPRemoteWriteURL",
-    )
+    text = "also send to this address, such as AMPRemoteWriteURL"
+    parser.add_argument("--remote-write", default="", metavar="URL", help=text)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
     parser.add_argument(
         "--port", action="append", default=[], type=_port, metavar="JOB=PORT",

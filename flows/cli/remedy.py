@@ -48,18 +48,11 @@ CODES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --gate ID --allow RUNG --close-breaker --format text|json."""
     add_gate_file(parser)
+    text = "the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)"
+    parser.add_argument("--gate", metavar="ID", default="", help=text)
+    text = "a repair that you allow now, so that nobody is asked; may be given several times"
     parser.add_argument(
-        "--gate",
-        metavar="ID",
-        default="",
-        help="the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)",
-    )
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        choices=[rung.value for rung in REPAIRS],
-        help="a repair that you allow now, so that nobody is asked; may be given several times",
+        "--allow", action="append", default=[], choices=[rung.value for rung in REPAIRS], help=text
     )
     parser.add_argument(
         "--close-breaker",

@@ -41,13 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gates", metavar="DIR", type=Path,
         help=f"the gate files that the form offers (default: ${VARIABLE}, else deployments/gates)",
     )  # fmt: skip
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=LIMIT,
-        metavar="N",
-        help=f"how many runs may run at the same time (default {LIMIT})",
-    )
+    text = f"how many runs may run at the same time (default {LIMIT})"
+    parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -35,13 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit codes: 0 CONFIG is valid (--check), 2 the configuration is wrong, 5 Slack or Prefect cannot be reached, 130 and 143 "
         "ended by SIGINT or SIGTERM"
     )
-    parser.add_argument(
-        "config",
-        nargs="?",
-        default=DEFAULT,
-        metavar="CONFIG",
-        help=f"the file that lists gates and who may start them (default {DEFAULT})",
-    )
+    text = f"the file that lists gates and who may start them (default {DEFAULT})"
+    parser.add_argument("config", nargs="?", default=DEFAULT, metavar="CONFIG", help=text)
     parser.add_argument("--check", action="store_true", help="only check CONFIG and the files that it names")
 
 

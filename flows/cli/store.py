@@ -51,12 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prune = actions.add_parser(
         "prune", help="list old gates, and remove them with --delete", allow_abbrev=False
     )
+    text = "only gates that are older than this number of days"
     prune.add_argument(
-        "--older-than",
-        type=number(0, 100_000, "days"),
-        required=True,
-        metavar="DAYS",
-        help="only gates that are older than this number of days",
+        "--older-than", type=number(0, 100_000, "days"), required=True, metavar="DAYS", help=text
     )
     add_cluster(prune)
     prune.add_argument("--keep-refused", action="store_true", help="keep every gate whose answer was not GO")

@@ -185,13 +185,5 @@ def _item(act: Act) -> Item:
     word = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
     text = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
     text += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
-    return Item(
-        word,
-        "REPAIR",
-        act.node,
-        act.rung.value,
-        text,
-        "",
-        (act.command,) if act.command else (),
-        act.after or act.before,
-    )
+    commands = (act.command,) if act.command else ()
+    return Item(word, "REPAIR", act.node, act.rung.value, text, "", commands, act.after or act.before)

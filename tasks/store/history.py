@@ -127,12 +127,9 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
     gate_nodes = named_nodes(mine)
     nodes_by_gate = _nodes_of(store, _by_time(ids & gate_nodes.keys()), problems)
     gates = [with_nodes(gate, gate_nodes[gate_id]) for gate_id, gate in nodes_by_gate.items()]
+    unfolded = ids - _gates_of(folded_histories.values())
     return KnownNodes(
-        tuple(mine),
-        tuple(sorted(gates, key=_turn)),
-        len(ids & _gates_of(mine)),
-        ids - _gates_of(folded_histories.values()),
-        tuple(problems),
+        tuple(mine), tuple(sorted(gates, key=_turn)), len(ids & _gates_of(mine)), unfolded, tuple(problems)
     )
 
 

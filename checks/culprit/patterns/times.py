@@ -251,14 +251,8 @@ class Times:
             part_time.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
         )
         probability = 1 / (1 + math.exp(-min(700.0, part_time.odds)))
-        return node_suspect(
-            self.matrix,
-            screened,
-            self.matrix.node_of.index(part_time.node),
-            tests,
-            probability,
-            passed=passed,
-        )
+        node = self.matrix.node_of.index(part_time.node)
+        return node_suspect(self.matrix, screened, node, tests, probability, passed=passed)
 
     def at_any_time(self, screened: Screened, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
         """Nodes that are bad in some of their tests, at any time and with any partner, beside those that are suspects already."""

@@ -251,15 +251,8 @@ def _versions(
         new = sorted(set(seen) - then)
         if then and not seen:
             message = f"{name} could not be read, but the baseline was learned with {_few(sorted(then))}"
-            yield Finding(
-                Level.WARN,
-                Cause.EVIDENCE,
-                "baseline",
-                CLUSTER,
-                message,
-                "",
-                "Find out why it could not be read.",
-            )
+            remedy = "Find out why it could not be read."
+            yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", remedy)
         elif then and new:
             message = f"{name} is {_few(new)}, but the baseline was learned with {_few(sorted(then))}"
             yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, message, "", AGAIN)

@@ -44,13 +44,8 @@ class Series:
     def cell(self, index: int) -> Cell:
         """One number."""
         element = self.elements[index] if self.elements else self.element
-        return Cell(
-            self.subjects[index],
-            self.metric,
-            float(self.values[index]),
-            self.evidence[index],
-            element=element,
-        )
+        value = float(self.values[index])
+        return Cell(self.subjects[index], self.metric, value, self.evidence[index], element=element)
 
 
 Faults = Sequence[tuple[Observation, Unmeasured]]

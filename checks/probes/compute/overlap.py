@@ -76,12 +76,8 @@ def overlap(context: Context) -> Measurement:
     whole_world(context)
     device_type = "cuda" if is_cuda(own.device) else "cpu"
     with devices.released(own.device):
-        return measure(
-            own,
-            SIZES[device_type],
-            BUFFERS_KIB[device_type] * KIB,
-            int(context.options.get("rounds", ROUNDS)),
-        )
+        rounds = int(context.options.get("rounds", ROUNDS))
+        return measure(own, SIZES[device_type], BUFFERS_KIB[device_type] * KIB, rounds)
 
 
 def measure(own: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measurement:

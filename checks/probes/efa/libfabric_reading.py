@@ -65,24 +65,16 @@ def read_info(text: str) -> Reading:
     }
     evidence = "\n".join(text.splitlines()[:60])
     title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
-    return Reading(
-        OutputKind.FI_INFO,
-        title,
-        (CheckData("efa.devices", metrics, rests, evidence),),
-        understood=lines_matching(text, _FIELD),
-    )
+    parts = (CheckData("efa.devices", metrics, rests, evidence),)
+    return Reading(OutputKind.FI_INFO, title, parts, understood=lines_matching(text, _FIELD))
 
 
 def _failed(text: str, number: int) -> Reading:
     at = next(n for n, line in enumerate(text.splitlines(), 1) if fi_info.failure(line) is not None)
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
     result = CheckData("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
-    return Reading(
-        OutputKind.FI_INFO,
-        f"fi_getinfo failed with -{number}",
-        (result,),
-        understood=lines_matching(text, _FIELD),
-    )
+    title = f"fi_getinfo failed with -{number}"
+    return Reading(OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD))
 
 
 def read_pingpong(text: str, options: ReadOptions) -> Reading:

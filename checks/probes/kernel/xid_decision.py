@@ -181,13 +181,8 @@ def _by_word(entry: XidRow, text: str, pci: str) -> XidDecision:
             entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read"
         )
     need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
-    return _decision(
-        entry,
-        pci,
-        need,
-        Action.CONTACT,
-        f"the catalogue has no row for its registers; the line's severity is {severity[1]}",
-    )
+    reason = f"the catalogue has no row for its registers; the line's severity is {severity[1]}"
+    return _decision(entry, pci, need, Action.CONTACT, reason)
 
 
 def _in_context(decision: XidDecision, current: OrderedEvent, company: XidContext) -> XidDecision:
@@ -226,12 +221,8 @@ def _in_context(decision: XidDecision, current: OrderedEvent, company: XidContex
     if "XID_154_EVAL" in decision.source and (
         demand := company.codes_near(current, (RECOVERY_ACTION,), (Need.ACT,))
     ):
-        return replace(
-            decision,
-            need=Need.ACT,
-            action=Action.RESET_GPU,
-            reason=f"{decision.reason}; Xid {demand} demands it",
-        )
+        reason = f"{decision.reason}; Xid {demand} demands it"
+        return replace(decision, need=Need.ACT, action=Action.RESET_GPU, reason=reason)
     return decision
 
 

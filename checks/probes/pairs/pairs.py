@@ -162,12 +162,8 @@ def _bounds(context: Context) -> Bounds:
     if instance is not None and instance.network_gbit_s is not None:
         share_gbps = float(instance.network_gbit_s) / 8 / context.declared.ranks_per_node
         floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
-    return Bounds(
-        options.get("slow_ratio", RATIO),
-        floor,
-        options.get("floor_inside_gbps", 0.0),
-        options.get("lost_share", LOST_SHARE),
-    )
+    inside = options.get("floor_inside_gbps", 0.0)
+    return Bounds(options.get("slow_ratio", RATIO), floor, inside, options.get("lost_share", LOST_SHARE))
 
 
 def _lost(gone: Sequence[int]) -> str:

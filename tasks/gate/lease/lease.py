@@ -150,15 +150,8 @@ def acquire(
         current = store.get(lease_key(wanted.cluster))
         if current is None:
             continue
-        held = _contend(
-            store,
-            _load(current, store.location(lease_key(wanted.cluster))),
-            current,
-            wanted,
-            running,
-            cancel,
-            over,
-        )
+        holder = _load(current, store.location(lease_key(wanted.cluster)))
+        held = _contend(store, holder, current, wanted, running, cancel, over)
         if held is not None:
             return held
     raise LeaseHeld(f"cluster {wanted.cluster}: other gates keep taking its lock. Try again.")

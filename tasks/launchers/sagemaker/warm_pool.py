@@ -107,11 +107,6 @@ def _let_go(clients: Clients, name: str) -> str:
         reasons.append(f"{refusal}.")  # not yet Available, or no more: the next look says which
         return refusal.is_missing or refusal.code in ("ValidationException", "ResourceInUse")
 
-    clients.call(
-        "sagemaker",
-        "update_training_job",
-        is_not_yet,
-        TrainingJobName=name,
-        ResourceConfig={"KeepAlivePeriodInSeconds": 0},
-    )
+    at_once = {"KeepAlivePeriodInSeconds": 0}
+    clients.call("sagemaker", "update_training_job", is_not_yet, TrainingJobName=name, ResourceConfig=at_once)
     return "".join(reasons)

@@ -162,12 +162,8 @@ def _denied(
     missing = sorted({key for result in refused for key in result.get("MissingContextValues", ())})
     if missing and all(result["EvalDecision"] == "implicitDeny" for result in refused):
         names = ", ".join(result["EvalActionName"] for result in refused)
-        raise AwsRefused(
-            "iam:SimulatePrincipalPolicy",
-            "",
-            0,
-            f"{names} depends on {', '.join(missing)}, which the simulation of IAM cannot evaluate",
-        )
+        message = f"{names} depends on {', '.join(missing)}, which the simulation of IAM cannot evaluate"
+        raise AwsRefused("iam:SimulatePrincipalPolicy", "", 0, message)
     return [(result["EvalActionName"], result["EvalDecision"]) for result in refused]
 
 
