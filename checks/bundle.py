@@ -11,11 +11,11 @@ from checks.check import Check
 from checks.culprit.topology import Topology
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import Version, dump_plain
+from checks.documents.report import Version, digest, dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.facts.profile_options import DEADLINE_S
-from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
+from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile, Report, Verdict
 from checks.value_types import SPARSE, Range, Text
 from checks.version import ENGINE
 
@@ -123,6 +123,17 @@ def load(data: bytes) -> Bundle:
 def load_pass(data: bytes) -> Pass:
     """The pass in `data`. Raises DecodeError."""
     return decode(Pass, parse_json(data, 1 << 26))
+
+
+def pass_of(report: Report, verdict: Verdict, by: str = "") -> Pass:
+    """The pass of a GO: the nodes with their identities. `by` says who approved a verdict that the policy left to a person."""
+    from checks.judge.open_findings.prior_findings import closed_names
+
+    closed = closed_names(report, verdict.findings)
+    nodes = tuple(
+        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
+    )
+    return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(verdict)), report.measured_at, nodes, by)
 
 
 def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:

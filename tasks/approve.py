@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from checks import model
-from checks.documents.report import digest, dump_plain, load
+from checks.documents.report import digest, dump_plain
 from checks.model import SCHEMA_VERSION, Level
 from checks.value_types import DecodeError
 from tasks.gate.approval.answers import question_text
@@ -28,7 +28,7 @@ from tasks.gate.question import (
 )
 from tasks.gate.session import Session
 from tasks.gate_file.model import Mode
-from tasks.judge import report_verdict as judge_again
+from tasks.judge import judge_again
 from tasks.notifiers.base import PendingQuestion
 from tasks.orchestration.events import emit_answer, emit_question
 from tasks.orchestration.status import publish_state
@@ -107,9 +107,8 @@ async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, Publishe
 
 
 def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
-    data = session.context.store.get(report_key(session.gate_id))
     try:
-        again = judge_again(session, load(data or b""), digest(data or b""))
+        again = judge_again(session)
     except DecodeError as error:
         raise QuestionLost(f"the report of the question cannot be read: {error}. Start a new run.") from error
     if digest(dump_plain(again.verdict)) != asking.verdict:

@@ -7,7 +7,7 @@ import time
 
 from prefect.client.orchestration import get_client
 
-from checks.documents.report import digest, dump_plain, load
+from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
 from tasks.finish import refused_outcome
 from tasks.gate.context import GateContext, open_gate_context
@@ -19,7 +19,7 @@ from tasks.gate.question import ApprovalAnswer, expired_answer, nobodys_answer, 
 from tasks.gate.record.request import kept_request
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError
-from tasks.judge import report_verdict as judge_again
+from tasks.judge import judge_again
 from tasks.orchestration.run_state import run_is_final
 from tasks.page import send_notification
 from tasks.publish import PublishedReport, store_pages
@@ -88,8 +88,7 @@ def _outcome(session: Session, asking: OpenQuestion, reason: str) -> GateOutcome
     store, gate_id = session.context.store, session.gate_id
     session.answer = _nobody(session, asking, reason)
     try:
-        data = store.get(report_key(gate_id)) or b""
-        judged = judge_again(session, load(data), digest(data))
+        judged = judge_again(session)
     except DecodeError as error:
         LOG.warning("the report of %s cannot be read: %s", gate_id, error)
         return GateOutcome(

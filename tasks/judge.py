@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.bundle import Pass, PassedNode
+from checks.bundle import Pass, pass_of
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
-from checks.judge.open_findings.prior_findings import closed_names
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.model_details import Images
@@ -143,24 +142,22 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
 
 def load_own_report(session: Session) -> JudgedReport | None:
     """The report that this gate itself kept before it launched, as its training runs. Raises StoreError."""
-    data = session.context.store.get(report_key(session.gate_id))
-    if data is None:
-        return None
     try:
-        again = report_verdict(session, load(data), digest(data))
+        again = judge_again(session)
     except DecodeError:
         return None
     return replace(again, reused=again.report.gate_id)
 
 
+def judge_again(session: Session) -> JudgedReport:
+    """The verdict on the report that this gate kept. Raises DecodeError if there is none that can be read, and StoreError."""
+    data = session.context.store.get(report_key(session.gate_id)) or b""
+    return report_verdict(session, load(data), digest(data))
+
+
 def proven_pass(judged: JudgedReport) -> Pass:
     """The identities that the training job's nodes have to confirm."""
-    report = judged.report
-    answers = closed_names(report, judged.verdict.findings)
-    nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, answers.get(node.name, ())) for node in report.nodes
-    )
-    return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
+    return pass_of(judged.report, judged.verdict)
 
 
 def _stands(session: Session, judged: JudgedReport) -> bool:

@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from checks import bundle as bundles
-from checks.bundle import Pass, PassedNode
 from checks.documents.report import MERGED_FILE, digest, dump, dump_plain
 from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.prior_findings import closed_names
 from checks.judge.verdict import decide
 from checks.merge import merge
-from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
+from checks.model import Answer, Report, Verdict
 from checks.process.environment import for_training
 from checks.process.inheritance import FOR_TRAINING
 from checks.process.stderr import say
@@ -254,14 +252,8 @@ def _summary(verdict: Verdict) -> str:
 
 
 def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, by: str) -> Path:
-    closed = closed_names(report, verdict.findings)
-    nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
-    )
-    judged = digest(dump_plain(verdict))
-    token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, by)
     path = folder / "passes" / f"{node_context.node}.json"
-    write_whole(path, bundles.dump(token))
+    write_whole(path, bundles.dump(bundles.pass_of(report, verdict, by)))
     return path
 
 
