@@ -91,11 +91,6 @@ class NodePlacement(StrEnum):
     IN_JOB = "in_job"
     PINNED = "pinned"
 
-    @property
-    def strength(self) -> Placement:
-        """The placement in the terms of all launchers."""
-        return Placement(str(self))
-
 
 class Work(Enum):
     """What a job is for. A launcher whose containers have an agent of their own starts that by this word."""

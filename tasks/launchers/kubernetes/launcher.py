@@ -82,7 +82,7 @@ class KubernetesLauncher(FolderLauncher):
         self.root, self.options = root, options
         self.api = Api(options.namespace, options.kubeconfig_file, options.context)
         self.form = FORMS[options.workload]
-        self.placement = options.placement.strength
+        self.placement = Placement(options.placement)
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.excludes_failed = options.exclude_failed

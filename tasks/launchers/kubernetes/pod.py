@@ -252,7 +252,7 @@ def _set_nodes(spec: Table, job: JobSpec, options: KubernetesOptions, index: int
         {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in job.exclude
     ]
     pinned = (
-        _passed(job) if options.placement.strength is Placement.PINNED and job.work is Work.CONFIRM else ()
+        _passed(job) if Placement(options.placement) is Placement.PINNED and job.work is Work.CONFIRM else ()
     )
     if pinned and index is not None:
         fields.append({"key": "metadata.name", "operator": "In", "values": [pinned[index]]})

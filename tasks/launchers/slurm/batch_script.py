@@ -107,7 +107,7 @@ def agent_words(job: JobSpec, folder: Path) -> tuple[str, ...]:
 
 def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
     seconds = job.max_runtime_s + options.grace_s + BACKSTOP_S
-    pins = options.placement.strength is Placement.PINNED and job.work is Work.CONFIRM
+    pins = Placement(options.placement) is Placement.PINNED and job.work is Work.CONFIRM
     pinned = [node.name for node in passed_nodes(job)] if pins else []
     comment = ",".join(COMMENT.sub("-", f"{key}={value}") for key, value in job.tags.items())
     values = {

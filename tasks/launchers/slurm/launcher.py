@@ -22,6 +22,7 @@ from tasks.launchers.base import (
     JobStatus,
     LaunchError,
     LaunchRejected,
+    Placement,
     Plan,
     PreflightCheck,
     Trouble,
@@ -69,7 +70,7 @@ class SlurmLauncher(FolderLauncher):
     def __init__(self, root: Path, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
         self.root = Path(self.options.folder or root).absolute()
-        self.placement = self.options.placement.strength
+        self.placement = Placement(self.options.placement)
         self.poll_s = self.options.poll_seconds
         self.excludes_failed = self.options.exclude_failed
         self.start_s = self.options.start_minutes * 60

@@ -247,7 +247,7 @@ def test_a_pass_without_nodes_of_kubernetes_cannot_pin() -> None:
     without = replace(PASSED, nodes=tuple(replace(node, identity={}) for node in PASSED.nodes))
     with pytest.raises(LaunchRejected, match="on which nodes"):
         plan(replace(CONFIRM, files={"pass.json": bundles.dump(without)}), placement="pinned")
-    assert options().placement.strength.value == "in_job"
+    assert options().placement.value == "in_job"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
