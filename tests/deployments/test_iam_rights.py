@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 
 from tasks.gate.context import open_gate_context
@@ -25,8 +27,13 @@ from tests.architecture.tree import ROOT
 from tests.deployments.iam_weighing import simulated, weigh
 from tests.deployments.test_iam import CARRIED
 
-GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
+BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+AWS = [found for line in LINES for found in re.findall(r"aws (?!s3 )[a-z0-9-]+ [a-z-]+ .*?(?=\)$|$)", line)]
+EVERYWHERE = {"region", "query", "output"}
+
+GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PINS = (ROOT / "container" / "pins.toml").read_text()
 
 TRUST = "execution-role-trust"
@@ -208,3 +215,27 @@ def test_iam_policies_allow_no_repair_of_a_node(action: str) -> None:
 def _lists(names: Sequence[str], url: str) -> str:
     bucket = f"arn:aws:s3:::{bucket_of(url)}"
     return weigh(policies(*names), "s3:ListBucket", bucket, {"s3:prefix": [key_of(url)]})[0]
+
+
+@pytest.mark.parametrize("command", AWS, ids=lambda command: " ".join(command.split()[1:3]))
+def test_a_command_of_aws(command: str) -> None:
+    """Service, operation and options as botocore's own models have them; what is required is given."""
+    words = shlex.split(re.sub(r"\$\{?\w+\}?", "x", command))
+    model = botocore.session.get_session().get_service_model(words[1])
+    names = {_plain(name): name for name in model.operation_names}
+    shape = model.operation_model(names[_plain(words[2])]).input_shape
+    given = {_plain(word[2:]) for word in words if word.startswith("--")} - EVERYWHERE
+
+    assert set() == given - {_plain(name) for name in shape.members}
+    assert set() == {_plain(name) for name in shape.required_members} - given
+
+
+def test_each_policy_has_a_line_in_the_table() -> None:
+    """Whom it is for, and when it is needed."""
+    rows = " ".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE))
+
+    assert [] == [p.stem for p in (ROOT / "deployments/iam").glob("*.json") if f"`{p.stem}`" not in rows]
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "").lower()
