@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree as xml
 
@@ -15,7 +16,7 @@ from checks.judge.verdict import unreadable
 from checks.model import Cause, Finding, Level, Report, Verdict
 from checks.model_details import Unmeasured
 from checks.policy import OnWarn
-from tasks.render.findings import gathered, group
+from tasks.render.findings import gathered, group, in_number
 from tasks.render.headline import explanation, headline
 from tasks.render.html import html
 from tasks.render.junit import junit
@@ -32,6 +33,9 @@ from tests.sample_reports import (
     without_row,
     wrong_sums,
 )
+
+LOG = "Run the gate again. If the finding returns, read this node's log."
+LOGS = f"For each of them: {LOG}"
 
 UNREADABLE = unreadable("truncated", POLICY, FACTS, b"{")
 
@@ -250,3 +254,32 @@ def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
     (row,) = re.findall(r'<tr><th scope="row">cluster</th>.*?</tr>', grid)
 
     assert "warn" in row and "skipped<" not in row
+
+
+def silent(*nodes: str) -> Verdict:
+    found = tuple(
+        Finding(Level.FAIL, Cause.EVIDENCE, "report", node, "the report ends early", "", LOG)
+        for node in nodes
+    )
+    return replace(verdict_of(healthy()), findings=found)
+
+
+@pytest.mark.parametrize(
+    "subjects",
+    [("node-1",), ("node-1/rank-0", "node-1/rank-1"), ("node-1/rank-0 <-> node-2/rank-9",), ("cluster",)],
+)
+def test_a_remedy_for_several_nodes_says_each(subjects: tuple[str, ...]) -> None:
+    """For one node, its ranks, or one link it stays as it is written; no remedy stays none."""
+    assert LOGS == in_number(LOG, ("node-1", "node-2/rank-3"))
+    assert "" == in_number("", ("node-1", "node-2/rank-3"))
+    assert LOG == in_number(LOG, subjects)
+
+
+@pytest.mark.parametrize("page", [html, terminal, markdown])
+def test_a_page_says_it_of_a_group(page: Callable[..., str]) -> None:
+    """For 37 nodes at once, for one as it is written."""
+    many = page(None, silent(*(f"node-{number}" for number in range(37))), "c")
+    one = page(None, silent("node-1"), "c")
+    many, one = (" ".join(re.sub(r"&#39;|&#x27;", "'", text).split()) for text in (many, one))
+
+    assert LOGS in many and LOG in one and LOGS not in one

@@ -1,26 +1,36 @@
-"""/prelaunch: over real HTTP and a real WebSocket, with a real Prefect server."""
+"""/prelaunch, over real HTTP and a real WebSocket, with a real Prefect server: what it does, and what its answers say."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.model import Report
+from checks.model import Declared, Report
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.render.findings import verdict_json
+from tasks.reports.fleet.states import HOUR_S
+from tasks.slackbot import replies
+from tasks.slackbot.history import PastVerdict
 from tasks.slackbot.prefect_client import PrefectError, PrefectRuns
 from tasks.store import node_rows
 from tasks.store.layout import record_key, verdict_key
-from tasks.store.node_rows import rows_of
+from tasks.store.node_rows import Standing, rows_of
 from tasks.store.records import keep, record_of
 from tests.fakes.slack.blockkit import faults
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
+from tests.tasks.reports.fleet.test_states import CLOCK, fleet, gate, node
 from tests.tasks.slackbot.stage import ADA, EVE, Stage, deployed, runs_of, stage
+
+# 2026-11-23 10:12 UTC
+JUDGED_S = 1_795_428_720.0
+SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC."
 
 GO, NO_GO = "test-20261122-060000-0001", "test-20261122-050000-0002"
 
@@ -169,3 +179,31 @@ def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
     assert "0 of 2 nodes proven within 24 h; 1 condemned; 1 unproven" in said
     assert said.index("node-1") < said.index("node-0") and "computes wrong sums" in said
     assert "is not in the list of gates" in told(world, EVE, "fleet nothing")
+
+
+def past(measured_at: str) -> PastVerdict:
+    """A refusal of before."""
+    report = replace(wrong_sums(healthy()), measured_at=measured_at)
+    verdict, declared = verdict_of(report), Declared("cpu", 2, 0, 2)
+    cluster = SimpleNamespace(launcher="local", options={}, declared=SimpleNamespace(instance_type="cpu"))
+    own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
+    store: Any = SimpleNamespace(location=lambda key: f"/srv/{key}")
+    record = record_of("p5-1", report, verdict, "key", JUDGED_S, "p5", "c")
+    return PastVerdict(own, store, record, verdict)
+
+
+def test_reply_to_why_states_the_age_of_an_old_measurement() -> None:
+    """Of a verdict that was made at once, nothing."""
+    old, fresh = (replies.why(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
+
+    assert SAID in str(old.blocks) and "before this verdict" not in str(fresh.blocks)
+    assert [] == faults(list(old.blocks))
+
+
+def test_fleet_says_why_nodes_are_doubtful() -> None:
+    """Where a finding about the configuration is the reason."""
+    doubtful = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b")))
+    said, well = (replies.fleet((("c", one),)) for one in (doubtful, fleet(gate(HOUR_S, node("a")))))
+
+    assert "doubtful (cause CONFIGURATION): set right what the finding names" in str(said.blocks)
+    assert "CONFIGURATION" not in str(well.blocks) and [] == faults(list(said.blocks))

@@ -20,7 +20,7 @@ from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm.commands import SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
-from tasks.launchers.slurm.partition import minutes_of
+from tasks.launchers.slurm.partition import minutes_of, partitions_of
 from tests.checks.local_policy import local_policy
 from tests.tasks.launchers.slurm.answers import HOUR, PARTITIONS, SEEN, WILL_START, Look
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
@@ -284,3 +284,43 @@ def test_node_probe_script_reports_files_interface_and_python(
     assert lines[1:5] == ["seen True", "writes True", *says[:2]]
     assert lines[5 : 3 + len(says)] == says[2:]
     assert lines[3 + len(says) :][:1] == ([version] if says[2:] else [])
+
+
+def test_a_job_that_its_partition_cannot_hold_does_not_wait(look: Look) -> None:
+    """srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four."""
+    refused = "allocation failure: Requested nodes are busy"
+    found = look(replace(HOUR, nodes=9), refused=refused)
+
+    assert found["nodes of gate-1-train-1"].result is WRONG
+
+
+@pytest.mark.parametrize(("qos", "result"), [("", WRONG), ("big", PreflightResult.UNSEEN)])
+def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
+    look: Look, qos: str, result: PreflightResult
+) -> None:
+    """Slurm lets such a job wait for ever (PartitionNodeLimit), unless a QOS allows more."""
+    found = look(replace(HOUR, nodes=5), SlurmOptions(qos=qos))
+
+    assert found["nodes of gate-1-train-1"].result is result
+    assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text
+
+
+def test_a_controller_that_gives_no_answer_is_said_as_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing else could be looked at, and the line says where to run it instead."""
+    monkeypatch.setattr(
+        commands, "run", lambda *argv, timeout_s=0.0: SlurmReply(1, "", "Unable to contact slurm controller")
+    )
+    (line,) = preflight.check((plan(HOUR, SlurmOptions()),), SlurmOptions(), tmp_path)
+
+    assert (line.result, line.unreachable) == (PreflightResult.UNSEEN, True)
+    assert "Unable to contact" in line.message and "login node" in line.remedy
+
+
+def test_a_partition_whose_nodes_register_later_has_no_count_yet() -> None:
+    """Slurm counts dynamic nodes once they are there (slurm.conf(5), dynamic nodes); a limit of its own counts at once."""
+    row = "PartitionName=cloud Default=YES MaxNodes={} State=UP TotalNodes=0\n"
+
+    assert partitions_of(row.format("UNLIMITED"))["cloud"].most_nodes is None
+    assert partitions_of(row.format("2"))["cloud"].most_nodes == 2
