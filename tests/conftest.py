@@ -98,7 +98,6 @@ READERS = tuple(
 WHOLE_FILES = (
     "tests/browser/test_fleet_page.py",
     "tests/browser/test_report_page.py",
-    "tests/browser/test_report_tools.py",
     "tests/checks/probes/compute/test_overlap.py",
     "tests/checks/probes/pairs/test_pairs.py",
     "tests/checks/probes/collectives/test_collectives.py",
@@ -108,8 +107,7 @@ WHOLE_FILES = (
     "tests/flows/test_gate_store.py",
     "tests/flows/test_remedy.py",
     "tests/flows/test_sagemaker.py",  # ranks of two jobs on this machine would want one port
-    "tests/installation/test_hostile_deployments.py",
-    "tests/installation/test_hostile_folder.py",
+    "tests/installation/test_hostile_places.py",
     "tests/survival/test_checks_that_misbehave.py",
     "tests/tasks/launchers/sagemaker/model_trainer/test_request.py",
     "tests/tasks/reports/mlflow/test_export.py",

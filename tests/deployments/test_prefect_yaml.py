@@ -1,7 +1,7 @@
 """deployments/prefect.yaml as it is typed in the docs: what a real server holds after it, and what it does to a run.
 
 It is deployed from a folder that has packages of its own by the names of Prelaunch's, which is where it is hardest: `prefect deploy`
-and the processes of runs have to use Prelaunch's code there. tests/installation/test_hostile_deployments.py has a worker as well.
+and the processes of runs have to use Prelaunch's code there. tests/installation/test_hostile_places.py has a worker as well.
 """
 
 from __future__ import annotations
