@@ -1,5 +1,6 @@
-"""The simulated comparison: the public rules do what they publish, and our way is no worse
-than its targets. A few trials with seeds of their own; `python tests/benchmarks/localisation.py` runs many.
+"""The simulated comparison: its worlds are what their names say, the public rules do what they publish; ours is no worse.
+
+A few trials with seeds of their own; `python tests/benchmarks/localisation.py` runs many.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.matrix import Entity
+from tests.benchmarks import pair_worlds
 from tests.benchmarks.localisation import OURS, main, run
+from tests.benchmarks.localising.calibration import Calibration
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, MODELS, Noise
+from tests.benchmarks.localising.ours import swept
+from tests.benchmarks.localising.pair_worlds import WORLDS, PairWorld
 from tests.benchmarks.localising.rules import RULES, Blame
 from tests.benchmarks.localising.scenarios import TARGETS, Scenario, compared
 from tests.benchmarks.localising.world import World
@@ -21,6 +26,8 @@ SEED = 31
 TRIALS = 2
 MOST_NODES = 48  # a matrix of 256 nodes takes seconds
 STILL = Noise("still", hiccup=0.0, sensitivity=1.0, spread=0.0)
+
+OF = {world.name: world for world in WORLDS}
 
 
 def world(*faults: Fault, nodes: int = 16, noise: Noise = STILL, rails: int = 1) -> World:
@@ -116,3 +123,35 @@ def test_the_table_has_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -
     printed = capsys.readouterr().out
 
     assert all(f"| 16 | {way} |" in printed for way in (OURS, *RULES))
+
+
+def test_blame_is_counted_for_good_parts_alone() -> None:
+    """A pair that is slow for good is neither a good link nor a planted one."""
+    cluster = Cluster(8, 1, (Fault(Entity.NODE, (2,)),), paths=frozenset({(0, 1)}))
+    counts = pair_worlds.Counts()
+    blame = Blame(frozenset({2, 3}), frozenset({frozenset({0, 1}), frozenset({4, 5})}))
+    counts.add(PairWorld("mixed", STILL), cluster, blame, frozenset(), refused=True)
+
+    assert (counts.good_nodes, counts.good_links, counts.found, counts.planted) == (1, 1, 1, 1)
+    assert counts.refused == 0, "something is broken in this world, so that a refusal is right"
+
+
+def test_the_table_has_a_line_for_each_world_and_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ours, and a rule beside it."""
+    asked = ["--runs", "1", "--nodes", "8", "--known", "--world", "calm", "switch", "--way", "all"]
+
+    assert 0 == pair_worlds.main(asked)
+    lines = capsys.readouterr().out.splitlines()
+    assert 2 + 2 * 7 == len(lines)
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+
+
+def test_calibration_compares_the_stated_probability_with_how_often_it_is_right() -> None:
+    """Every suspect of a slow node among eight is that node."""
+    calibration, world = Calibration(), OF["slow 30 %"]
+    for trial in range(3):
+        cluster, made = pair_worlds.drawn(world, 8, 1, False, 5, trial)
+        calibration.add(cluster, swept(made, tolerance=pair_worlds.SHIPPED)[1])
+
+    assert [3] == [every for every, _, _ in calibration.bins.values()]
+    assert calibration.error < 0.01
