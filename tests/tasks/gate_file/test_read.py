@@ -349,3 +349,23 @@ def test_the_shipped_example_of_the_tables_about_people_is_valid(tmp_path: Path)
 
     assert ("slack", "pagerduty", "apprise") == gate.notify.notifiers
     assert ("refuse", ("U0456EFGH",)) == (gate.approval.on_fail, gate.approval.overriders)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("absent.toml", "there is no such file"), ("x/a.toml", "no folder"), (".", "is a folder")],
+)
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    """Absent, or a folder."""
+    with pytest.raises(GateFileError, match=said):
+        read_gate_file(tmp_path / name)
+
+
+def test_beside_a_file_that_is_not_there_the_gate_files_are_named(tmp_path: Path) -> None:
+    """And the nearest one; a policy is none."""
+    write_gate(tmp_path).rename(tmp_path / "p5-prod.toml")
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(tmp_path / "p5-prd.toml")
+
+    assert caught.value.message.endswith(f"The gate files in {tmp_path}: p5-prod")
+    assert str(tmp_path / "p5-prod.toml") == caught.value.nearest

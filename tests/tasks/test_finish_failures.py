@@ -1,4 +1,4 @@
-"""Machines that may still be billed at the end of a gate are named where its caller reads."""
+"""What fails while a gate ends: machines that may still be billed are named, and a Prefect server that fails is a service error."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 
+from checks.exit_codes import Exit
 from flows.cli.gate_output import show
 from flows.cli.output import add_output_arguments
 from tasks import finish, judge
+from tasks.finish import defect_outcome, failed_outcome
 from tasks.gate.outcome import Decision, Ending, GateOutcome, Training
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
-from tests.tasks.test_finish import GO, NO_GO, nobody_is_told
+from tests.tasks.test_finish import GO, NO_GO, PUBLISHED, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
 FAILED = GateOutcome(
     "g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, Training(TRAIN_JOB, JobState.FAILED), "node-1 exited 1"
+)
+
+BUSY = httpx.HTTPStatusError(
+    "503", request=httpx.Request("POST", "http://127.0.0.1:9/api"), response=httpx.Response(503, json={"detail": "busy"})
+)  # fmt: skip
+WRONG = httpx.HTTPStatusError(
+    "422", request=httpx.Request("POST", "http://127.0.0.1:9/api"), response=httpx.Response(422, json={})
 )
 
 
@@ -76,3 +86,33 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
         # JSON has the reason twice: in the first line, where that shows it, and by itself.
         assert kept is (part in said) and (form == "json" or said.count(part) < 2), said
     assert form == "text" or json.loads(out)["gate_id"] == "g-1"
+
+
+@pytest.mark.parametrize("error", [BUSY, httpx.ReadTimeout("slow"), httpx.ConnectError("refused")])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_prefect_server_that_is_busy_is_a_service_that_failed(
+    tmp_path: Path, error: Exception, wrapped: bool
+) -> None:
+    """Not an error in prelaunch itself; the code is the documented 5."""
+    if wrapped:
+        error, error.__cause__ = RuntimeError("Failed to reach API"), error
+        outcome = defect_outcome(session(tmp_path), error)
+    else:
+        outcome = failed_outcome(session(tmp_path), error, None)
+
+    assert (Ending.NO_CAPACITY, Exit.NO_CAPACITY) == (outcome.ending, outcome.code)
+    assert outcome.reason.startswith("the Prefect server at "), outcome.reason
+
+
+def test_a_training_that_ran_is_not_denied_because_the_prefect_server_failed(tmp_path: Path) -> None:
+    """Who believed that nothing was started would start it twice."""
+    one = session(tmp_path)
+    one.judged, one.training, one.trained = GO, TRAIN_JOB, True
+    outcome = failed_outcome(one, BUSY, PUBLISHED)
+
+    assert (Ending.JOB_FAILED, Decision.LAUNCHED) == (outcome.ending, outcome.decision)
+
+
+def test_a_request_that_the_prefect_server_calls_wrong_is_an_error_of_ours(tmp_path: Path) -> None:
+    """Waiting does not help."""
+    assert "an error in prelaunch itself" in failed_outcome(session(tmp_path), WRONG, None).reason
