@@ -4,7 +4,7 @@
         export(run, server.uri, "experiment")
         server.runs[0].metrics
 
-It is a stand-in: tests/tasks/reports/mlflow/test_real_server.py runs the same against MLflow itself. Limits and error codes are those
+It is a stand-in: tests/tasks/reports/mlflow/test_export.py runs the same against MLflow itself. Limits and error codes are those
 of https://mlflow.org/docs/latest/rest-api.html.
 """
 
