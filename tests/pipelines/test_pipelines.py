@@ -142,26 +142,33 @@ while :; do sleep 0.05; done
 """
 
 
+def cancelled(folder: Path, program: str, number: int, **more: str) -> tuple[int, str]:
+    """The exit code and stderr of a pipeline that gets the signal while this program is its gate."""
+    command = folder / "prelaunch"
+    command.write_text(program)
+    command.chmod(0o755)
+    env = {**os.environ, "PRELAUNCH": str(command), "PRELAUNCH_GATE_FILE": "gate.toml", **more}
+    running = subprocess.Popen([SCRIPT], cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not (folder / "began").exists() and time.monotonic() < until:
+            assert running.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.5)  # coreutils' timeout hands no signal on before its fork has returned
+        running.send_signal(number)
+        _, stderr = running.communicate()
+    finally:
+        running.kill()
+    assert processes_below(folder) == []
+    return running.returncode, stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path, number: signal.Signals) -> None:
     """Whichever signal it is (GitHub sends SIGINT first), the gate is told, and its exit code is the pipeline's."""
-    command = tmp_path / "prelaunch"
-    command.write_text(CANCELLED)
-    command.chmod(0o755)
-    env = {**os.environ, "PRELAUNCH": str(command), "PRELAUNCH_GATE_FILE": "gate.toml"}
-    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
-    try:
-        until = time.monotonic() + 60
-        while not (tmp_path / "began").exists() and time.monotonic() < until:
-            assert running.poll() is None
-            time.sleep(0.02)
-        running.send_signal(number)
-        _, said = running.communicate()
-    finally:
-        running.kill()
+    code, stderr = cancelled(tmp_path, CANCELLED, number)
 
-    assert (5, "told\n") == (running.returncode, (tmp_path / "told").read_text()), said
-    assert processes_below(tmp_path) == []
+    assert (5, "told\n") == (code, (tmp_path / "told").read_text()), stderr
 
 
 SCHEMAS = (
@@ -320,27 +327,10 @@ def test_a_timeout_is_a_number_of_minutes(tmp_path: Path, minutes: str) -> None:
 
 def test_a_cancelled_pipeline_with_a_timeout_tells_the_gate(tmp_path: Path) -> None:
     """The program that measures the time hands the signal on, and no timeout is said."""
-    (tmp_path / "slow").write_text(SLOW.format(code=143).replace("while", "echo x >began\nwhile"))
-    (tmp_path / "slow").chmod(0o755)
-    env = {
-        **os.environ,
-        "PRELAUNCH": str(tmp_path / "slow"),
-        "PRELAUNCH_GATE_FILE": "g",
-        "PRELAUNCH_TIMEOUT_MINUTES": "5",
-    }
-    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
-    try:
-        until = time.monotonic() + 60
-        while not (tmp_path / "began").exists() and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(0.5)  # coreutils' timeout hands no signal on before its fork has returned
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate()
-    finally:
-        running.kill()
+    program = SLOW.format(code=143).replace("while", "echo x >began\nwhile")
+    code, stderr = cancelled(tmp_path, program, signal.SIGTERM, PRELAUNCH_TIMEOUT_MINUTES="5")
 
-    assert (143, True, False) == (running.returncode, (tmp_path / "told").exists(), "time was up" in said)
-    assert processes_below(tmp_path) == []
+    assert (143, True, False) == (code, (tmp_path / "told").exists(), "time was up" in stderr)
 
 
 def _zizmor(*paths: Path) -> subprocess.CompletedProcess[str]:
