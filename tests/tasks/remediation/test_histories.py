@@ -93,6 +93,14 @@ def test_remediation_does_no_forbidden_act_in_a_hundred_thousand_histories() -> 
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
+def pass_minutes(world: World, count: int) -> None:
+    """One process makes a round in each of them."""
+    process = world.process("w0")
+    for _ in range(count):
+        process.round()
+        world.pass_time(60.0)
+
+
 @pytest.mark.parametrize(("action", "cure"), CURES.items())
 def test_a_sick_machine_is_repaired_proven_and_returned_where_nothing_goes_wrong(
     action: Action, cure: Rung
@@ -101,10 +109,7 @@ def test_a_sick_machine_is_repaired_proven_and_returned_where_nothing_goes_wrong
     world = World(7, hostile=False)
     world.truths["n2"].sick = cure
     world.open(world.condemn("n2", action=action))
-    process = world.process("w0")
-    for _ in range(40):
-        process.round()
-        world.pass_time(60.0)
+    pass_minutes(world, 40)
 
     assert ["n2"] == world.returned
     assert [] == world.pages
@@ -117,10 +122,7 @@ def test_a_machine_that_a_reboot_does_not_cure_is_replaced_and_the_replacement_i
     world = World(7, hostile=False)
     world.truths["n2"].sick = Rung.REPLACE
     world.open(world.condemn("n2", action=Action.REBOOT))
-    process = world.process("w0")
-    for _ in range(80):
-        process.round()
-        world.pass_time(60.0)
+    pass_minutes(world, 80)
 
     assert [Rung.FENCE, Rung.REBOOT, Rung.REPLACE] == [call[0] for call in world.calls if call[2] == "g1"][:3]
     assert [("g1", "n2", Rung.REPLACE, 1)] == list(world.answers)
@@ -132,10 +134,7 @@ def test_half_of_a_cluster_is_never_taken_out_and_one_page_says_so() -> None:
     world = World(7, size=4, hostile=False)
     world.settings = replace(world.settings, limits=Limits())
     world.open(world.condemn("n1", "n2"))
-    process = world.process("w0")
-    for _ in range(5):
-        process.round()
-        world.pass_time(60.0)
+    pass_minutes(world, 5)
 
     assert [] == world.calls
     assert [("g1", Reason.TOO_MANY_OUT)] == world.pages
