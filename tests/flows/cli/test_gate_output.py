@@ -1,4 +1,4 @@
-"""What a gate that was interrupted prints: that its jobs were ended only if they were."""
+"""What a gate that was interrupted prints, and what it opened: its jobs were ended only if they were, and each thing opens once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import argparse
 import builtins
 import json
 import signal
+import sys
 import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,13 @@ from typing import Any
 import pytest
 
 from checks.documents.report import dump_plain
+from checks.facts import builtin
+from checks.facts.provenance import table_bytes
 from flows.cli.gate import _failed, _show
 from flows.cli.gate_output import interrupted, show
+from flows.cli.main import main
 from flows.cli.output import annotate_end, write_remedy
+from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.gate.context import open_gate_context
 from tasks.gate.lease.lease import LauncherAddress, Lease
 from tasks.gate.lease.owner import this_process
@@ -27,14 +35,19 @@ from tasks.launchers.base import JobState
 from tasks.notifiers.base import Status
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
-from tasks.orchestration.foreground import TIME_IS_UP
+from tasks.orchestration.foreground import TIME_IS_UP, release_signals
 from tasks.orchestration.server.server import StateUnusable
 from tasks.paging.live import STOPPED
 from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
 from tests.flows.gates import write_gate
+from tests.flows.pools import fake_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
+
+pytestmark = pytest.mark.usefixtures("engine")
+_SEEN: list[Counter[Path]] = []
+FACTS = Path(builtin.__file__).parent
 
 
 def typed_words(**more: object) -> argparse.Namespace:
@@ -246,3 +259,57 @@ def test_a_store_without_space_for_a_server_is_rejected(
     assert "store" == json.loads(capsys.readouterr().out)["error"]["kind"]
     with pytest.raises(ValueError, match="ours"):
         _failed(arguments, context, "g-1", ValueError("an error of ours"), None, LiveProgress(None))
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and _SEEN and isinstance(arguments[0], str):
+        _SEEN[-1][Path(arguments[0])] += 1
+
+
+@contextmanager
+def openings() -> Iterator[Counter[Path]]:
+    """How often this process opens each file for the time of the block."""
+    if not _SEEN:
+        sys.addaudithook(_hook)
+    _SEEN.append(Counter())
+    try:
+        yield _SEEN[-1]
+    finally:
+        _SEEN.append(Counter())
+
+
+def _with_topology(folder: Path) -> Path:
+    """A gate file that names a policy and a topology beside it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "topology.conf").write_text("SwitchName=leaf Nodes=node-[0-1]\n", encoding="utf-8")
+    return fake_gate(folder, cluster='topology = "topology.conf"')
+
+
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command opens gate file, policy, topology and facts; the run's name and the flow use what it has read."""
+    path = _with_topology(tmp_path)
+    builtin.builtin.cache_clear()
+    table_bytes.cache_clear()
+    for key, value in {**QUIET, **HEARTBEAT}.items():
+        monkeypatch.setenv(key, value)  # the command sets them for good
+    heeded = signal.getsignal(signal.SIGTERM)
+    try:
+        with openings() as seen:
+            code = main(["gate", str(path), "--check-only", "--format", "json"])
+    finally:
+        release_signals()
+        signal.signal(signal.SIGTERM, heeded)
+
+    written = capsys.readouterr()
+    assert 0 == code, written.err
+    assert "go" == json.loads(written.out)["verdict"]["answer"]
+    assert {"gate.toml": 1, "policy.toml": 1, "topology.conf": 1} == {
+        file.name: count for file, count in seen.items() if file.parent == tmp_path and file.suffix
+    }
+    facts = {
+        file.name: count for file, count in seen.items() if file.parent == FACTS and file.suffix == ".json"
+    }
+    assert dict.fromkeys(sorted(path.name for path in FACTS.glob("*.json")), 1) == dict(sorted(facts.items()))
