@@ -102,7 +102,7 @@ WHOLE_FILES = (
     "tests/checks/probes/pairs/test_pairs.py",
     "tests/checks/probes/collectives/test_collectives.py",
     "tests/checks/probes/compute/test_training_smoke.py",
-    "tests/container/test_agent_s3.py",
+    "tests/container/test_agent_reports.py",
     "tests/container/test_image_build.py",
     "tests/flows/test_gate_store.py",
     "tests/flows/test_remedy.py",
