@@ -28,7 +28,7 @@ from tasks.render.html import html
 from tasks.store import records
 from tasks.store.records import record_of
 from tests.sample_reports import healthy, verdict_of, wrong_sums
-from tests.tasks.paging.test_first_lines import page_session
+from tests.tasks.paging.test_content import page_session
 from tests.tasks.sessions import session
 
 JUDGED, MEASURED = "2026-11-23T10:12:00Z", "2026-11-20T10:12:00Z"
