@@ -126,7 +126,7 @@ def test_the_readme_shows_what_a_refused_gate_prints() -> None:
 
 
 # tests/flows/cli/test_check.py really checks this machine, and sees more of it than an exit code. The gate starts what NODE_RUN
-# starts, and the commands after it read its report; NODE_RUN itself is in tests/installation/test_hostile_folder.py (long).
+# starts, and the commands after it read its report; NODE_RUN itself is in tests/installation/test_hostile_places.py (long).
 CHECK = ".venv/bin/prelaunch check --instance-type cpu"
 REPORT = "health_check_metrics.json"
 NODE_RUN = f".venv/bin/prelaunch node run --profile quick --instance-type cpu --out {REPORT}"

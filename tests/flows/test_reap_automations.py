@@ -1,7 +1,8 @@
-"""The automations on a real server start the reaper for a gate that dies with its worker, and for none that ended by itself."""
+"""On a real server the reaper is started for a gate that dies with its worker, and for no other; a log says at its end what ended."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import time
@@ -19,7 +20,7 @@ from tests.world import World
 from tests.world_processes import until
 
 TAG, GATES = "reap-under-load", 8
-KILLED = "reap-killed"
+KILLED, CANCELLED = "reap-killed", "cancelled-log"
 # As in deployments/prefect.yaml: a run that has sent no heartbeat for so long is looked at. Then the server needs some seconds.
 SILENT_S, LATER_S = 90.0, 30.0
 BUSY_S = 1200
@@ -84,3 +85,38 @@ def test_a_gate_that_dies_with_its_worker_is_reaped(world: World, tmp_path: Path
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
     assert (1, 1) == (len(list((tmp_path / "store" / "pages").iterdir())), len(crashed))
     assert [] == reapers.failed_actions(world, KILLED)
+
+
+def reaper_of(world: World, run: str) -> list[str]:
+    """The ids of the reaper's runs about it."""
+    chosen = {"flow_runs": {"name": {"any_": [f"reap {run}, cancelled"]}}}
+    return [one["id"] for one in world.api.post("/flow_runs/filter", json=chosen).json()]
+
+
+def bad_lines(world: World, run: str) -> list[str]:
+    """Its lines that Prefect shows as a warning or an error."""
+    chosen = {"logs": {"flow_run_id": {"any_": [run]}, "level": {"ge_": logging.WARNING}}}
+    return [line["message"] for line in world.api.post("/logs/filter", json=chosen).json()]
+
+
+@pytest.mark.long
+def test_a_run_that_a_worker_cancels_has_no_error_and_its_reaper_ends_with_a_sentence(
+    world: World, tmp_path: Path
+) -> None:
+    """The reaper's last line is the state that it ended in, which says what it did."""
+    gate = reapers.deploy(world, CANCELLED, within_s=10)
+    request = request_of(write_gate(tmp_path)).model_dump(mode="json")
+    with world.worker(pool=CANCELLED) as worker, world.worker(pool=f"{CANCELLED}-reap"):
+        run = world.start(gate, {"request": request}, env={"FAKE_NODE": "hang"})
+        until(lambda: len(processes_below(tmp_path)) >= 4, 40, worker.log, "the nodes run")
+        world.set_state(run, "CANCELLING")
+        world.wait(run, "CANCELLED")
+        world.wait_log(run, "Flow run was cancelled.")
+        until(lambda: reaper_of(world, run), 60, world.log, "a reaper has looked at it")
+        reaper = reaper_of(world, run)[0]
+        world.wait(reaper, "COMPLETED")
+        said = f"Finished in state LeftAlone('{world.run(run)['name']}: ended Cancelled')"
+        world.wait_log(reaper, said)
+
+    assert [] == [line for one in (run, reaper) for line in bad_lines(world, one)]
+    assert said == world.logs(reaper)[-1] and "Finished in state Completed()" not in world.logs(reaper)

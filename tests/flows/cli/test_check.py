@@ -20,7 +20,7 @@ from tasks.reports.local_check import undeclared_error
 from tests.survival import few_checks
 
 ROOT = Path(__file__).parents[3]
-# Every check of the catalogue runs, without an engine, in tests/installation/test_hostile_folder.py; here a few do.
+# Every check of the catalogue runs, without an engine, in tests/installation/test_hostile_places.py; here a few do.
 SCRIPT = """
 import sys
 from flows.cli.main import main
