@@ -29,7 +29,7 @@ from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.store.base import StoreError
 from tests.sample_reports import healthy
-from tests.tasks.gate.test_predecessor import Heard
+from tests.tasks.gate.test_submission import Heard
 from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
 
 RUNS = JobStatus(JobState.RUNNING, "Training", "t1", {})

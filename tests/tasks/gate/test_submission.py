@@ -1,22 +1,28 @@
-"""A job that was never submitted is not ended, and one that may have been is; a gate that is to end submits nothing."""
+"""A job that was never submitted is not ended, one that may have been is, and one of an earlier run is continued and named."""
 
 from __future__ import annotations
 
 import asyncio
+import io
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.outcome import GateOutcome
+from tasks.gate.progress import LISTENER, LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
 from tasks.launchers.base import (
     EngineUnavailable,
+    JobState,
+    JobStatus,
     LaunchError,
     LaunchRejected,
     NoCapacity,
@@ -27,11 +33,15 @@ from tasks.launchers.base import (
     QuotaExceeded,
 )
 from tasks.launchers.interruption import pause, tell_silence
+from tasks.provision import settle_lease
 from tasks.store.layout import preflight_key
-from tests.tasks.gate.test_predecessor import Heard
-from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
+
+RUNS = JobStatus(JobState.RUNNING, "job 17 is RUNNING", "", {})
+FAILED = JobStatus(JobState.FAILED, "job 17 is FAILED", "", {})
+LINE = f"this gate continues job {TRAIN_JOB} of an earlier run, whose process is gone (running: job 17 is RUNNING)"
 
 
 class Engine(FakeEngine):
@@ -196,3 +206,58 @@ def test_preflight_warning_becomes_a_doubt_of_the_gate(tmp_path: Path) -> None:
     ) == doubts_of(one)
     one.context.store.put(preflight_key(one.gate_id), b"cut")
     assert () == doubts_of(one)
+
+
+class Heard:
+    """A listener that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[Progress] = []
+
+    def progress(self, progress: Progress) -> None:
+        """Keep it."""
+        self.lines.append(progress)
+
+    def ended(self, outcome: GateOutcome) -> None:
+        """Nothing ends here."""
+        raise AssertionError(outcome)
+
+
+@pytest.mark.parametrize(
+    ("adopted", "placement", "states", "said"),
+    [
+        (True, Placement.IN_JOB, {TRAIN_JOB: RUNS}, [LINE]),
+        (True, Placement.PINNED, {CHECK_JOB: RUNS}, [LINE.replace(TRAIN_JOB, CHECK_JOB)]),
+        (True, Placement.PINNED, {CHECK_JOB: RUNS, TRAIN_JOB: RUNS}, [LINE]),
+        (True, Placement.IN_JOB, {TRAIN_JOB: FAILED}, []),
+        (True, Placement.PINNED, {}, []),
+        (False, Placement.IN_JOB, {TRAIN_JOB: RUNS}, []),
+    ],
+)
+def test_a_gate_says_which_job_it_continues(
+    tmp_path: Path, adopted: bool, placement: Placement, states: Mapping[str, JobStatus], said: list[str]
+) -> None:
+    """By the job's name and the engine's own words; not where the job begins anew, or was never there."""
+    heard = Heard()
+    token = LISTENER.set(heard)
+    try:
+        with session(tmp_path, FakeEngine(placement, states=dict(states)), adopted=adopted) as one:
+            asyncio.run(settle_lease(one))
+    finally:
+        LISTENER.reset(token)
+
+    assert [progress.detail for progress in heard.lines if progress.stage == "adopt"] == said
+    assert all(progress.lasting for progress in heard.lines if progress.stage == "adopt")
+
+
+def test_lasting_progress_line_stays_on_a_terminal() -> None:
+    """Below it the state goes on changing."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200)
+    with console.status("starting") as status:
+        shown = LiveProgress(status)
+        shown.progress(Progress("adopt", "this gate continues [job] 17", lasting=True))
+        shown.progress(Progress("checks", "1 of 2"))
+
+    assert "adopt: this gate continues [job] 17\n" in screen.getvalue()
+    assert str(shown.__rich__()) == "checks: 1 of 2 (0 s)"
