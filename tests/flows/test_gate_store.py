@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
 from checks.documents.report import load
@@ -21,19 +19,11 @@ from tasks.store.open import open_store
 from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
-from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
+from tests.tasks.store.servers import BUCKET, Flaky
+from tests.tasks.store.test_s3 import proxy
 
+__all__ = ["proxy"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "engine")
-
-
-@pytest.fixture(scope="module")
-def proxy() -> Iterator[Flaky]:
-    """A proxy before an S3 with one bucket; this process's environment names the proxy."""
-    with moto() as behind, flaky(behind) as made, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(made.url).items():
-            patch.setenv(name, value)
-        boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
-        yield made
 
 
 @pytest.fixture
