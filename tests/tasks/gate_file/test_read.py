@@ -41,6 +41,15 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
     assert bool(context.declared.node_names) is (context.engine.launcher != "slurm")
 
 
+def check_refusal(read: Callable[[], object], path: str, near: str | None, message: str) -> None:
+    """The error names the key, the nearest valid word, and the matter in plain words."""
+    with pytest.raises(GateFileError) as caught:
+        read()
+
+    assert (caught.value.path, caught.value.nearest) == (path, near)
+    assert message in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("old", "new", "path", "message", "near"),
     [
@@ -86,11 +95,7 @@ def test_gate_file_error_names_the_path_and_the_nearest_word(
     edited: Edit, old: str, new: str, path: str, message: str, near: str | None
 ) -> None:
     """A rejected file names the key, the matter in plain words, and the nearest valid word."""
-    with pytest.raises(GateFileError) as caught:
-        read_gate_file(edited(old, new))
-
-    assert (caught.value.path, caught.value.nearest) == (path, near)
-    assert message in caught.value.message
+    check_refusal(lambda: read_gate_file(edited(old, new)), path, near, message)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +120,9 @@ def test_a_contradiction_is_found_before_anything_starts(
     edited: Edit, old: str, new: str, path: str, message: str, near: str | None
 ) -> None:
     """Types, GPU counts, options and checks that cannot be are refused from the files alone."""
-    with pytest.raises(GateFileError) as caught:
-        open_gate_context(GateRequest(gate_file=str(edited(old, new))))
-
-    assert (caught.value.path, caught.value.nearest) == (path, near)
-    assert message in caught.value.message
+    check_refusal(
+        lambda: open_gate_context(GateRequest(gate_file=str(edited(old, new)))), path, near, message
+    )
 
 
 def test_a_policy_that_lacks_a_check_is_refused(tmp_path: Path) -> None:
@@ -292,11 +295,7 @@ def test_gate_file_error_about_people_names_the_path_and_the_nearest_word(
     tmp_path: Path, old: str, new: str, path: str, message: str, near: str | None
 ) -> None:
     """Before anything starts: not at three in the morning."""
-    with pytest.raises(GateFileError) as caught:
-        read_gate_file(with_tables(tmp_path, old, new))
-
-    assert (path, near) == (caught.value.path, caught.value.nearest)
-    assert message in caught.value.message
+    check_refusal(lambda: read_gate_file(with_tables(tmp_path, old, new)), path, near, message)
 
 
 @pytest.mark.parametrize(
