@@ -164,13 +164,6 @@ def test_a_single_value_is_not_judged_twice() -> None:
     assert found.message.startswith("copies ") and "by the median of" not in found.message
 
 
-def test_node_median_is_not_named_when_its_ranks_are() -> None:
-    """A node at half its speed: a finding for each rank, none for their median."""
-    found = _judged(PEERS, 40, 8, 0.01, _slow(7, 0.5))
-
-    assert {f"node-7/rank-{56 + rank}" for rank in range(8)} == _named(found) and 8 == len(found)
-
-
 def test_node_median_is_unmoved_by_one_dead_rank() -> None:
     """The median of eight does not move."""
     assert {"node-7/rank-56"} == _named(_judged(PEERS, 40, 8, 0.01, _slow(7, 0.1, ranks=1), metrics=2))

@@ -93,14 +93,6 @@ def only(found: Fleet) -> FleetNode:
     return one
 
 
-def test_a_node_of_a_fresh_gate_is_proven() -> None:
-    """And everything is."""
-    found = fleet(gate(HOUR_S, node("a"), node("b")))
-
-    assert [NodeState.PROVEN] * 2 == [one.state for one in found.nodes]
-    assert ("2 of 2 nodes proven within 24 h", 0) == (answer_line(found), fleet_code(found))
-
-
 @pytest.mark.parametrize("age_s", [DAY_S + 60, -HOUR_S])
 def test_an_old_proof_and_one_of_the_future_prove_nothing(age_s: float) -> None:
     """Never green: the age of a proof must be known, and short."""
