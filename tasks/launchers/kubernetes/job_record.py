@@ -15,6 +15,7 @@ from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
 from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 
 SUBMITTED, NODES = "prelaunch.dev/submitted", "prelaunch.dev/nodes"
+SUBMISSION = "prelaunch.dev/submission"
 ENDING, FINAL = "prelaunch.dev/ending", "prelaunch.dev/final"
 DETAIL_CHARACTERS = 2000
 
@@ -23,7 +24,7 @@ DETAIL_CHARACTERS = 2000
 class JobRecord:
     """`submitted` says that all objects of the job are there; `ours` that Prelaunch made them, for the job of this name.
 
-    `ending` is what `final` will be once its pods are gone.
+    `ending` is what `final` will be once its pods are gone. `submission` is the token of the call that made the record.
     """
 
     ours: bool
@@ -31,6 +32,7 @@ class JobRecord:
     nodes: int
     ending: JobStatus | None
     final: JobStatus | None
+    submission: str = ""
 
     @property
     def over(self) -> bool:
@@ -54,6 +56,7 @@ def record_of(config_map: Object, name: str) -> JobRecord:
         int(nodes) if nodes.isdecimal() else 0,
         parse_state(str(annotations.get(ENDING) or "")),
         parse_state(str(annotations.get(FINAL) or "")),
+        str(annotations.get(SUBMISSION) or ""),
     )
 
 

@@ -5,12 +5,21 @@ Names are unique in a namespace, so that every object is made once: whoever find
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from checks.exchange import secret_key
-from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, Plan
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobHandle,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+    Plan,
+    UnseenJob,
+)
 from tasks.launchers.interruption import patiently
 from tasks.launchers.kubernetes import job_record, objects
 from tasks.launchers.kubernetes.api import (
@@ -37,29 +46,40 @@ SUFFIXES = (CODE_SUFFIX, ANSWERS_SUFFIX)
 
 
 def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
-    """Make every object of the job, or adopt those that are there. Raises LaunchError; after a refusal nothing is left."""
-    name = plan.job.name
+    """Make every object of the job, or adopt those that are there. Raises LaunchError; after LaunchRejected or NoCapacity nothing is
+    left of a job whose record was made here.
+    """
+    name, token = plan.job.name, secrets.token_hex(8)
     record, *others = objects.config_maps(plan)
-    record["metadata"].setdefault("annotations", {})[job_record.NODES] = str(plan.job.nodes)
-    adopted = not _create(api, name, record)
-    current = _patiently(lambda: job_record.read(api, name))
-    if current is not None and (current.over or current.submitted):
-        return JobHandle(name, adopted=True)
+    annotations = record["metadata"].setdefault("annotations", {})
+    annotations |= {job_record.NODES: str(plan.job.nodes), job_record.SUBMISSION: token}
+    current = job_record.record_of(_create(api, name, record) or record, name)
+    adopted = current.submission != token
+    if adopted and (current.over or current.submitted):
+        return JobHandle(name, adopted)
     try:
         for body in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
             _create(api, name, body)
-    except LaunchRejected:
+        latest = _patiently(lambda: job_record.read(api, name))
+        if latest is not None and not latest.over:
+            _patiently(lambda: job_record.write_submitted(api, name))
+            return JobHandle(name, adopted)
+    except (ApiRefused, LaunchRejected, NoCapacity):
         if not adopted:
-            end(api, name, form)
-            remove(api, name, record=True)
+            _withdraw(api, name, form, record=True)
         raise
-    current = _patiently(lambda: job_record.read(api, name))
-    if current is None or current.over:  # cancelled meanwhile
+    _withdraw(api, name, form, record=False)
+    raise LaunchRejected(f"{name} was cancelled while it was submitted.")
+
+
+def _withdraw(api: Api, name: str, form: WorkloadForm, record: bool) -> None:
+    """End what was made of the job, and delete the rest. Raises UnseenJob where that is not possible."""
+    try:
         end(api, name, form)
-        remove(api, name)
-        raise LaunchRejected(f"{name} was cancelled while it was submitted.")
-    _patiently(lambda: job_record.write_submitted(api, name))
-    return JobHandle(name, adopted)
+        remove(api, name, record)
+    except LaunchError as error:
+        command = f"kubectl delete {form.kind.plural} -n {api.namespace} -l {JOB_LABEL}={name}"
+        raise UnseenJob(f"{name} was not ended, and may run ({error}). End it: {command}") from error
 
 
 def end(api: Api, name: str, form: WorkloadForm) -> None:
@@ -120,19 +140,32 @@ def pod_of(api: Api, name: str, node: str) -> PodView | None:
     return next((pod for pod in newest(pods_of(api, name)) if pod.node == node), None)
 
 
-def _create(api: Api, name: str, body: Object) -> bool:
-    """Whether the object was made here; False if it is there already, and of this job. Raises LaunchError."""
-    resource = KINDS[body["kind"]]
+def _create(api: Api, name: str, body: Object) -> Object | None:
+    """The object of this job that is there already; None if it was made by the first request that was answered. Raises LaunchError."""
+    resource, lost = KINDS[body["kind"]], False
+
+    def create() -> None:
+        nonlocal lost
+        try:
+            api.create(body)
+        except EngineUnavailable:
+            lost = True
+            raise
+
     try:
-        _patiently(lambda: api.create(body))
-        return True
+        _patiently(create)
+        return None
     except ApiRefused as refusal:
-        if refusal.code != EXISTS:
-            raise explained(refusal, name) from refusal
-        existing = _patiently(lambda: api.get(resource, body["metadata"]["name"]))
-        if existing is not None and job_record.is_ours(existing, name):
-            return False
-        raise explained(refusal, name) from refusal
+        reason = explained(refusal, name)
+        if refusal.code == EXISTS:
+            existing = _patiently(lambda: api.get(resource, body["metadata"]["name"]))
+            if existing is not None and job_record.is_ours(existing, name):
+                return existing
+        elif lost:  # it may have been taken, and may hold what the quota lacks now
+            raise EngineUnavailable(
+                f"{reason} Whether an earlier request was taken is not known."
+            ) from refusal
+        raise reason from refusal
 
 
 def _patiently(ask: Callable[[], T]) -> T:

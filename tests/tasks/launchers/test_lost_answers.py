@@ -6,16 +6,26 @@ The same of SageMaker, whose answers are other ones: sagemaker/test_submit_unsee
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, JobHandle, Launcher, Plan
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobHandle,
+    Launcher,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+    Plan,
+    QuotaExceeded,
+    UnseenJob,
+)
 from tasks.launchers.kubernetes import submit as kubernetes
-from tasks.launchers.kubernetes.api import EXISTS, KINDS, ApiRefused, ObjectKind
+from tasks.launchers.kubernetes.api import EXISTS, FORBIDDEN, KINDS, ApiRefused, ObjectKind
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm import submit as slurm
@@ -55,12 +65,13 @@ class Slurm:
 
 @dataclass
 class Cluster:
-    """The API server: it is silent from one POST of a kind on, for `late` calls."""
+    """The API server: it is silent from one POST of a kind on, for `late` calls. `refuses` are calls as "patch gate-1"."""
 
     takes: bool
     late: int
     kind: str = "Job"
     made: dict[tuple[str, str], Any] = field(default_factory=dict)
+    refuses: Mapping[str, ApiRefused] = field(default_factory=dict)
 
     @property
     def jobs(self) -> int:
@@ -75,7 +86,7 @@ class Cluster:
             if self.takes:
                 self.made[key] = copy.deepcopy(body)
             raise EngineUnavailable("the API server does not answer")
-        self._answers()
+        self._answers("create", key[1])
         if key in self.made:
             raise ApiRefused("create", KINDS[body["kind"]].plural, 409, EXISTS, "exists")
         self.made[key] = copy.deepcopy(body)
@@ -83,18 +94,31 @@ class Cluster:
 
     def get(self, kind: ObjectKind, name: str) -> Any:
         """GET."""
-        self._answers()
+        self._answers("get", name)
         return next(
             (made for (word, at), made in self.made.items() if at == name and KINDS[word] == kind), None
         )
 
     def patch(self, kind: ObjectKind, name: str, body: Any) -> Any:
         """PATCH of annotations."""
+        self._answers("patch", name)
         found = self.get(kind, name)
         found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
         return found
 
-    def _answers(self) -> None:
+    def items(self, kind: ObjectKind, selector: str = "") -> Iterator[Any]:
+        """GET of all of a kind."""
+        self._answers("list", kind.plural)
+        return iter([made for (word, _), made in self.made.items() if KINDS[word] == kind])
+
+    def delete(self, kind: ObjectKind, name: str) -> bool:
+        """DELETE."""
+        self._answers("delete", name)
+        return self.made.pop((kind.name, name), None) is not None
+
+    def _answers(self, verb: str, name: str) -> None:
+        if refusal := self.refuses.get(f"{verb} {name}"):
+            raise refusal
         if not self.kind and self.late:
             self.late -= 1
             raise EngineUnavailable("the API server does not answer")
@@ -114,7 +138,7 @@ def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, fake: Cluster) -> tup
     launcher = KubernetesLauncher(folder, options())
     patch.setattr(kubernetes, "AGAIN_S", 0.0)
     patch.setattr(kubernetes, "SILENT_S", 0.0)
-    for verb in ("create", "get", "patch"):
+    for verb in ("create", "get", "patch", "items", "delete"):
         patch.setattr(launcher.api, verb, getattr(fake, verb))
     return launcher, launcher.plan(POD_JOB)
 
@@ -143,3 +167,47 @@ def test_a_job_whose_answer_was_lost_is_there_once(
 
     assert (handle.name, engine.jobs) == (plan.job.name, 1)
     assert launcher.submit(plan).adopted and engine.jobs == 1
+
+
+QUOTA = ApiRefused("create", "jobs", 403, FORBIDDEN, "exceeded quota: gpus")
+EXPIRED = ApiRefused("create", "jobs", 401, "Unauthorized", "the token has expired")
+GRANT = ApiRefused("patch", "configmaps", 403, FORBIDDEN, "no")
+GONE = ApiRefused("create", "jobs", 410, "Expired", "too old")
+FIRST, SECOND = f"create {POD_JOB.name}-0", f"create {POD_JOB.name}-1"
+SUBMITTED = f"patch {POD_JOB.name}"
+
+
+@pytest.mark.parametrize(
+    ("lost", "refuses", "error", "left"),
+    [
+        ("", {SECOND: QUOTA}, QuotaExceeded, 0),
+        ("ConfigMap", {SECOND: QUOTA}, QuotaExceeded, 0),
+        ("", {SECOND: GONE}, NoCapacity, 0),
+        ("", {SUBMITTED: GRANT}, LaunchRejected, 0),
+        ("Job", {FIRST: EXPIRED, "list jobs": EXPIRED}, EngineUnavailable, 1),
+        ("Job", {FIRST: QUOTA}, EngineUnavailable, 1),
+        ("", {SECOND: QUOTA, "list jobs": EXPIRED}, UnseenJob, 1),
+        ("", {SUBMITTED: EXPIRED, "list jobs": EXPIRED}, UnseenJob, 2),
+        ("", {SUBMITTED: GRANT, f"delete {POD_JOB.name}-1": GRANT}, UnseenJob, 1),
+    ],
+)
+def test_a_refusal_of_kubernetes_says_that_nothing_was_started_only_where_nothing_is_left(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lost: str,
+    refuses: Mapping[str, ApiRefused],
+    error: type[LaunchError],
+    left: int,
+) -> None:
+    """The gate forgets a job that was refused. What may run is named with the command that ends it, or asked about again."""
+    engine = Cluster(True, 0, lost, refuses=refuses)
+    launcher, plan = of_kubernetes(tmp_path, monkeypatch, engine)
+    monkeypatch.setattr(kubernetes, "SILENT_S", 60.0)
+    with pytest.raises(error) as caught:
+        launcher.submit(plan)
+
+    assert isinstance(caught.value, EngineUnavailable) is bool(left)
+    assert left == sum(kind == "Job" for kind, _ in engine.made)
+    assert left or not engine.made
+    if error is UnseenJob:
+        assert f"kubectl delete jobs -n default -l prelaunch.dev/job={POD_JOB.name}" in str(caught.value)
