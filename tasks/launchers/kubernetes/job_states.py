@@ -280,6 +280,12 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     return PodsState(JobState.RUNNING, Trouble.NONE, detail, codes)
 
 
+def has_ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> bool:
+    """Whether nothing of the job can run. A pod that was replaced, and is being deleted, may be on a node that never answers."""
+    counted = (*newest(pods), *(pod for pod in pods if not pod.ends))
+    return all(view.state.final for view in workloads) and all(pod.state.final for pod in counted)
+
+
 def outliving(pods: Iterable[PodView], codes: Mapping[str, int]) -> tuple[str, ...]:
     """The nodes whose pods still run although others ended with an error. An Indexed Job ends such pods by itself."""
     if not any(codes.values()):

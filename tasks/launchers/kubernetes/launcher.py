@@ -41,6 +41,7 @@ from tasks.launchers.kubernetes.job_states import (
     PodView,
     WorkloadView,
     cut_off_text,
+    has_ended,
     newest,
     outliving,
     together,
@@ -229,7 +230,7 @@ class KubernetesLauncher(FolderLauncher):
             now = agents.status(state, "; ".join(filter(None, (verdict.detail, waits, unread))))
             return replace(now, exit_codes=codes, machines=machines)
         final = _final_of(verdict, agents, current, machines)
-        return self._final(name, final, ended=all(view.state.final for view in views))
+        return self._final(name, final, ended=has_ended(views, pods))
 
     def _outlive(
         self, name: str, agents: Attempts, pods: tuple[PodView, ...], codes: Mapping[str, int]

@@ -15,12 +15,14 @@ from tasks.launchers.kubernetes.job_states import (
     PodsState,
     PodView,
     ending_of,
+    has_ended,
     newest,
     pod_view,
     together,
     workload_view,
 )
 
+DELETED = "2026-11-26T10:05:00Z"
 COMPLETE = {"type": "Complete", "status": "True"}
 
 
@@ -53,6 +55,11 @@ def unschedulable(index: int = 0) -> dict[str, Any]:
     said = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
     return pod(index, "Pending", conditions=[row])
+
+
+def deleted(running: dict[str, Any]) -> dict[str, Any]:
+    """The pod while its kubelet ends it."""
+    return {**running, "metadata": {**running["metadata"], "deletionTimestamp": DELETED}}
 
 
 def job(index: int = 0, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
@@ -226,9 +233,7 @@ def test_how_often_pods_were_started_again_and_why_is_said() -> None:
 
 def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
     """While its kubelet is silent it may run."""
-    gone = pod(1)
-    gone["metadata"]["deletionTimestamp"] = "2026-11-26T10:10:00Z"
-    found = verdict(two(), [pod(0), gone])
+    found = verdict(two(), [pod(0), deleted(pod(1))])
 
     assert (found.state, "has not confirmed its end" in found.detail) == (JobState.RUNNING, True)
 
@@ -291,6 +296,30 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     )
     assert view is not None and view.node == "node-3"
     assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "is_over"),
+    [
+        ([job(0, COMPLETE)], [ended(0, 0), ended(0, 1)], True),
+        ([job(0, failed())], [ended(1, 0)], True),
+        ([job(0, failed())], [ended(1, 0), pod(1)], False),
+        ([job(0, failed())], [ended(1, 0), unschedulable(1)], False),
+        ([job(0, failed())], [ended(1, 0), deleted(pod(1))], False),
+        (
+            [job(0, COMPLETE)],
+            [deleted(pod(0)), {**ended(0), "metadata": pod(made=DELETED)["metadata"]}],
+            True,
+        ),
+        (two(), [ended(0, 0), ended(0, 1)], False),
+    ],
+)
+def test_a_job_is_over_once_none_of_its_pods_can_run(
+    jobs: list[dict[str, Any]], pods: list[dict[str, Any]], is_over: bool
+) -> None:
+    """A workload may fail while its pods run. One that was replaced, and is being deleted, holds up no job that ended well."""
+    views = [view for view in map(pod_view, pods) if view is not None]
+    assert has_ended([workload_view(row) for row in jobs], views) is is_over
 
 
 @pytest.mark.parametrize(

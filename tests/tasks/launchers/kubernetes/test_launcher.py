@@ -207,6 +207,19 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
     assert cluster.server.names("pods") == [] and make().state(spec.name) == ended
 
 
+def test_pods_that_outlive_their_failed_workload_are_ended(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """An operator leaves them alone (cleanPodPolicy None), and nobody would end a job that counts as ended."""
+    launcher, spec = make(workload="pytorchjob"), job(tmp_path, WAIT)
+    started(launcher, spec)
+    cluster.evict(f"{spec.name}-worker-1")
+    status = until_final(launcher, spec.name, SECONDS)
+
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE)
+    assert (cluster.server.names("pods"), cluster.running()) == ([], [])
+
+
 def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, tmp_path: Path) -> None:
     """And what is left of it is ended."""
     launcher, spec = make(), job(tmp_path, WAIT)
