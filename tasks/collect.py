@@ -330,14 +330,21 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
 
 
 def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str]]) -> Report:
-    """The report with what the engine says of each node's machine; what a node itself says of that does not count."""
+    """The report with what the engine says of each node's machine. A node cannot say for itself which boot its engine knows.
 
-    def identity(node: Node) -> dict[str, str]:
+    Where the engine has a node on another machine by now, the report stays about the one that it names, and evidence is missing.
+    """
+    nodes, problems = list[Node](), list[str]()
+    for node in report.nodes:
+        own = {key: value for key, value in node.identity.items() if key != ENGINE_BOOT_ID}
         engine = machines.get(node.name, {})
-        own = {key: value for key, value in node.identity.items() if key not in (ENGINE_BOOT_ID, *engine)}
-        return {**own, **engine}
-
-    return replace(report, nodes=tuple(replace(node, identity=identity(node)) for node in report.nodes))
+        reported, current = own.get("engine_node", ""), engine.get("engine_node", "")
+        if reported and current and reported != current:
+            text = f"{node.name} reported from {reported:.80}, and the engine has it on {current}, which was not measured"
+            problems.append(one_line(text))
+            engine = {}
+        nodes.append(replace(node, identity={**own, **engine}))
+    return replace(report, nodes=tuple(nodes), collection=(*report.collection, *problems))
 
 
 def _keep(keep: Callable[[], object], subject: str, limit_s: float) -> None:

@@ -35,14 +35,30 @@ def test_a_pod_that_agrees_with_its_engine_gets_its_go(engine: dict[str, str]) -
     assert verdict_of(report(BOOT, engine)).answer is Answer.GO
 
 
-def test_a_node_cannot_say_for_itself_what_the_engine_says() -> None:
-    """Neither its boot id in the engine's name nor another node's name counts."""
+def from_node(name: str, engine: dict[str, str]) -> Report:
+    """A healthy report whose first node says that it ran on this node of the engine, and lies about its boot id."""
     made = healthy()
-    lies = {"engine_boot_id": "mine", "engine_node": "worker-9"}
-    node = replace(made.nodes[0], identity={**made.nodes[0].identity, **lies})
-    said = with_engine_identity(
-        replace(made, nodes=(node, *made.nodes[1:])), {node.name: {"engine_node": "worker-3"}}
-    )
+    own = {**made.nodes[0].identity, "engine_boot_id": "mine", "engine_node": name}
+    nodes = (replace(made.nodes[0], identity=own), *made.nodes[1:])
+    return with_engine_identity(replace(made, nodes=nodes), {nodes[0].name: engine})
+
+
+def test_a_report_stays_about_the_machine_from_which_it_came() -> None:
+    """The engine made another pod in the place of the one that reported: its machine is not the one that was measured."""
+    moved = from_node("worker-3", {"engine_node": "worker-9", "engine_boot_id": BOOT})
+    found = verdict_of(moved)
+    (finding,) = found.findings
+
+    assert moved.nodes[0].identity["engine_node"] == "worker-3"
+    assert "engine_boot_id" not in moved.nodes[0].identity
+    assert (found.answer, finding.cause) == (Answer.CANNOT_TELL, Cause.EVIDENCE)
+    assert "worker-3" in finding.message and "worker-9" in finding.message
+
+
+@pytest.mark.parametrize("engine", [{"engine_node": "worker-3"}, {}])
+def test_a_node_cannot_say_for_itself_which_boot_its_engine_knows(engine: dict[str, str]) -> None:
+    """One whose node agrees with the engine gets its GO."""
+    said = from_node("worker-3", engine)
 
     assert "engine_boot_id" not in said.nodes[0].identity
-    assert said.nodes[0].identity["engine_node"] == "worker-3"
+    assert (said.nodes[0].identity["engine_node"], verdict_of(said).answer) == ("worker-3", Answer.GO)
