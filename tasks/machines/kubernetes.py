@@ -53,6 +53,8 @@ RIGHTS: tuple[tuple[ObjectKind, tuple[str, ...]], ...] = ((NODE, ("get", "list",
 RBAC = "deployments/kubernetes/remediation"
 LABELS: Mapping[Rung, str] = {Rung.REBOOT: PENDING_REBOOT, Rung.REPLACE: PENDING_REPLACEMENT}
 ENDED = ("Succeeded", "Failed")
+# Before the name of a DeviceClass: a limit for which the scheduler itself makes a claim (Kubernetes, "Dynamic Resource Allocation").
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 @dataclass(frozen=True)
@@ -246,9 +248,14 @@ def _partner(mark: Mark, node: str) -> Mark:
 
 
 def _holds_device(spec: Mapping[str, Any]) -> bool:
-    """Whether a container asks for a device of a plug-in, whose resources have a domain of their own ("nvidia.com/gpu")."""
-    for container in spec.get("containers") or ():
+    """Whether the pod claims a device, or a container asks for one of a plug-in, whose resources have a domain of their own
+    ("nvidia.com/gpu"). An init container may be a sidecar, and what it asks for stays with the pod in any case.
+    """
+    if spec.get("resourceClaims"):  # dynamic resource allocation: only the claim itself says which device
+        return True
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
-            if "/" in name and "kubernetes.io/" not in name and str(count) != "0":
+            of_device = "/" in name and ("kubernetes.io/" not in name or name.startswith(DEVICE_CLASS))
+            if of_device and str(count) != "0":
                 return True
     return False

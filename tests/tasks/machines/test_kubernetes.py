@@ -254,6 +254,30 @@ def pod_with_gpu(on: str) -> dict[str, Any]:
     }
 
 
+GPUS = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+CPUS = {"resources": {"limits": {"cpu": "4", "hugepages-2Mi": "1Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "in_use"),
+    [
+        ({"containers": [GPUS]}, True),
+        ({"containers": [{"resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "8"}}}]}, True),
+        ({"containers": [CPUS], "initContainers": [{**GPUS, "restartPolicy": "Always"}]}, True),
+        ({"containers": [{"resources": {"claims": [{"name": "gpu"}]}}], "resourceClaims": [{"name": "gpu"}]}, True),
+        ({"containers": [CPUS], "initContainers": [CPUS], "resourceClaims": []}, False),
+    ],
+)  # fmt: skip
+def test_a_node_is_in_use_however_its_pod_got_the_device(
+    cluster: Cluster, spec: dict[str, Any], in_use: bool
+) -> None:
+    """Limits of a container or of a sidecar, or a claim (dynamic resource allocation). Without a device a pod holds nothing."""
+    busy = pod_with_gpu("worker-0")
+    cluster.server.objects["pods"]["busy"] = {**busy, "spec": {"nodeName": "worker-0", **spec}}
+
+    assert machines(cluster).by_name()["worker-0"].jobs == ("default/busy",) * in_use
+
+
 def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> None:
     """A node that came back with the same one was not rebooted; while HyperPod has it nothing is known.
 
