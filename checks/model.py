@@ -165,9 +165,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Planned:
-    """One check that was planned for every subject of its scope, with its metrics, what they hold and which of them are events (an
-    older plan says so of no metric), or why the declaration leaves it out.
-    """
+    """A check that is planned for every subject of its scope: its metrics, what they hold, which are events; or why it is left out."""
 
     check: str
     scope: Scope
