@@ -6,7 +6,7 @@ LaunchError                 the engine refused or failed; carries the remedy
 |- NoCapacity               the engine has no machines now; try later
 `- EngineUnavailable        the engine did not answer; nothing is known
    |- NotSubmitted          nothing was asked for
-   `- UnseenJob             the engine has the job, and does not show it
+   `- UnseenJob             the engine has the job, or may have it, and does not show it
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NotSubmitted(EngineUnavailable):
 
 
 class UnseenJob(EngineUnavailable):
-    """The engine says that it has the job, and does not show it: it may run unattended. The message has the command that ends it."""
+    """The engine has the job, or may have it, and does not show it: it may run unattended. The message says how to end it."""
 
 
 class JobState(Enum):

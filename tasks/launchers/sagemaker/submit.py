@@ -43,9 +43,19 @@ FIRST_LOOK_S = 0.2
 def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
     """Adopt the job of that name, or start it. Raises LaunchError; never starts two, whatever answer is lost.
 
-    `unseen` has afterwards each job that may have been created and is not described yet; True: SageMaker says that it exists.
+    `unseen` has afterwards each job that may have been created and is not described yet; True: SageMaker says that it exists. What is
+    refused about such a job is an UnseenJob, because every other refusal says that nothing was started.
     """
     (call,) = plan.calls
+    try:
+        return _submit(clients, plan, call, unseen)
+    except LaunchError as error:
+        if call.name not in unseen or isinstance(error, EngineUnavailable):
+            raise
+        raise _unattended(clients, call.name, error) from error
+
+
+def _submit(clients: Clients, plan: Plan, call: ApiCall, unseen: dict[str, bool]) -> JobHandle:
     described = describe(clients, call.name)
     if described is None:
         for url, data in sorted(plan.uploads.items()):
@@ -55,20 +65,23 @@ def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
         else:
             _leave_key(clients, call)
     if described is not None:
-        handle = adopted(described, call)
+        handle = adopted(described, call, unseen)
     else:
         handle, described = _create(clients, call, unseen)
     _require_as_sent(clients, call, described)
     return handle
 
 
-def _describe_created(clients: Clients, name: str, unseen: dict[str, bool], problem: str) -> Described:
-    """A job that SageMaker says it has: for a moment it may not describe it. Raises LaunchError."""
+def _unattended(clients: Clients, name: str, problem: object) -> LaunchError:
+    error = UnseenJob(f"{problem} {name} may run unattended.")
+    return warm_pool.with_command(error, clients, name, warm_pool.STOP)
+
+
+def _describe_created(clients: Clients, name: str, problem: str) -> Described:
+    """A job that was created, or may have been: for a moment SageMaker may not describe it. Raises LaunchError."""
     described = describe_new(clients, name)
     if described is None:
-        unseen[name] = True
-        error = UnseenJob(f"{problem}, and does not describe it, so that it may run unattended.")
-        raise warm_pool.with_command(error, clients, name, warm_pool.STOP)
+        raise _unattended(clients, name, f"{problem}, and does not describe it.")
     return described
 
 
@@ -80,15 +93,16 @@ def _require_as_sent(clients: Clients, call: ApiCall, job: Described) -> None:
     try:
         _stop(clients, call.name)
     except LaunchError as error:
-        raise warm_pool.with_command(error, clients, call.name, warm_pool.STOP) from error
+        raise _unattended(clients, call.name, error) from error
     raise LaunchRejected(
         f"{call.name} was stopped before its checks, because AWS does not have it as it was sent: {differences_text(wrong)}. Find out "
         "what changes the requests of this account, or ask for what it allows in [cluster.options] or [training] request."
     )
 
 
-def adopted(described: Described, call: ApiCall) -> JobHandle:
+def adopted(described: Described, call: ApiCall, unseen: dict[str, bool]) -> JobHandle:
     """The job that has the name already. Raises LaunchRejected if it is a different job."""
+    unseen.pop(call.name, None)
     wrong = [each for each in differences(call.body, described) if each.field.startswith(SAME)]
     sent, has = _orders(call.body), _orders(described)
     if sent != has:
@@ -107,26 +121,26 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
 
     def created() -> Described | None:
         """A lost answer is asked about by name before anything is sent again."""
+        unseen.setdefault(call.name, False)
         with suppress(LaunchError):
             return describe(clients, call.name, 5.0)
         return None
 
     try:
         described = clients.tried("sagemaker:CreateTrainingJob", create, created)
-    except EngineUnavailable:
-        unseen.setdefault(call.name, False)
-        raise
     except AwsRefused as refusal:
-        if refusal.code != "ResourceInUse":
+        if refusal.code == "ResourceInUse":
+            unseen[call.name] = True
+        if call.name not in unseen:
             raise explained(refusal) from refusal
-        described = _describe_created(clients, call.name, unseen, str(refusal))
-        return adopted(described, call), described
+        described = _describe_created(clients, call.name, str(refusal))
+        return adopted(described, call, unseen), described
     if described:  # the answer was lost: somebody else's job may bear the name as well
-        adopted(described, call)
+        adopted(described, call, unseen)
     else:
-        described = _describe_created(
-            clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}"
-        )
+        unseen[call.name] = True
+        described = _describe_created(clients, call.name, f"sagemaker:CreateTrainingJob took {call.name}")
+        del unseen[call.name]
     return JobHandle(call.name, adopted=False), described
 
 

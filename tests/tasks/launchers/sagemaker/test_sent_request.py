@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected
+from tasks.launchers.base import LaunchRejected, UnseenJob
 from tests.tasks.launchers.sagemaker.stubbed import JOB, Stubbed, a_plan, described, ended
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
@@ -31,7 +31,7 @@ def test_a_job_that_cannot_be_stopped_is_said_with_the_command(aws: Stubbed) -> 
     """It is billed until somebody stops it."""
     aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
     aws.refuses("stop_training_job", "AccessDeniedException", "no")
-    with pytest.raises(LaunchRejected, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"):
+    with pytest.raises(UnseenJob, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"):
         aws.launcher.submit(a_plan())
 
 

@@ -24,6 +24,17 @@ from tests.tasks.launchers.sagemaker.test_submit import ARN, loses_answers
 
 # Enough for a machine on which much else runs; what never appears is not waited for so long.
 PATIENT = replace(QUICK, visible_s=30.0)
+# One look at a job that was created, and no wait.
+HASTY = replace(QUICK, visible_s=0.0)
+STOP = f"aws sagemaker stop-training-job --training-job-name {JOB} --region us-east-1"
+LOST = (("create", "ServiceUnavailable"), ("describe", "ResourceNotFound"))
+
+
+def is_stopped(aws: Stubbed) -> None:
+    """The job runs, StopTrainingJob takes it, and it ends."""
+    aws.describes(described(keep_alive_s=0))
+    aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+    aws.describes(ended("Stopped", keep_alive_s=0), ended("Stopped", keep_alive_s=0))
 
 
 @pytest.mark.parametrize("unseen", [0, 1, 5])
@@ -55,11 +66,10 @@ def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither is it forgotten, nor is it called ended: whoever is told can stop it."""
-    stop = f"aws sagemaker stop-training-job --training-job-name {JOB} --region us-east-1"
     never_described(aws, monkeypatch)
-    with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {stop}"):
+    with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {STOP}"):
         aws.launcher.submit(a_plan())
-    with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {stop}"):
+    with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {STOP}"):
         aws.launcher.cancel(JOB)
 
 
@@ -76,9 +86,7 @@ def test_a_lost_answer_is_waited_for_when_the_job_is_ended(
             aws.launcher.submit(a_plan())
         if appears:
             aws.knows_none(3)
-            aws.describes(described(keep_alive_s=0))
-            aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-            aws.describes(ended("Stopped", keep_alive_s=0), ended("Stopped", keep_alive_s=0))
+            is_stopped(aws)
         else:
             aws.knows_none(10_000)
         aws.launcher.cancel(JOB)
@@ -89,7 +97,7 @@ def test_a_lost_answer_is_waited_for_when_the_job_is_ended(
 @pytest.mark.parametrize("appears", [True, False])
 def test_a_created_job_that_is_not_described_at_once_is_waited_for(appears: bool) -> None:
     """SageMaker may forget it for a moment. One that never appears may run unattended, and is named with the command that stops it."""
-    with stubbed(PATIENT if appears else replace(QUICK, visible_s=0.0)) as aws:
+    with stubbed(PATIENT if appears else HASTY) as aws:
         aws.knows_none()
         aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
         aws.knows_none(3 if appears else 1)
@@ -97,5 +105,44 @@ def test_a_created_job_that_is_not_described_at_once_is_waited_for(appears: bool
             aws.describes(described(steps=()))
             assert not aws.launcher.submit(a_plan()).adopted
             return
-        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it, so that it may run"):
+        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it. {JOB} may run"):
             aws.launcher.submit(a_plan())
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (("create", ""), ("describe", "ExpiredTokenException")),
+        (*LOST, ("create", "ExpiredTokenException"), ("describe", "ExpiredTokenException")),
+        (*LOST, ("create", "AccessDeniedException"), ("describe", "ResourceNotFound")),
+        (*LOST, ("create", "ResourceLimitExceeded"), ("describe", "ResourceNotFound")),
+        (*LOST, ("create", "CapacityError"), ("describe", "ResourceNotFound")),
+    ],
+)
+def test_a_job_that_may_exist_is_never_called_refused(answers: tuple[tuple[str, str], ...]) -> None:
+    """Nor where the gate asks again: whoever reads that it was refused ends nothing, and the job is paid for."""
+    with stubbed(HASTY) as aws:
+        aws.knows_none()
+        for call, code in answers:
+            if code:
+                aws.refuses(f"{call}_training_job", code, "no", 503 if code == "ServiceUnavailable" else 400)
+            else:
+                aws.sagemaker.add_response("create_training_job", ARN)
+        aws.refuses("describe_training_job", "ExpiredTokenException")
+        for _ in range(2):
+            with pytest.raises(UnseenJob, match=f"{JOB} may run unattended. By hand: {STOP}"):
+                aws.launcher.submit(a_plan())
+        is_stopped(aws)
+        aws.launcher.cancel(JOB)
+
+
+def test_a_lost_job_that_uses_the_quota_itself_is_adopted() -> None:
+    """The second request is refused because of the first, whose answer was lost."""
+    with stubbed(PATIENT) as aws:
+        aws.knows_none()
+        aws.refuses("create_training_job", "ServiceUnavailable", "later", 503)
+        aws.knows_none()
+        aws.refuses("create_training_job", "ResourceLimitExceeded", "no")
+        aws.knows_none(2)
+        aws.describes(described())
+        assert aws.launcher.submit(a_plan()).adopted
