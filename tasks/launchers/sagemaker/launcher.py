@@ -112,10 +112,12 @@ class SageMakerLauncher:
         return logs.tail(self.clients, name, node, last_bytes)
 
     def cancel(self, name: str) -> None:
+        if not JOB_NAME.fullmatch(name):
+            return
         with uninterruptible():
-            ending.cancel(self.clients, name, self.poll_s, self._unseen)
-            if JOB_NAME.fullmatch(name):
-                self._remove_key(name)
+            inputs = places_of(self.options, name).inputs
+            ending.cancel(self.clients, name, inputs, self.poll_s, self._unseen)
+            self._remove_key(name)
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         from tasks.launchers.sagemaker.preflight import check

@@ -63,7 +63,7 @@ def _submit(clients: Clients, plan: Plan, call: ApiCall, unseen: dict[str, bool]
             if described is not None:
                 break
         else:
-            _leave_key(clients, call)
+            _leave_key(clients, call, unseen)
     if described is not None:
         handle = adopted(described, call, unseen)
     else:
@@ -132,6 +132,8 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
         if refusal.code == "ResourceInUse":
             unseen[call.name] = True
         if call.name not in unseen:
+            for inputs in _channel(call.body):
+                remove_key(clients, str(inputs))
             raise explained(refusal) from refusal
         described = _describe_created(clients, call.name, str(refusal))
         return adopted(described, call, unseen), described
@@ -154,18 +156,29 @@ def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | N
     return described
 
 
-def _leave_key(clients: Clients, call: ApiCall) -> None:
-    """Make the key of the job's exchange, unless a submit before this one did: hosts may have that one already.
+def _leave_key(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> None:
+    """Make the key of the job's exchange, unless a submit before this one did: hosts may have that one already, as the job may exist.
 
     It is part of no plan, and is encrypted as the bucket's default says: "Amazon S3 now automatically encrypts all new
     objects" (Amazon S3 User Guide, "Setting default server-side encryption behavior").
     """
     for inputs in _channel(call.body):
-        _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*")
+        if not _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*"):
+            unseen.setdefault(call.name, False)
+
+
+def _has_key(clients: Clients, inputs: str) -> bool:
+    """Whether the key is there, or may be. It is listed because the orchestrator may not read it."""
+    key = key_in(inputs)
+    try:
+        listed = clients.call("s3", "list_objects_v2", Bucket=bucket_of(key), Prefix=key_of(key), MaxKeys=1)
+    except LaunchError:
+        return True
+    return bool(listed.get("KeyCount"))
 
 
 def remove_key(clients: Clients, inputs: str) -> None:
-    """Delete the key after the job's end. It is useless by then, so a missing permission to delete it is no error."""
+    """Delete the key after the job's end or its refusal. It is useless by then, so a missing permission to delete it is no error."""
     with suppress(LaunchError):
         clients.call("s3", "delete_object", **object_of(key_in(inputs)))
 
@@ -196,14 +209,17 @@ def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cancel(
-    clients: Clients, name: str, poll_s: float, unseen: dict[str, bool], within_s: float = STOP_S
+    clients: Clients, name: str, inputs: str, poll_s: float, unseen: dict[str, bool], within_s: float = STOP_S
 ) -> None:
-    """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error; an `unseen` one is waited for.
+    """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error. An `unseen` one is waited for, and
+    so is one whose key lies in `inputs`: a process that died may have created it a moment ago.
 
     Raises LaunchError, with what to type where something may be left.
     """
     try:
-        described = describe_new(clients, name) if name in unseen else describe(clients, name)
+        described = describe(clients, name)
+        if described is None and (name in unseen or _has_key(clients, inputs)):
+            described = describe_new(clients, name)
         if described is None and unseen.get(name):
             raise LaunchError(f"SageMaker says that {name} exists, and does not describe it.")
         if described is not None and not state_of(described).final:

@@ -111,6 +111,7 @@ def test_reports_that_may_not_be_read_are_final_without_an_attempt(aws: Stubbed)
 def test_an_unknown_job_is_cancelled_without_a_word(aws: Stubbed) -> None:
     """It is not final: it may be created yet. Neither is a name that no job can have."""
     aws.knows_none(2)
+    aws.writes_nothing()
     status = aws.launcher.state(JOB)
     aws.launcher.cancel(JOB)
     aws.launcher.cancel("../x")

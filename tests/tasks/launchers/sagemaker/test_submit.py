@@ -292,6 +292,16 @@ def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.Mon
     assert not any(key.hex() in str(plan) for key in keys)
 
 
+def test_the_key_of_a_refused_job_is_deleted(aws: Stubbed) -> None:
+    """So that an end by name does not wait for a job that was never created."""
+    aws.knows_none()
+    aws.s3.add_response("put_object", {})
+    aws.refuses("create_training_job", "CapacityError", "no")
+    aws.s3.add_response("delete_object", {}, KEY_AT)
+    with pytest.raises(NoCapacity):
+        aws.launcher.submit(a_plan(**WITH_CHANNEL))
+
+
 def test_the_key_of_a_submit_before_is_kept(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hosts may have it already; nobody reads it here."""
     plan = a_plan(**WITH_CHANNEL)

@@ -20,7 +20,7 @@ from tests.tasks.launchers.sagemaker.stubbed import (
     ended,
     stubbed,
 )
-from tests.tasks.launchers.sagemaker.test_submit import ARN, loses_answers
+from tests.tasks.launchers.sagemaker.test_submit import ARN, KEY_AT, WITH_CHANNEL, loses_answers
 
 # Enough for a machine on which much else runs; what never appears is not waited for so long.
 PATIENT = replace(QUICK, visible_s=30.0)
@@ -146,3 +146,32 @@ def test_a_lost_job_that_uses_the_quota_itself_is_adopted() -> None:
         aws.knows_none(2)
         aws.describes(described())
         assert aws.launcher.submit(a_plan()).adopted
+
+
+def test_a_job_of_a_process_that_died_is_not_called_refused() -> None:
+    """That process left the key, and may have created the job that uses the quota."""
+    with stubbed(HASTY) as aws:
+        aws.knows_none()
+        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
+        aws.refuses("create_training_job", "ResourceLimitExceeded", "no")
+        aws.knows_none()
+        with pytest.raises(UnseenJob, match=f"{JOB} may run unattended"):
+            aws.launcher.submit(a_plan(**WITH_CHANNEL))
+
+
+@pytest.mark.parametrize("keys", [0, 1, None])
+def test_a_job_that_a_process_created_just_before_it_died_is_ended(keys: int | None) -> None:
+    """The launcher that ends it has only its name. The key that was left says that it may appear, and so does an S3 that refuses to
+    list; without a key nothing is waited for.
+    """
+    with stubbed(PATIENT) as aws:
+        aws.knows_none()
+        if keys is None:
+            aws.s3.add_client_error("list_objects_v2", "AccessDenied", "Access Denied", 403)
+        else:
+            asked = {"Bucket": KEY_AT["Bucket"], "Prefix": KEY_AT["Key"], "MaxKeys": 1}
+            aws.s3.add_response("list_objects_v2", {"IsTruncated": False, "KeyCount": keys}, asked)
+        if keys != 0:
+            aws.knows_none(2)
+            is_stopped(aws)
+        aws.launcher.cancel(JOB)
