@@ -23,6 +23,7 @@ PARTS = FACTS.expected.parts
 POLICIES = sorted((Path(__file__).resolve().parents[3] / "deployments" / "policies").glob("*.toml"))
 UNBOUNDED: Mapping[str, str] = {
     "disk.": "the instance table does not say what its disks do",
+    "efa.": "1 Gbit/s is what a device works no better with than without; the devices of a node are compared",
     "neuron.": "no table says what a Neuron device does",
     "training.": "tokens of a small model: a rate of this program alone",
 }
