@@ -41,7 +41,7 @@ from tasks.remediation.model import (
 )
 from tasks.remediation.proof import needs_partner
 from tasks.remediation.records import JournalError, Records, act_id, forget, in_state, with_act, without_case
-from tasks.remediation.steps import Engine, Step, StepKind, act_number, next_step
+from tasks.remediation.steps import PAGED, Engine, Step, StepKind, act_number, next_step
 
 LOG = logging.getLogger("prelaunch")
 
@@ -165,6 +165,9 @@ class Remediation:
         now = self.clock()
         journal = self.records.journal()
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
+        lost = step.kind is StepKind.SETTLE and step.act is not None and step.act.rung is Rung.RECHECK
+        if lost or (step.kind is StepKind.CLOSE and step.reason not in (Reason.PROVEN, *PAGED)):
+            self._end_retest(case)
         if step.kind is StepKind.CLOSE:
             self._change_journal(lambda latest: without_case(latest, case))
         elif step.kind is StepKind.WAIT and step.act is not None and _begins(step.act, machines):
@@ -201,6 +204,8 @@ class Remediation:
         if rung is Rung.RECHECK and needs_partner(case):
             partners = _partner(case, machines)
             if not partners:
+                # An earlier re-test of this case may have left one fenced: its process was killed, or the engine refused.
+                self._end_retest(case)
                 return Step(StepKind.WAIT, rung, Reason.JOBS_RUN)
         act = self._intend(case, step, rung, machines)
         if act is None:
@@ -235,11 +240,12 @@ class Remediation:
 
     def _rechecked(self, case: Case, act: Act, partners: Sequence[str]) -> Act:
         mark = _mark(case)
-        retest = self.machines.open_retest(case.node, partners, mark)
         try:
-            result = self.recheck(case, retest)
-        finally:
-            self.machines.close_retest(case.node, mark)
+            result = self.recheck(case, self.machines.open_retest(case.node, partners, mark))
+        except BaseException:
+            self._end_retest(case)  # what it raises itself must not hide why
+            raise
+        self.machines.close_retest(case.node, mark)
         state = ActState.FAILED if result.proof is Proof.FAILED else ActState.DONE
         return replace(
             in_state(act, state, self.clock(), result.said),
@@ -301,15 +307,13 @@ class Remediation:
             self._keep(in_state(act, ActState.DONE, self.clock()))
 
     def _end_retest(self, case: Case) -> None:
-        """Nothing more is tried: what kept the machine for a repair or a re-test is removed, and the machine stays fenced."""
+        """What kept the machine and its partners for a repair or a re-test is removed, and the machine stays fenced."""
         if not any(act.rung in (Rung.RECHECK, *REPAIRS) for act in self.records.journal().acts_of(case)):
             return
         try:
             self.machines.close_retest(case.node, _mark(case))
         except MachineError as error:
-            LOG.warning(
-                "%s is left to a person, and its reservation may be left as well: %s", case.node, error
-            )
+            LOG.warning("a reservation or a partner of %s may still be out of service: %s", case.node, error)
 
     def _keep(self, act: Act) -> None:
         """Write an act's new state to its record and to the journal."""

@@ -1,0 +1,85 @@
+"""The healthy partner of a re-test that was cut off: it serves again, and the re-test is made again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, Holder, Mark, Retest, ServiceState
+from tasks.remediation.drive import Rechecked, Remediation
+from tasks.remediation.model import Case, Identity, Proof
+from tests.fakes.machines import PlayedMachines, serving
+from tests.tasks.remediation.simulated import World
+from tests.tasks.remediation.simulated_engine import Killed
+
+SILENT, REFUSED, AMBIGUOUS = EngineSilent("no answer"), ActRefused("a conflict"), ActAmbiguous("no answer")
+
+
+@dataclass
+class Paired(PlayedMachines):
+    """An engine whose re-test fences a partner; each step of a re-test fails as often as `errors` says."""
+
+    errors: dict[str, list[BaseException]] = field(default_factory=dict)
+
+    def fail(self, step: str) -> None:
+        """Raise the next error of the step."""
+        if left := self.errors.get(step):
+            raise left.pop(0)
+
+    def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
+        """Fence the partners."""
+        for partner in partners:
+            self.fence(partner, Mark("partner", ""))
+        self.fail("open")
+        return Retest((node, *partners))
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """Free them."""
+        self.fail("close")
+        for name, machine in self.shown.items():
+            if machine.mark == Mark("partner", ""):
+                self.shown[name] = replace(
+                    machine, service=ServiceState.SERVING, holder=Holder.NOBODY, mark=None
+                )
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {},
+        {"test": [Killed()], "close": [Killed()]},
+        {"test": [Killed()], "close": [Killed(), SILENT]},
+        {"close": [REFUSED]},
+        {"close": [SILENT]},
+        {"open": [AMBIGUOUS]},
+        {"open": [REFUSED], "close": [REFUSED]},
+    ],
+)
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_partner_of_a_re_test_serves_again(errors: dict[str, list[BaseException]], taken: bool) -> None:
+    """There is no other partner. The node is proven and returned, or a person has `taken` it, and nobody is paged."""
+    world, engine = World(1, hostile=False), Paired(serving("n0", "n1").shown)
+    engine.errors = {step: list(left) for step, left in errors.items()}
+    (case,) = world.condemn("n0", hard=False)
+    blame = replace(case.blames[0], check="nccl.pairs")
+    world.open([replace(case, blames=(blame,), partners=("n1",))])
+
+    def recheck(case: Case, place: Retest) -> Rechecked:
+        engine.fail("test")
+        return Rechecked(Proof.PASSED, Identity("boot"), measured_at=world.now)
+
+    for number in range(20):
+        people = world.process("").people
+        drive = Remediation(world.records, engine, world.settings, recheck, people, f"w{number}", world.clock)
+        with contextlib.suppress(Killed):
+            drive.round()
+        if taken and number == 1:
+            engine.shown["n0"] = replace(engine.shown["n0"], holder=Holder.OTHER, mark=None)
+        world.pass_time(60.0)
+
+    assert ((), []) == (world.journal.cases, world.pages)
+    assert engine.shown["n1"].service is ServiceState.SERVING
+    assert (engine.shown["n0"].service is ServiceState.SERVING) is not taken
