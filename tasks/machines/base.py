@@ -109,7 +109,8 @@ class Machine:
     """A machine as its engine shows it. Unknown texts are "", an unknown time is None.
 
     `status` is the engine's state and reason verbatim, `owner` names the holder if it is OTHER, `mark` is ours. `booted_at` (Unix
-    seconds) is when the engine says that it started, `boot_id` the id of that boot; `jobs` are the jobs that run on it now.
+    seconds) is when the engine says that it started, `boot_id` the id of that boot; `jobs` are the jobs that run on it now. The
+    engine has not known its state since `unknown_since`.
     """
 
     node: str
@@ -124,6 +125,7 @@ class Machine:
     instance_id: str = ""
     instance_type: str = ""
     jobs: tuple[str, ...] = ()
+    unknown_since: float | None = None
 
     @property
     def engine_health(self) -> str:

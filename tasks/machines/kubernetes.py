@@ -122,7 +122,7 @@ class KubernetesMachines:
             return Settled.FAILED  # it was replaced meanwhile, and what was to be rebooted is gone
         if (
             now.holder is Holder.OTHER
-            or now.service is ServiceState.CHANGING
+            or now.service in (ServiceState.CHANGING, ServiceState.UNKNOWN)
             or not (before.boot_id and now.boot_id)
         ):
             return Settled.PENDING
@@ -146,8 +146,8 @@ class KubernetesMachines:
     def close_retest(self, node: str, mark: Mark) -> None:
         """The node stays fenced; its partners serve again."""
         self._free_partners(node, mark)
-        machine = self.by_name().get(node)
-        if machine is not None and machine.mark == mark and machine.service is ServiceState.TESTING:
+        machine, tested = self.by_name().get(node), (ServiceState.TESTING, ServiceState.UNKNOWN)
+        if machine is not None and machine.mark == mark and machine.service in tested:
             self._change(machine, testing_change(machine, False))
 
     def free(self, node: str, mark: Mark) -> str:
@@ -182,7 +182,12 @@ class KubernetesMachines:
     # -------------------------------------------------------------------------------------------- questions
 
     def _listed(self, node: str) -> KubernetesMachine:
-        return listed(self.by_name(), node)
+        """The machine of that name. Raises ActRefused, and EngineSilent while its state is not known."""
+        machines = self.by_name()
+        machine = machines.get(node)
+        if machine is not None and machine.service is ServiceState.UNKNOWN:
+            raise EngineSilent(f"The state of {node} is not known now ({machine.status}). It is left alone.")
+        return listed(machines, node)
 
     def _ours(self, node: str, mark: Mark) -> KubernetesMachine:
         """The machine if it is under this mark, and nobody else has it. Raises ActRefused."""

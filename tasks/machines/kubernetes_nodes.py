@@ -69,7 +69,10 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
     taints = tuple(spec.get("taints") or ())
     mark = Mark.read(str(annotations.get(MARK) or ""))
     cordoned = bool(spec.get("unschedulable"))
-    owner, reason = _other(labels, annotations, taints, status)
+    conditions = {str(item.get("type")): item for item in status.get("conditions") or ()}
+    kubelet = conditions.get("Ready") or {}
+    ready = kubelet.get("status")
+    owner, reason = _other(labels, annotations, taints, conditions)
     if not owner and cordoned and mark is None:
         owner, reason = "somebody who cordoned it", "cordoned without our mark"
     if not owner and mark is None and any(taint.get("key") == TAINT for taint in taints):
@@ -77,10 +80,13 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
     info = status.get("nodeInfo") or {}
     health = {"health": labels.get(HEALTH), "deep check": labels.get(DEEP)}
     phrases = ["cordoned" if cordoned else "schedulable", reason, str(mark) if mark else ""]
+    phrases += [f"Ready={ready or 'unknown'}"] if ready != "True" else []
     phrases += [f"{name} {value}" for name, value in health.items() if value]
+    service = _service(owner, mark, cordoned, taints, annotations, labels)
     return KubernetesMachine(
         node=str(meta.get("name") or ""),
-        service=_service(owner, mark, cordoned, taints, annotations, labels),
+        # A kubelet that is silent says nothing about who has the node, and it may be back in a moment.
+        service=service if ready == "True" or owner else ServiceState.UNKNOWN,
         holder=Holder.OTHER if owner else Holder.PRELAUNCH if mark else Holder.NOBODY,
         status=one_line("; ".join(filter(None, phrases)), 300),
         owner=owner,
@@ -90,6 +96,7 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
         instance_type=str(labels.get(INSTANCE_TYPE) or ""),
         jobs=tuple(sorted(jobs)),
         boot_id=str(info.get("bootID") or ""),
+        unknown_since=_seconds(str(kubelet.get("lastTransitionTime") or "")) if ready != "True" else None,
         health=str(labels.get(HEALTH) or ""),
         deep_check=str(labels.get(DEEP) or ""),
         version=str(meta.get("resourceVersion") or ""),
@@ -98,7 +105,8 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
 
 
 def _other(
-    labels: Mapping[str, str], annotations: Mapping[str, str], taints: Iterable[Mapping[str, Any]], status: Mapping[str, Any]
+    labels: Mapping[str, str], annotations: Mapping[str, str], taints: Iterable[Mapping[str, Any]],
+    conditions: Mapping[str, Mapping[str, Any]],
 ) -> tuple[str, str]:  # fmt: skip
     """Who else has the node, and by what one sees it; ("", "") for nobody."""
     health = labels.get(HEALTH, "")
@@ -112,16 +120,12 @@ def _other(
     for taint in taints:
         if taint.get("key") in TAINTS:
             return TAINTS[str(taint["key"])], str(taint["key"])
-    conditions = {str(item.get("type")): item for item in status.get("conditions") or ()}
     for name in EKS_CONDITIONS:
         if (conditions.get(name) or {}).get("status") == "False":
             return (
                 "the node monitoring agent of EKS",
                 f"{name}=False {conditions[name].get('reason') or ''}".strip(),
             )
-    ready = (conditions.get("Ready") or {}).get("status")
-    if ready != "True":
-        return "the node controller", f"Ready={ready or 'unknown'}"
     return "", ""
 
 

@@ -34,7 +34,7 @@ from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
 from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
 from tasks.remediation.records import act_id
-from tasks.remediation.steps import PAGED
+from tasks.remediation.steps import PAGED, UNPROVEN
 from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
@@ -120,9 +120,10 @@ class GatePeople:
     def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call the on-call once for all of these nodes, with what was done for each."""
         nodes = ", ".join(case.node for case in cases)
-        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {PAGED.get(reason, reason.value)}"
+        why = PAGED.get(reason, f"{UNPROVEN} ({reason.value.replace('_', ' ')})")
+        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {why}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", PAGED.get(reason, reason.value)), ("gate file", os.path.abspath(self.context.file)))
+        facts = (("why", why), ("gate file", os.path.abspath(self.context.file)))
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, title))
 

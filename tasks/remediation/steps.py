@@ -87,18 +87,23 @@ class Situation:
 
 
 def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:
-    """What happens next for the case. Pure."""
+    """What happens next for the case: it ends without a page only where its node is proven, or not under its mark. Pure."""
+    step, machine = _next(case, journal, engine, settings, now), engine.machines.get(case.node)
+    is_over = step.reason is Reason.PROVEN or any(act.rung is Rung.PAGE for act in journal.acts_of(case))
+    if step.kind is StepKind.CLOSE and not is_over and machine is not None and _is_ours(machine, case):
+        return Step(StepKind.DO, Rung.PAGE, step.reason)
+    return step
+
+
+def _next(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:
     all_acts = journal.acts_of(case)
     if all_acts and _never_sent(all_acts[-1]) and 0 <= now - all_acts[-1].changed_at < RECHECK_AFTER_S:
         return Step(StepKind.WAIT, reason=Reason.NOT_SEEN)
     acts = tuple(act for act in all_acts if not _never_sent(act))
     last = acts[-1] if acts else None
     if last is not None and last.rung is Rung.PAGE:
-        return (
-            Step(StepKind.CLOSE, reason=last.why)
-            if last.state.final
-            else Step(StepKind.DO, Rung.PAGE, last.why)
-        )
+        is_sent = last.state.final
+        return Step(StepKind.CLOSE if is_sent else StepKind.DO, None if is_sent else Rung.PAGE, last.why)
     if last is not None and last.rung is Rung.RETURN and last.state is ActState.DONE:
         return Step(StepKind.CLOSE, reason=Reason.PROVEN)
     if last is not None and not last.state.final:
@@ -107,9 +112,11 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
         return _leave(Reason.ACT_REFUSED if last.state is ActState.REFUSED else Reason.ACT_FAILED)
     if reason := _forbidden(case, settings):
         return _leave(reason)
-    machine = engine.machines.get(case.node)
-    if machine is None or machine.service in (ServiceState.UNKNOWN, ServiceState.GONE):
-        forgotten = last is None or now - last.changed_at > settings.limits.unseen_s
+    machine = engine.machines.get(case.node, Machine(case.node, ServiceState.GONE))
+    if machine.service in (ServiceState.UNKNOWN, ServiceState.GONE):
+        since = max(last.changed_at if last is not None else case.judged_at, machine.unknown_since or 0.0)
+        was_never_seen = last is None and machine.service is ServiceState.GONE
+        forgotten = was_never_seen or now - since > settings.limits.unseen_s
         return _leave(Reason.NOT_SEEN) if forgotten else Step(StepKind.WAIT, reason=Reason.NOT_SEEN)
     situation = Situation(case, acts, journal, machine, engine, settings, now)
     return _further(situation) if _fenced_before(acts) else _first(situation)
@@ -147,6 +154,8 @@ PAGED: Mapping[Reason, str] = {
     Reason.NOT_PROVEN: "its re-tests did not prove that it is well",
     Reason.REPAIR_NEEDED: "a person has to look at it",
 }
+# Why a person has to know of a node under our mark whose case ends for another reason.
+UNPROVEN = "it stays fenced, was not proven, and nothing more is done for it"
 
 
 def _unsettled(act: Act, engine: Engine, settings: RepairSettings, now: float) -> Step:
@@ -168,16 +177,21 @@ def _fenced_before(acts: Sequence[Act]) -> bool:
 
 def _first(now: Situation) -> Step:
     """The step of a case whose node is not fenced yet."""
-    machine, gate_id = now.machine, now.case.gate_id
+    machine = now.machine
     if machine.holder is Holder.OTHER:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
-    if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != gate_id):
+    if machine.holder is Holder.PRELAUNCH and not _is_ours(machine, now.case):
         return Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
     if machine.service is ServiceState.CHANGING:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if reason := _void(now, now.case.judged_at, now.case.identity.boot_id):
         return _leave(reason)
     return _capacity(now, Rung.FENCE)
+
+
+def _is_ours(machine: Machine, case: Case) -> bool:
+    """Whether the machine bears the mark of the case's gate."""
+    return machine.mark is not None and machine.mark.gate_id == case.gate_id
 
 
 def _never_sent(act: Act) -> bool:
@@ -266,9 +280,8 @@ def _taken(now: Situation) -> Step | None:
     machine = now.machine
     if machine.holder is Holder.OTHER:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
-    ours = machine.mark is not None and machine.mark.gate_id == now.case.gate_id
     if machine.holder is Holder.PRELAUNCH:
-        return None if ours else Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
+        return None if _is_ours(machine, now.case) else Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
     if now.last.rung in REPAIRS and now.last.state is ActState.DONE:
         # The engine gave the repaired node back by itself, and nobody has proven it yet.
         return Step(StepKind.DO, Rung.FENCE)

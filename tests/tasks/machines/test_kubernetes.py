@@ -115,8 +115,6 @@ CLAIMED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"labels": {HEALTH: "Unschedulable"}}}, "HyperPod"),
     ({"metadata": {"labels": {"sagemaker.amazonaws.com/deep-health-check-status": "InProgress"}}}, "HyperPod"),
     ({"spec": {"unschedulable": True}}, "somebody who cordoned it"),
-    ({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, "the node controller"),
-    ({"status": {"conditions": []}}, "the node controller"),
 ]  # fmt: skip
 
 
@@ -127,6 +125,34 @@ def test_a_node_that_somebody_else_has_is_theirs(change: dict[str, Any], who: st
     seen = machine_of({"metadata": {"name": "n"}, "spec": {}, "status": healthy, **change})
 
     assert seen.holder is Holder.OTHER and who in seen.owner
+
+
+@pytest.mark.parametrize(
+    "rows", [[{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-26T12:00:00Z"}], []]
+)
+def test_nothing_is_known_of_a_node_that_is_not_ready(cluster: Cluster, rows: list[dict[str, str]]) -> None:
+    """It is nobody's for that, or ours: nothing is sent, its reboot is not judged, and a re-test of it is ended."""
+    here = machines(cluster)
+    for name in ("worker-0", "worker-1"):
+        here.fence(name, MARK)
+    here.open_retest("worker-0", (), MARK)
+    for name in ("worker-0", "worker-2"):
+        node(cluster, name)["status"]["conditions"] = rows
+    with pytest.raises(EngineSilent, match="Ready="):
+        here.fence("worker-2", MARK)
+    here.close_retest("worker-0", MARK)
+    found, before = here.by_name(), Machine("worker-0", ServiceState.CHANGING, boot_id="another")
+    node(cluster)["status"]["conditions"] = node(cluster, "worker-1")["status"]["conditions"]
+
+    seen = [(one.service, one.holder, one.owner) for one in found.values()]
+    assert seen == [
+        (ServiceState.UNKNOWN, Holder.PRELAUNCH, ""),
+        (ServiceState.OUT, Holder.PRELAUNCH, ""),
+        (ServiceState.UNKNOWN, Holder.NOBODY, ""),
+    ]
+    assert found["worker-2"].unknown_since == (AT.timestamp() if rows else None)
+    assert here.settled(Rung.REBOOT, before, found["worker-0"]) is Settled.PENDING
+    assert here.by_name()["worker-0"].service is ServiceState.OUT
 
 
 def test_a_node_that_somebody_else_has_is_only_looked_at(cluster: Cluster) -> None:

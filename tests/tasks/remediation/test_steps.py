@@ -119,7 +119,7 @@ def test_a_node_is_left_alone_without_a_page(
         pytest.param(a_case(), NOW, None, {"breaker": Breaker(closed_at=NOW)}, Reason.BEFORE_BREAKER, id="before the breaker"),
         pytest.param(a_case(), NOW, None, {"breaker": Breaker(opened_at=NOW)}, Reason.BREAKER_OPEN, id="breaker"),
         pytest.param(a_case(condemned=4), NOW, None, {}, Reason.TOO_MANY_OUT, id="half of the cluster"),
-        pytest.param(a_case(), NOW, machines(service=ServiceState.UNKNOWN), {}, Reason.NOT_SEEN, id="unknown"),
+        pytest.param(a_case(), NOW + 3601, machines(service=ServiceState.UNKNOWN), {}, Reason.NOT_SEEN, id="unknown for long"),
         pytest.param(a_case(), NOW, machines(service=ServiceState.GONE), {}, Reason.NOT_SEEN, id="gone"),
         pytest.param(a_case(node="n9"), NOW, None, {}, Reason.NOT_SEEN, id="no such node"),
     ],
@@ -365,13 +365,6 @@ def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
 ) -> None:
     """Not repaired, and not returned."""
     assert expected == step(a_case(), an_act(Rung.FENCE), seen=seen)
-
-
-def test_a_node_that_is_not_seen_for_an_hour_is_left_to_a_person() -> None:
-    """A replacement takes half of that."""
-    gone, fence = machines(service=ServiceState.GONE), an_act(Rung.FENCE)
-    assert Step(StepKind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
 
 
 def test_a_repair_that_failed_is_told_also_of_a_node_that_is_not_seen() -> None:
