@@ -4,7 +4,7 @@ A back end has credentials of its own, which a gate lacks. It changes no machine
 never calls twice: whether a request that was not answered took effect, `look` says later.
 
 MachineError            nothing can be said or done; the message has the engine's words and the remedy
-|- EngineSilent         the engine did not answer a question; nothing was changed
+|- EngineSilent         the engine cannot tell now how the machine is; nothing was changed, and it may be tried again
 |- ActRefused           the engine refused the act, or it is none of ours; nothing was changed
 `- ActAmbiguous         the act was requested, and it is not known whether the engine took it
 """
@@ -26,7 +26,7 @@ class MachineError(Exception):
 
 
 class EngineSilent(MachineError):
-    """The engine did not answer a question; nothing was changed."""
+    """The engine cannot tell now how the machine is; nothing was changed, and it may be tried again."""
 
 
 class ActRefused(MachineError):

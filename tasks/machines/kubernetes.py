@@ -1,7 +1,7 @@
 """Machines of a Kubernetes cluster: cordoned with a taint and a mark of our own, and repaired by HyperPod where that has them.
 
 Kubernetes itself reboots and replaces nothing, so that without HyperPod only a person can. Every change is a merge patch that holds
-for the very version of the node that was looked at: a node that somebody else has changed since is refused, and nothing is done to it.
+for the very version of the node that was looked at: to a node that was changed since nothing is done until it is looked at again.
 
 A re-test runs on the cordoned node: its pods tolerate the cordon and our taint, and everybody else's do not.
 """
@@ -231,8 +231,11 @@ class KubernetesMachines:
             ) from error
         except ApiRefused as refusal:
             if refusal.status == 409:
-                message = f"{machine.node} was changed by somebody else meanwhile, and nothing was done to it. Look at it again."
-                raise ActRefused(message) from refusal
+                # Each status of a kubelet changes the version: what was decided may be right at the next look.
+                message = (
+                    f"{machine.node} was changed meanwhile, and nothing was done to it. Look at it again."
+                )
+                raise EngineSilent(message) from refusal
             rule = f"{RBAC} has the rights." if refusal.status == 403 else ""
             raise ActRefused(f"{refusal}. {rule}".strip()) from refusal
         except LaunchError as error:
