@@ -52,9 +52,6 @@ from tasks.store.records import recorded
 
 LOG = get_logger("prelaunch")
 LOOK_S = 3.0
-# The lock of a cluster's remediation has its own name, so that gates of the cluster go on meanwhile.
-LOCK = "-remedy"
-CLUSTER_CHARACTERS = 63
 
 
 class RemedyRejected(Exception):
@@ -190,13 +187,17 @@ def _judged_again(context: GateContext, gate_id: str) -> tuple[Report, Verdict]:
     return report, verdict
 
 
+def lock_name(cluster: str) -> str:
+    """The name of the lock of a cluster's remediation, so that gates of the cluster go on meanwhile. No cluster may have it."""
+    return f"{cluster}.remedy"
+
+
 @contextmanager
 def remedy_lock(work: RemedyRun, flow_run_id: str) -> Iterator[LeaseRenewal]:
     """One process works on a cluster's machines at a time. Raises LeaseHeld, StoreError."""
     now, context = time.time(), work.context
-    name = f"{context.gate.cluster.name[: CLUSTER_CHARACTERS - len(LOCK)]}{LOCK}"
     wanted = Lease(
-        1, name, new_gate_id("remedy", now), 1, context.digest, context.file, False, context.engine,
+        1, lock_name(context.gate.cluster.name), new_gate_id("remedy", now), 1, context.digest, context.file, False, context.engine,
         this_process(flow_run_id), now, now, now + TTL_S,
     )  # fmt: skip
     held: HeldLease = leases.acquire(context.store, wanted, lambda _: (), lambda _: None)

@@ -212,7 +212,7 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
     again = remedies.start_again
 
     async def started(*args: Any) -> None:
-        held.append((tmp_path / "store" / "leases" / "test-remedy.json").exists())
+        held.append((tmp_path / "store" / "leases" / "test.remedy.json").exists())
         await again(*args)
 
     monkeypatch.setattr("flows.remedy.start_again", started)
@@ -297,10 +297,10 @@ def test_remedy_runs_once_at_a_time_for_each_cluster(
     work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
     remedies.open_cases(work)
     with remedies.remedy_lock(work, ""):
-        held = json.loads((tmp_path / "store" / "leases" / "test-remedy.json").read_text())
+        held = json.loads((tmp_path / "store" / "leases" / "test.remedy.json").read_text())
         other = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
         held["owner"] |= {"pid": 1, "start_ticks": int(other[19])}
-        (tmp_path / "store" / "leases" / "test-remedy.json").write_text(json.dumps(held))
+        (tmp_path / "store" / "leases" / "test.remedy.json").write_text(json.dumps(held))
         state, scheduled = remedy(path), remedy(path, open_only=True)
 
     assert ("Rejected", True) == (state.name, "is locked by" in state.message)
