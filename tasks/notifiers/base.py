@@ -126,7 +126,8 @@ class Notification:
     failed before. `answered` says who decided what, and why (None if nobody was asked).
     `measured_s` is when its report was measured, in Unix seconds (0 without a report).
     `about` are the nodes, or the check, of which evidence is missing, or the node whose log says why the training failed: nobody is
-    blamed, and another fault has others. `trained` is whether a training was seen to run.
+    blamed, and another fault has others. `trained` is whether a training was seen to run. `returned` are nodes that are
+    proven, by the engine's names: those of a GO, or one that a remediation gave back.
     """
 
     gate_id: str
@@ -150,6 +151,7 @@ class Notification:
     measured_s: float = 0.0
     about: tuple[str, ...] = ()
     trained: bool = False
+    returned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """PagerDuty over its Events API v2: one incident per cluster and culprit, which the cluster's next GO resolves.
 
 An incident is recorded in the store before it is opened, so that none is forgotten; resolving one that never opened does no
-harm. An incident about machines that may still be billing does not depend on a verdict: no GO resolves it, a person does.
+harm. An incident about machines that may still be billing does not depend on a verdict: no GO resolves it, a person does. One about a
+repair that needs a person is over once its nodes are proven: a GO of other nodes says nothing of them.
 
 Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>", or what happened and
 to whom ("prelaunch/<cluster>/cannot-tell/node-1"): the same again is the same incident, whichever gate saw it.
@@ -16,6 +17,7 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,6 +41,11 @@ LINKS = 10
 FILE_BYTES = 1 << 20
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
 ALONE = (PageKind.QUESTION, PageKind.OVERRIDDEN, PageKind.MACHINES, PageKind.TEST)
+# What a GO leaves open if it does not show that it is over.
+STAY: Mapping[str, str] = {
+    PageKind.TRAINING_FAILED.value: "a training that failed left open until a training runs",
+    PageKind.REPAIR.value: "repairs left open until their nodes are proven",
+}
 Event = Mapping[str, object]
 
 
@@ -65,7 +72,7 @@ def dedup_key(page: Notification) -> str:
     if page.kind in ALONE:
         which = page.question.key if page.question else page.gate_id
         return f"{opening}/{_slug(page.kind)}/{page.gate_id}" + ("" if which == page.gate_id else f"/{which}")
-    if not page.culprits:
+    if not page.culprits or page.kind is PageKind.REPAIR:
         opening = f"{opening}/{_slug(page.kind)}"
     names = sorted(page.culprits or page.about)
     if not names:
@@ -170,7 +177,9 @@ class PagerDutyNotifier(Notifier):
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
-        made = Incident(SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value)
+        made = Incident(
+            SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value, page.culprits
+        )
         untold = ""
         if page.kind is PageKind.TEST:
             self._post(trigger(page, routing_key), routing_key, until)
@@ -185,18 +194,14 @@ class PagerDutyNotifier(Notifier):
         return f"incident {made.dedup_key}{untold}"
 
     def settle(self, page: Notification) -> str:
-        """Resolve all open incidents of the cluster, one by one, if the gate ended in GO; no other end resolves anything. That a
-        training failed is resolved only if another one was seen to run.
-        """
-        if page.kind is not PageKind.GO:
+        """Resolve the open incidents of the cluster that this end shows to be over, one by one: a GO, or the return of nodes."""
+        if page.kind is not PageKind.GO and not page.returned:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
         found = opened(self.means.store, page.cluster)
-        stay = [
-            one for one in found.values() if one.kind == PageKind.TRAINING_FAILED.value and not page.trained
-        ]
-        ended = {key: one for key, one in found.items() if one not in stay}
+        ended = {key: one for key, one in found.items() if _is_over(one, page)}
+        stay = Counter(one.kind for key, one in found.items() if key not in ended)
         for key, incident in ended.items():
             if incident.routing_key not in ours:
                 continue
@@ -214,7 +219,8 @@ class PagerDutyNotifier(Notifier):
             )
         notes = [f"{counted(done, 'incident')} resolved"] if done else []
         notes += [f"{others} left open, because other gates' routing keys opened them"] if others else []
-        notes += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
+        if page.kind is PageKind.GO:
+            notes += [f"{stay[about]} about {text}" for about, text in STAY.items() if stay[about]]
         return ", ".join(notes)
 
     def _routing(self, audience: Audience) -> str:
@@ -275,13 +281,22 @@ def _hidden(text: str, routing_key: str) -> str:
 
 @dataclass(frozen=True)
 class Incident:
-    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it."""
+    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it, `nodes` are to blame."""
 
     schema_version: Version
     dedup_key: str
     routing_key: str
     gate_id: str
     kind: str
+    nodes: tuple[str, ...] = ()
+
+
+def _is_over(incident: Incident, page: Notification) -> bool:
+    """Whether this GO, or this return of nodes, shows that the incident is over. Older records of repairs name no nodes."""
+    if incident.kind == PageKind.REPAIR.value and incident.nodes:
+        return set(incident.nodes) <= set(page.returned)
+    is_shown = incident.kind != PageKind.TRAINING_FAILED.value or page.trained
+    return page.kind is PageKind.GO and is_shown
 
 
 def opened(store: Store, cluster: str) -> dict[str, Incident]:

@@ -15,6 +15,7 @@ from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, firs
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import PAID, Audience, Item, Link, Notification, PageKind, PendingQuestion, Severity
+from tasks.remediation.proof import engine_name
 from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
@@ -215,6 +216,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     return replace(
         page,
         culprits=culprits(verdict) if page.kind in BLAMING else (),
+        returned=tuple(map(engine_name, judged.report.nodes)) if page.kind is PageKind.GO else (),
         items=items,
         measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),

@@ -120,17 +120,19 @@ class GatePeople:
     def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call the on-call once for all of these nodes, with what was done for each."""
         nodes = ", ".join(case.node for case in cases)
-        why = PAGED.get(reason, f"{UNPROVEN} ({reason.value.replace('_', ' ')})")
-        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {why}"
+        cause = PAGED.get(reason, f"{UNPROVEN} ({reason.value.replace('_', ' ')})")
+        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {cause}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", why), ("gate file", os.path.abspath(self.context.file)))
+        facts = (("why", cause), ("gate file", os.path.abspath(self.context.file)))
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, title))
 
     def tell(self, act: Act) -> None:
         """Reply below the gate's message; nobody is called."""
         title = f"{act.node}: {act.rung.value} {act.state.value}"
-        page = replace(self._page(act.gate_id, (act.node,), title, (_item(act),), ()), severity=Severity.INFO)
+        returned = (act.node,) if act.rung is Rung.RETURN and act.state is ActState.DONE else ()
+        page = self._page(act.gate_id, (act.node,), title, (_item(act),), ())
+        page = replace(page, severity=Severity.INFO, returned=returned)
         settle(self.context.gate.notify, self.context.store, finish_page(page, title))
 
     def _kept(self, name: str) -> Question | None:

@@ -299,3 +299,23 @@ def test_another_fault_is_another_incident(bench: Bench) -> None:
         "prelaunch/p5/training-failed/node-1",
     ] == bench.keys()
     assert "5 incidents resolved" == bench.notifier().settle(page(PageKind.GO, trained=True))
+
+
+def test_a_repair_that_needs_a_person_is_over_once_its_nodes_are_proven(bench: Bench) -> None:
+    """It is no part of the refusal's incident. A GO of other nodes leaves it open, one on its nodes or their return does not."""
+    for culprits in (("node-1",), ("node-2",), ("node-3", "node-4")):
+        bench.send(page(PageKind.REPAIR, culprits=culprits))
+    bench.send(page(culprits=("node-1",)))
+    others = page(PageKind.GO, returned=("node-4", "node-5"))
+
+    assert (
+        "1 incident resolved, 3 about repairs left open until their nodes are proven"
+        == bench.notifier().settle(others)
+    )
+    keys = [f"prelaunch/p5/repair/{nodes}" for nodes in ("node-1", "node-2", "node-3,node-4")]
+    assert keys == bench.keys()
+    assert "1 incident resolved" == bench.notifier().settle(page(PageKind.REPAIR, returned=("node-1",)))
+    assert keys[1:] == bench.keys()
+    assert "2 incidents resolved" == bench.notifier().settle(
+        page(PageKind.GO, returned=("node-2", "node-3", "node-4"))
+    )

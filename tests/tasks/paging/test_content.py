@@ -58,6 +58,7 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
+from tests.tasks.notifiers.means import page
 
 WHOLE = Coverage(Count(4, 4), Count(0, 0), Count(8, 8), Count(9, 9))
 DIGESTS = Digests("r", "p", "f", None, "e")
@@ -388,3 +389,17 @@ def test_the_page_of_a_training_that_failed_says_what_to_do_and_repeats_nothing(
     )
     assert f"{page.title}\n{page.text}".count("my loss exploded") == 1
     assert "Training: job bravo-1-train failed: node-1 exited 1; logs: /x" in page.text
+
+
+def test_only_a_go_proves_the_nodes_that_it_measured() -> None:
+    """By the engine's names, as remediation has them."""
+    report = healthy()
+    first, *others = report.nodes
+    report = replace(report, nodes=(replace(first, identity={"engine_node": "ip-10-0-0-1"}), *others))
+    judged = JudgedReport(report, verdict())
+
+    assert content._judged(page(PageKind.CANNOT_TELL), judged).returned == ()
+    assert content._judged(page(PageKind.GO), judged).returned == (
+        "ip-10-0-0-1",
+        *(node.name for node in others),
+    )

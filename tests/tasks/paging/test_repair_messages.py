@@ -17,13 +17,13 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, k
 from tasks.gate_file.model import Gate, RemediationTable
 from tasks.gate_file.people import Approval, Notify, PagerDutyTable
 from tasks.machines.base import Rung
-from tasks.notifiers.base import Audience, NotifyError, PageKind, PendingQuestion, Severity
+from tasks.notifiers.base import Audience, Notification, NotifyError, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.notifiers.slack.messages import question_blocks
 from tasks.paging.digest import NODES, digest_of, send_digest
 from tasks.paging.repair_messages import KEY, GatePeople, allow_in_advance, terminal_user
-from tasks.remediation.model import Permission, Reason, RepairQuestion
+from tasks.remediation.model import ActState, Permission, Reason, RepairQuestion
 from tasks.reports.fleet.states import HOUR_S
 from tasks.store.folder import FolderStore
 from tasks.store.layout import PAGES
@@ -169,6 +169,20 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     assert "n1, n2 needs a person: every repair was tried" in text
     assert "drained" in text
     assert "rebooting (allowed by U1)" in text
+
+
+@pytest.mark.parametrize("state", [ActState.DONE, ActState.REFUSED, ActState.AMBIGUOUS])
+@pytest.mark.parametrize("rung", [Rung.RETURN, Rung.RECHECK])
+def test_only_a_node_that_was_given_back_is_said_to_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: ActState, rung: Rung
+) -> None:
+    """By what resolves the incident about it."""
+    notes: list[Notification] = []
+    monkeypatch.setattr("tasks.paging.repair_messages.settle", lambda notify, store, page: notes.append(page))
+    people(tmp_path).tell(an_act(rung, state))
+
+    done = rung is Rung.RETURN and state is ActState.DONE
+    assert [("n1",) if done else ()] == [note.returned for note in notes]
 
 
 def test_the_buttons_of_a_repair_allow_it_or_leave_it() -> None:
