@@ -41,16 +41,6 @@ from tasks.notifiers.base import Audience, PageKind, Severity
 from tasks.notifiers.pagerduty import summary_of
 from tasks.notifiers.slack.messages import notification_message
 from tasks.paging import content
-from tasks.paging.content import (
-    about_of,
-    audience_of,
-    blames_hardware,
-    items_of,
-    kind_of,
-    page_of,
-    severity_of,
-    title_of,
-)
 from tasks.render import rejected
 from tasks.render.context import NO_CONTEXT
 from tasks.render.headline import culprits
@@ -142,9 +132,9 @@ def test_outcome_decides_audience_severity_and_kind_of_its_page(
     made = outcome(decision, words, ending)
 
     assert (audience, severity, kind) == (
-        audience_of(made, kind_of(made)),
-        severity_of(made, kind_of(made)),
-        kind_of(made),
+        content.audience_of(made, content.kind_of(made)),
+        content.severity_of(made, content.kind_of(made)),
+        content.kind_of(made),
     )
 
 
@@ -158,7 +148,7 @@ def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
         for words in (EVIDENCE, None)
     ]
 
-    assert {Audience.OWNER} == {audience_of(end, kind_of(end)) for end in ends}
+    assert {Audience.OWNER} == {content.audience_of(end, content.kind_of(end)) for end in ends}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +168,7 @@ def test_page_blames_and_names_no_machine_for_missing_evidence(
     words: tuple[str, ...], blames: bool, named: tuple[str, ...]
 ) -> None:
     """Never a machine for missing evidence, and the cluster where too many fail alike."""
-    assert (blames, named) == (blames_hardware(verdict(*words)), culprits(verdict(*words)))
+    assert (blames, named) == (content.blames_hardware(verdict(*words)), culprits(verdict(*words)))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +190,7 @@ def test_page_about_missing_evidence_names_what_lacks_it(
     made = conclude(found, WHOLE, POLICY, 4, DIGESTS, None)
     end = GateOutcome("g-1", Ending.VERDICT, Decision.CANNOT_TELL, JudgedReport(healthy(), made), None, "")
 
-    assert about == about_of(end, kind_of(end))
+    assert about == content.about_of(end, content.kind_of(end))
 
 
 def test_a_training_that_failed_names_the_node_whose_log_says_why() -> None:
@@ -211,7 +201,7 @@ def test_a_training_that_failed_names_the_node_whose_log_says_why() -> None:
         for one in (training, replace(training, node=""), None)
     ]
 
-    assert [("node-3",), (), ()] == [about_of(end, kind_of(end)) for end in ends]
+    assert [("node-3",), (), ()] == [content.about_of(end, content.kind_of(end)) for end in ends]
 
 
 def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +209,7 @@ def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
 
-    assert "NO CAPACITY p5: refused: token [removed]" == title_of(made, "p5")
+    assert "NO CAPACITY p5: refused: token [removed]" == content.title_of(made, "p5")
 
 
 def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +219,7 @@ def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch:
     text = "x" * (content.EVIDENCE - len(cut) - 7) + "hunter2hunter2" + "y" * 99
     finding = Finding(Level.FAIL, Cause.HARDWARE, "gpu.memory", "node-0", "uncorrectable errors: 3", text)
     found = conclude([finding], WHOLE, POLICY, 4, DIGESTS, None)
-    (item,) = items_of(found, NO_CONTEXT)
+    (item,) = content.items_of(found, NO_CONTEXT)
 
     assert content.EVIDENCE >= len(item.evidence)
     assert "hunt" not in item.evidence and item.evidence.endswith(cut)
@@ -311,7 +301,7 @@ def page_session() -> Session:
 def lines_of(outcome: GateOutcome, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """The first line on each channel."""
     show(argparse.Namespace(format="text", junit=None, summary=None, html=None), NAME, outcome)
-    page = page_of(page_session(), outcome)
+    page = content.page_of(page_session(), outcome)
     found = {
         "terminal": capsys.readouterr().out.splitlines()[0],
         "Prefect's state": failed_state(outcome, NAME).message or "",
@@ -381,7 +371,7 @@ def test_junit_is_not_green_where_the_training_failed() -> None:
 
 def test_the_page_of_a_training_that_failed_says_what_to_do_and_repeats_nothing() -> None:
     """The machines had passed: nobody drains a node for it."""
-    page = page_of(page_session(), with_ending(ends()["training failed"], NAME))
+    page = content.page_of(page_session(), with_ending(ends()["training failed"], NAME))
 
     assert (
         "Before that, the checks: PASS" in page.text
