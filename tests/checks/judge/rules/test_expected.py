@@ -28,27 +28,16 @@ from tasks.gate_file.references import default_policy
 FACTS = builtin()
 P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30
 FLOOR = "was only compared with the minimum for its links"
-COLLECTIVE = Rule(
-    "busbw_gbps",
-    "a source",
-    Over.EXPECTED,
-    0.9,
-    0.8,
-    expect=Expect.COLLECTIVE,
-    at="sizes_bytes",
-    remedy="Look.",
-)
-GEMM = Rule(
-    "sustained_tflops",
-    "a source",
-    Over.EXPECTED,
-    0.9,
-    0.8,
-    each="precisions",
-    expect=Expect.GEMM,
-    at="precisions",
-)
-MEMORY = Rule("copy_gbps", "a source", Over.EXPECTED, 0.9, 0.8, expect=Expect.MEMORY)
+
+
+def expecting(metric: str, expect: Expect, at: str = "", each: str = "") -> Rule:
+    return Rule(metric, "a source", Over.EXPECTED, 0.9, 0.8, expect=expect, at=at, each=each, remedy="Look.")
+
+
+COLLECTIVE = expecting("busbw_gbps", Expect.COLLECTIVE, "sizes_bytes")
+GEMM = expecting("sustained_tflops", Expect.GEMM, "precisions", "precisions")
+MEMORY = expecting("copy_gbps", Expect.MEMORY)
+TRANSFER = expecting("p2p_gbps", Expect.TRANSFER)
 # Two p5: all_reduce at 128 MiB and 1 GiB (AWS's nccl-tests README).
 SIZES, RATES = (128 * MIB, GIB), (287.01, 436.95)
 
@@ -158,9 +147,8 @@ def test_rate_above_the_hardware_limit_is_a_wrong_measurement() -> None:
 
 def test_the_line_is_drawn_from_the_low_end_of_what_is_uncertain() -> None:
     """And the message says so."""
-    transfer = Rule("p2p_gbps", "a source", Over.EXPECTED, 0.9, 0.8, expect=Expect.TRANSFER)
-    fine = judged("compute.transfer", transfer, [{"p2p_gbps": (310.0,)}])
-    (found,) = judged("compute.transfer", transfer, [{"p2p_gbps": (250.0, 390.0)}])
+    fine = judged("compute.transfer", TRANSFER, [{"p2p_gbps": (310.0,)}])
+    (found,) = judged("compute.transfer", TRANSFER, [{"p2p_gbps": (250.0, 390.0)}])
 
     assert [] == fine
     assert "75 % of the low end of the expected value (335.3 GB/s), threshold 80 %" in found.message
@@ -295,9 +283,7 @@ def test_a_slow_rate_beside_one_that_is_missing_is_seen() -> None:
 
 def test_a_program_is_held_to_its_own_ranks_and_size() -> None:
     """nccl-tests on one node of two, and over both."""
-    rule = Rule(
-        "busbw_gbps", "s", Over.EXPECTED, 0.9, 0.8, expect=Expect.COLLECTIVE, at="points", each="points"
-    )
+    rule = expecting("busbw_gbps", Expect.COLLECTIVE, "points", "points")
     points = (f"all_reduce_perf {GIB} B, 8 ranks", f"all_reduce_perf {GIB} B, 16 ranks")
     fine = judged("nccl.tests", rule, [{"busbw_gbps": (441.0, 436.0), "points": points}])
     (found,) = judged("nccl.tests", rule, [{"busbw_gbps": (441.0, 218.0), "points": points}])
@@ -311,9 +297,7 @@ def test_a_program_is_held_to_its_own_ranks_and_size() -> None:
 
 def test_peers_over_pcie_are_not_held_to_nvlink() -> None:
     """A type without NVLinks sends through the host, whose links are held to their own."""
-    rule = Rule("p2p_gbps", "s", Over.EXPECTED, 0.9, 0.8, expect=Expect.TRANSFER)
-
-    assert [] == judged("compute.transfer", rule, [{"p2p_gbps": (20.0,)}], known("g7e.12xlarge", 1))
+    assert [] == judged("compute.transfer", TRANSFER, [{"p2p_gbps": (20.0,)}], known("g7e.12xlarge", 1))
 
 
 def test_the_shipped_policies_expect_of_gpus_alone() -> None:

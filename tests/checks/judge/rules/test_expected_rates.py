@@ -15,39 +15,19 @@ from tests.public.inputs import all_reduce
 
 P5, P4DE, MIB = "p5.48xlarge", "p4de.24xlarge", 1 << 20
 TWO = ("node-a", "node-b")
+
+
+def from_size(first: int, *rates: float) -> dict[int, float]:
+    """Rates by size: each size is twice the one before it."""
+    return {first << at: rate for at, rate in enumerate(rates)}
+
+
 # Algorithm bandwidths out of place (10^9 bytes/s), by size in MiB. AWS's nccl-tests README: 2 x p5 and 2 x p4de over EFA,
 # and (aws-batch) 1 x p5; SuperBench's nccl_allreduce.log: 8 x A100.
-P5_TWO = {
-    128: 154.22,
-    256: 182.83,
-    512: 209.78,
-    1024: 233.04,
-    2048: 236.65,
-    4096: 248.46,
-    8192: 255.62,
-    16384: 259.78,
-}
-P5_ONE = {
-    128: 226.39,
-    256: 239.38,
-    512: 247.94,
-    1024: 252.47,
-    2048: 253.73,
-    4096: 271.98,
-    8192: 274.53,
-    16384: 276.03,
-}
-P4DE_TWO = {64: 25.38, 128: 34.30, 256: 37.27, 512: 39.62, 1024: 40.96, 2048: 41.78}
-A100_ONE = {
-    64: 114.81,
-    128: 115.49,
-    256: 127.09,
-    512: 127.82,
-    1024: 131.59,
-    2048: 132.44,
-    4096: 133.92,
-    8192: 134.44,
-}
+P5_TWO = from_size(128, 154.22, 182.83, 209.78, 233.04, 236.65, 248.46, 255.62, 259.78)
+P5_ONE = from_size(128, 226.39, 239.38, 247.94, 252.47, 253.73, 271.98, 274.53, 276.03)
+P4DE_TWO = from_size(64, 25.38, 34.30, 37.27, 39.62, 40.96, 41.78)
+A100_ONE = from_size(64, 114.81, 115.49, 127.09, 127.82, 131.59, 132.44, 133.92, 134.44)
 
 
 def explained(rates: Mapping[int, float], kind: str, nodes: int, part: float = 1.0) -> ExplainedInput:
