@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from checks.culprit.matrix import Better, Decoded, Direction, Endpoint, Entity, Matrix, MatrixAnswer, Span
 from checks.culprit.rounds import round_robin
 
 GOOD, BAD = 10.0, 3.0
+COLUMNS = ("sources", "targets", "values")
 Cell = tuple[int, int]
 
 
@@ -56,16 +58,14 @@ def matrix(
         value(BAD * rng.uniform(0.98, 1.02)) if is_bad(a, b) else GOOD * rng.uniform(0.98, 1.02)
         for a, b in tests
     ]
-    return Matrix(
-        "bandwidth",
-        "GB/s",
-        Better.HIGHER,
-        span,
-        tuple(parts),
-        [a for a, _ in tests],
-        [b for _, b in tests],
-        values,
-    )
+    sources, targets = ([test[end] for test in tests] for end in (0, 1))
+    return Matrix("bandwidth", "GB/s", Better.HIGHER, span, tuple(parts), sources, targets, values)
+
+
+def together(one: Matrix, other: Matrix) -> Matrix:
+    """The tests of both, of which the parts are the same."""
+    both: dict[str, Any] = {name: [*getattr(one, name), *getattr(other, name)] for name in COLUMNS}
+    return replace(one, **both)
 
 
 def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]) -> Matrix:

@@ -11,24 +11,19 @@ import pytest
 from checks.culprit.decode import decode
 from checks.culprit.likelihood import Chance, Odds
 from checks.culprit.matrix import Better, Direction, Entity, Matrix, MatrixAnswer, Span, Tolerance
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks, together
 
 HALF = Tolerance(0.5)
 
 
 def test_a_healthy_cluster_has_no_culprit() -> None:
     """Good values that scatter are nobody's fault, and the noise says what is usual."""
-    decoded = decode(matrix(nodes(8)), HALF)
+    found = decode(matrix(nodes(8)), HALF)
 
-    assert (MatrixAnswer.NOBODY, (), (), ()) == (
-        decoded.answer,
-        decoded.suspects,
-        decoded.confirm,
-        decoded.bad,
-    )
-    assert GOOD == pytest.approx(decoded.noise.usual, rel=0.02)
-    assert GOOD / 2 == pytest.approx(decoded.noise.line, rel=0.02)
-    assert 0.001 < decoded.noise.spread < 0.02
+    assert (MatrixAnswer.NOBODY, (), (), ()) == (found.answer, found.suspects, found.confirm, found.bad)
+    assert GOOD == pytest.approx(found.noise.usual, rel=0.02)
+    assert GOOD / 2 == pytest.approx(found.noise.line, rel=0.02)
+    assert 0.001 < found.noise.spread < 0.02
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 16])
@@ -144,7 +139,7 @@ def test_decoder_takes_bad_tests_at_one_time_for_one_event() -> None:
     bad = matrix(parts, lambda a, b: {a // 4, b // 4} == {2, 9})
     assert set(cells) <= set(decode(bad, HALF).confirm)
 
-    assert MatrixAnswer.NOBODY is decode(_together(bad, matrix(parts, cells=3 * cells)), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(together(bad, matrix(parts, cells=3 * cells)), HALF).answer
 
 
 @pytest.mark.parametrize("events", [3, 9])
@@ -160,7 +155,7 @@ def test_decoder_clears_a_pair_that_is_good_when_measured_again() -> None:
     """A pair that was bad the first time, as a whole, and good three times after, is not blamed for it."""
     parts = nodes(200)
     again = matrix(parts, cells=3 * [(1, 2), (2, 1)])
-    decoded = decode(_together(matrix(parts, lambda a, b: {a, b} == {1, 2}), again), HALF)
+    decoded = decode(together(matrix(parts, lambda a, b: {a, b} == {1, 2}), again), HALF)
 
     assert (MatrixAnswer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
 
@@ -182,7 +177,7 @@ def test_a_bad_moment_is_no_bad_node() -> None:
     assert moment <= set(first.confirm)
 
     healthy = matrix(parts, cells=3 * list(first.confirm))
-    second = decode(_together(matrix(parts, lambda a, b: (a, b) in moment), healthy), HALF)
+    second = decode(together(matrix(parts, lambda a, b: (a, b) in moment), healthy), HALF)
 
     assert (MatrixAnswer.NOBODY, (), ()) == (second.answer, second.suspects, second.confirm)
     assert len(moment) == len(second.bad)
@@ -197,7 +192,7 @@ def test_a_single_bad_test_is_unexplained_until_it_is_measured_again() -> None:
     assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
     assert {(3, 4), (4, 3)} == set(decoded.confirm)
     healthy = matrix(parts, cells=3 * [(3, 4), (4, 3)])
-    assert MatrixAnswer.NOBODY is decode(_together(once, healthy), HALF).answer
+    assert MatrixAnswer.NOBODY is decode(together(once, healthy), HALF).answer
 
 
 @pytest.mark.parametrize("slow", [2, 3])
@@ -346,12 +341,3 @@ def test_lower_is_better() -> None:
     assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(decoded)
     assert 20 == pytest.approx(decoded.noise.line, rel=0.03)
     assert MatrixAnswer.FABRIC is decode(latency, Tolerance(0.5, floor=5.0)).answer
-
-
-def _together(one: Matrix, other: Matrix) -> Matrix:
-    return replace(
-        one,
-        sources=[*one.sources, *other.sources],
-        targets=[*one.targets, *other.targets],
-        values=[*one.values, *other.values],
-    )

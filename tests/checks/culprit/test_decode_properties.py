@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import (
-    Better,
-    Decoded,
-    Endpoint,
-    Entity,
-    Matrix,
-    MatrixAnswer,
-    Span,
-    Suspect,
-    Tolerance,
-)
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, nodes, ranks
+from checks.culprit.matrix import Better, Decoded, Endpoint, Entity, Matrix, MatrixAnswer, Suspect, Tolerance
+from tests.checks.culprit.planted import BAD, COLUMNS, GOOD, all_pairs, matrix, nodes, ranks
 
 HALF = Tolerance(0.5)
 FEW = settings(max_examples=30)
@@ -43,16 +34,7 @@ def planted(draw: st.DrawFn, clear: bool = False) -> Matrix:
         spoiled = rng.random() < (sensitivity if {a, b} & bad or {a, b} == link else hiccup)
         value = (BAD if spoiled else GOOD) * rng.uniform(0.97, 1.03)
         values.append(None if spoiled and rng.random() < 0.3 else value)
-    return Matrix(
-        "bandwidth",
-        "GB/s",
-        Better.HIGHER,
-        Span.BETWEEN,
-        parts,
-        [a for a, _ in kept],
-        [b for _, b in kept],
-        values,
-    )
+    return replace(matrix(parts, cells=kept), values=values)
 
 
 def said(decoded: Decoded) -> tuple[MatrixAnswer, set[tuple[Entity, frozenset[str], int, int]]]:
@@ -90,12 +72,8 @@ def test_the_order_of_tests_does_not_matter(matrix: Matrix, rng: random.Random) 
     """Tests in another order: the same suspects, and the same cells to confirm."""
     order = list(range(len(matrix.values)))
     rng.shuffle(order)
-    mixed = replace(
-        matrix,
-        sources=[matrix.sources[test] for test in order],
-        targets=[matrix.targets[test] for test in order],
-        values=[matrix.values[test] for test in order],
-    )
+    columns: dict[str, Any] = {name: [getattr(matrix, name)[test] for test in order] for name in COLUMNS}
+    mixed = replace(matrix, **columns)
     one, other = decode(matrix, HALF), decode(mixed, HALF)
 
     assert said(one) == said(other)

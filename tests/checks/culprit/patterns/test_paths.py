@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Entity, Matrix, MatrixAnswer, Tolerance
-from tests.checks.culprit.planted import all_pairs, matrix, named, nodes, ranks
+from tests.checks.culprit.planted import all_pairs, matrix, named, nodes, ranks, together
 
 HALF = Tolerance(0.5)
 Pairs = set[frozenset[int]]
@@ -73,12 +73,8 @@ def test_pairs_that_were_good_again_are_not_slow_for_good() -> None:
     first = matrix(nodes(32), lambda a, b: frozenset((a, b)) in slow)
     cells = [cell for cell in all_pairs(nodes(32)) if frozenset(cell) in slow]
     again = matrix(nodes(32), cells=3 * cells)
-    both = Matrix(
-        first.what, first.unit, first.better, first.span, first.parts,
-        [*first.sources, *again.sources], [*first.targets, *again.targets], [*first.values, *again.values],
-    )  # fmt: skip
 
-    assert decode(both, HALF).paths is None
+    assert decode(together(first, again), HALF).paths is None
 
 
 def test_a_link_with_a_pair_on_each_rail_is_one_link() -> None:
