@@ -10,6 +10,7 @@ from checks.probes.sysfs import pci_id
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 
 pytestmark = pytest.mark.usefixtures("utc")
+SINCE_START, DATE, UPTIME = "[ 1108.858286] ", "[Sun Feb 23 16:24:18 2025] ", "[  123.456789] "
 
 
 def age(raw: str) -> float | None:
@@ -23,27 +24,17 @@ def age(raw: str) -> float | None:
     [
         "3,1,2000000,-;",
         "3,1,2000000,c,caller=T99;",
-        "[ 1108.858286] ",
+        *(level + stamp for level in ("", "<3>", "kern  :err   : ") for stamp in (SINCE_START, DATE)),
         "[123] ",
         "[    5.123456][   T99] ",
-        "<3>[ 1108.858286] ",
-        "kern  :err   : [ 1108.858286] ",
         "kern  :err   : 2025-01-25T10:34:54,859532+00:00 ",
-        "kern  :err   : [Sun Feb 23 16:24:18 2025] ",
-        "<3>[Sun Feb 23 16:24:18 2025] ",
-        "[ 1108.858286] ip-10-1-2-3 kernel: ",
+        f"{SINCE_START}ip-10-1-2-3 kernel: ",
         "kernel: ",
-        "[Sun Feb 23 16:24:18 2025] ",
         SYSLOG,
-        "Feb  3 12:34:56 host kernel: [  123.456789] ",
+        *(f"Feb  3 12:34:56 {rest}" for rest in ("", "kernel: ", UPTIME, f"host kernel: {UPTIME}")),
         "Feb  3 12:34:56.123456 host kernel: ",
-        "Feb  3 12:34:56 kernel: ",
-        "Feb  3 12:34:56 ",
-        "Feb  3 12:34:56 [  123.456789] ",
-        "2025-02-23T16:24:18.123456+00:00 kernel: ",
-        "2025-02-23T16:24:18.123456+00:00 ",
+        *(f"2025-02-23T16:24:18.123456+00:00 {rest}" for rest in ("", "kernel: ", "host kernel: ")),
         "2025-02-23T16:24:18,123456+00:00 ",
-        "2025-02-23T16:24:18.123456+00:00 host kernel: ",
         "2025-02-23T16:24:18+0000 host kernel: [   12.345678] ",
         "2025-02-23T16:24:18Z host kernel: ",
         "",
