@@ -44,14 +44,8 @@ def without_words(verdict: Verdict) -> tuple[object, ...]:
         (f.level.value, f.cause.value, f.check, f.subject, f.action.value, f.kind or "", f.metric)
         for f in verdict.findings
     )
-    return (
-        verdict.level,
-        verdict.answer,
-        verdict.coverage,
-        verdict.condemned,
-        verdict.suspect_policy,
-        findings,
-    )
+    answer = (verdict.level, verdict.answer, verdict.condemned, verdict.suspect_policy)
+    return (*answer, verdict.coverage, findings)
 
 
 def cases() -> Iterator[tuple[Report, Baseline | None, Policy]]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from checks.check import Check, CheckError, Context, Measurement, check
-from checks.exchange.secret_key import Access
-from checks.model import Declared, Observation, Outcome, Profile, Scope, Value
+from checks.model import Observation, Outcome, Scope, Value
 from checks.policy import CheckPolicy, Over, Rule
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.roster import Member, Roster
 from checks.runner import repeated_measurement
+from tests.checks.worlds import context
 from tests.fakes.torch_store import FakeStore
 
 SPEED = Rule("copy_gbps", "a test", fail_below=0.5, needs_cpu=True)
@@ -31,17 +31,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _context(timeout_s: float = 60.0) -> Context:
     roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
-    return Context(
-        Access(b"", "node-0"),
-        "c",
-        Declared("cpu", 1, 0, 1),
-        Profile.QUICK,
-        "node-0",
-        0,
-        roster,
-        Path("/tmp"),
-        timeout_s,
-    )
+    return replace(context(), roster=roster, timeout_s=timeout_s)
 
 
 def _check(results: Sequence[Mapping[str, Value] | Exception]) -> tuple[Check, list[int]]:

@@ -54,11 +54,8 @@ def test_an_open_fail_that_this_gate_does_not_measure_refuses_and_names_the_node
     assert Answer.NO_GO is found.answer
     assert ("node-1",) == found.condemned
     assert ("storage.smart", "node-1", Cause.HARDWARE) == (refusing.check, refusing.subject, refusing.cause)
-    assert (FindingKind.OPEN_BEFORE, Action.REPLACE, ("nvme0",)) == (
-        refusing.kind,
-        refusing.action,
-        refusing.elements,
-    )
+    assert (FindingKind.OPEN_BEFORE, Action.REPLACE) == (refusing.kind, refusing.action)
+    assert ("nvme0",) == refusing.elements
     assert "2026-11-24 06:00 UTC" in refusing.message
     assert "this gate does not measure storage.smart" in refusing.message
     assert refusing.remedy.startswith("Replace the disk.")

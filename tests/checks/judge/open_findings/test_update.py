@@ -45,13 +45,9 @@ OPENED = after_round(OpenFindings(), seen(finding(), since=999 * DAY))
 
 def test_a_round_opens_what_it_found() -> None:
     [one] = OPENED.open
+    key = one.key
 
-    assert (one.key.check, one.key.part, one.key.metric, one.key.cause) == (
-        "kernel.xid",
-        GPU,
-        "act",
-        Cause.HARDWARE,
-    )
+    assert (key.check, key.part, key.metric, key.cause) == ("kernel.xid", GPU, "act", Cause.HARDWARE)
     assert (one.by, one.opened_at, one.seen_at, one.since) == ("watch", 1000 * DAY, 1000 * DAY, 999 * DAY)
     assert (one.level, one.action, one.remedy) == (Level.FAIL, Action.RESET_GPU, "Reset it.")
     assert OPENED.opened_total == 1
