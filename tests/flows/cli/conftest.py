@@ -28,6 +28,7 @@ class Ended(NamedTuple):
 
 
 Run = Callable[..., Ended]
+Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from flows.cli import machines as machines_command
 from flows.cli.main import main
 from tasks.machines.base import Machine, ServiceState
 from tests.fakes.machines import PlayedMachines, serving
+from tests.flows.cli.conftest import Captured
 
 ROOT = Path(__file__).parents[3]
 GATES = ROOT / "deployments" / "gates"
@@ -51,9 +52,7 @@ def words(gate: Path, *more: str, name: str = "xid-74") -> list[str]:
 
 
 @pytest.mark.usefixtures("machines")
-def test_a_fault_that_was_made_and_is_undone_is_a_success(
-    gate: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_that_was_made_and_is_undone_is_a_success(gate: Path, capsys: Captured) -> None:
     """What undoes the fault is printed before it is made; the handlers of signals are as before."""
     before = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGINT)
 
@@ -92,7 +91,7 @@ def test_a_node_that_is_not_free_is_rejected(
 )
 @pytest.mark.usefixtures("machines")
 def test_a_wrong_command_line_is_rejected(
-    gate: Path, line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gate: Path, line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """With exit code 2 and one line that says why."""
     monkeypatch.chdir(gate.parent)

@@ -11,9 +11,8 @@ from checks.documents.report import dump, dump_plain
 from checks.process.free_ports import free_port
 from flows.cli.main import main
 from tests.fakes.mlflow import mlflow_server
+from tests.flows.cli.conftest import Captured
 from tests.sample_reports import POLICY, healthy
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from tasks.store.folder import FolderStore
 from tasks.store.layout import act_key, html_key, nodes_key
 from tasks.store.open import open_store
 from tests.fakes.machines import PlayedMachines, serving
+from tests.flows.cli.conftest import Captured
 from tests.sample_reports import healthy, with_metric, wrong_sums
 from tests.tasks.kept_gates import FIRST_S, gate_id, keep
 from tests.tasks.reports.machines.test_rows import act
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
-Captured = pytest.CaptureFixture[str]
 LONG = ("--fresh", "1500")
 
 
@@ -243,9 +243,7 @@ def keep_acts(folder: Path, *rungs: Rung) -> None:
         Records(open_store(str(folder / "store")), "c").create(act(rung, at=1000.0 + index))
 
 
-def test_engine_and_records_are_one_table(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_engine_and_records_are_one_table(gate: Path, played: PlayedMachines, capsys: Captured) -> None:
     """A node that the engine serves and that we fenced is marked."""
     keep_acts(gate.parent, Rung.FENCE)
 
@@ -260,7 +258,7 @@ def test_engine_and_records_are_one_table(
 
 
 def test_a_silent_engine_is_said_and_the_records_are_printed(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
+    gate: Path, played: PlayedMachines, capsys: Captured
 ) -> None:
     """With exit code 3."""
     keep_acts(gate.parent, Rung.FENCE)
@@ -278,7 +276,7 @@ def test_a_silent_engine_is_said_and_the_records_are_printed(
 
 
 def test_an_unreadable_record_is_said_and_the_engine_is_printed(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
+    gate: Path, played: PlayedMachines, capsys: Captured
 ) -> None:
     """With exit code 3, and no node that looks untouched."""
     open_store(str(gate.parent / "store")).put(act_key("c", "n2", "x"), b"{")
@@ -290,7 +288,7 @@ def test_an_unreadable_record_is_said_and_the_engine_is_printed(
 
 
 def test_machines_command_lists_the_acts_of_one_node(
-    gate: Path, played: PlayedMachines, capsys: pytest.CaptureFixture[str]
+    gate: Path, played: PlayedMachines, capsys: Captured
 ) -> None:
     """And no other node's."""
     keep_acts(gate.parent, Rung.FENCE, Rung.RECHECK, Rung.RETURN)
@@ -305,7 +303,7 @@ def test_machines_command_lists_the_acts_of_one_node(
     assert 3 == len(json.loads(capsys.readouterr().out)["records"])
 
 
-def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: Captured) -> None:
     """The nodes of its cluster may be many, and none of them is listed."""
     assert 0 == main(["machines", str(gate)])
     assert ("No machine is known.\n", True) == (
@@ -316,7 +314,7 @@ def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: pytest.
 
 @pytest.mark.parametrize("verb", ["machines", "remedy"])
 def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(
-    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, verb: str, capsys: Captured
 ) -> None:
     """With what is needed."""
     assert 2 == main([verb, str(tmp_path)])
@@ -325,7 +323,7 @@ def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(
 
 @pytest.mark.parametrize("words", [["--node", "n9"], ["--node", "../n2"], ["--node", "n2\n"]])
 def test_a_node_that_is_none_is_rejected(
-    gate: Path, played: PlayedMachines, words: list[str], capsys: pytest.CaptureFixture[str]
+    gate: Path, played: PlayedMachines, words: list[str], capsys: Captured
 ) -> None:
     """With exit code 2."""
     assert 2 == main(["machines", str(gate), *words])

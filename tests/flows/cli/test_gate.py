@@ -29,7 +29,7 @@ from tasks.orchestration.server.server import EmbeddedServer
 from tasks.reports.schema import RESULT_PATH
 from tasks.store.base import Store
 from tasks.store.layout import preflight_key
-from tests.flows.cli.conftest import Run
+from tests.flows.cli.conftest import Captured, Run
 from tests.flows.gates import processes_below, runs, write_gate
 
 SAGEMAKER = Path(__file__).parents[3] / "deployments" / "gates" / "sagemaker-p5.toml"
@@ -269,9 +269,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
 
-def test_a_gate_with_an_example_is_rejected_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_with_an_example_is_rejected_before_anything_starts(tmp_path: Path, capsys: Captured) -> None:
     """Exit code 2 with file, key, line, the remedy and the other places; nothing was written, and every file says it."""
     code = main(["gate", str(SAGEMAKER), "--format", "json", "--summary", "summary.md"])
     out, err = capsys.readouterr()
@@ -287,9 +285,7 @@ def test_a_gate_with_an_example_is_rejected_before_anything_starts(
     assert not (tmp_path / ".prelaunch").exists()
 
 
-def test_plan_ends_as_the_gate_would(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_ends_as_the_gate_would(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 2, said above the tables; offline it only shows what the file asks for."""
     monkeypatch.setattr("flows.cli.plan.preflight", lambda launcher, plans: ())
     code, out = main(["plan", str(SAGEMAKER)]), capsys.readouterr().out

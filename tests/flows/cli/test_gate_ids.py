@@ -14,11 +14,11 @@ from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key, policy_key, report_key
+from tests.flows.cli.conftest import Captured
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep, record_for
 
 ID = "local-20261127-015647-8b0d"
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)

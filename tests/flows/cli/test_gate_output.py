@@ -41,6 +41,7 @@ from tasks.paging.live import STOPPED
 from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
+from tests.flows.cli.conftest import Captured
 from tests.flows.gates import write_gate
 from tests.flows.pools import fake_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
@@ -70,7 +71,7 @@ LEFT = "job g-1-check-1 could not be ended; its own time limit will end it: slur
     ],
 )
 def test_an_end_says_what_ended_it_and_what_was_not_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, left: str, code: int, said: str
+    tmp_path: Path, capsys: Captured, number: int, left: str, code: int, said: str
 ) -> None:
     """Never that all jobs were ended, beside a notification that one was not. A time limit is no signal, and its exit code is that of
     a gate that cannot tell.
@@ -105,7 +106,7 @@ def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_the_message_of_a_cancelled_gate_says_what_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, taken: bool
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
     """The sentence of the terminal, in the message that showed the progress, and nobody is called; a gate that another run has
     adopted goes on in that message, and that run keeps how it ends. A lock of this process that could not be released is no other's.
@@ -150,7 +151,7 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
     ("ending", "state"), [(Ending.JOB_FAILED, JobState.FAILED), (Ending.VERDICT, JobState.RUNNING)]
 )
 def test_gate_output_gives_the_cause_of_a_failed_training_once(
-    capsys: pytest.CaptureFixture[str], ending: Ending, state: JobState
+    capsys: Captured, ending: Ending, state: JobState
 ) -> None:
     """In the first line; below it what else is known, and what to do."""
     judged = JudgedReport(healthy(), verdict_of(healthy()))
@@ -167,7 +168,7 @@ def test_gate_output_gives_the_cause_of_a_failed_training_once(
     assert ("This condemns no node. Read the training's log" in out) is failed
 
 
-def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: Captured) -> None:
     """As any other mistake of the gate file, on every channel, although it was found only by the preflight."""
     path = write_gate(tmp_path, fake=False)
     context = open_gate_context(GateRequest(gate_file=str(path)))
@@ -186,7 +187,7 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     assert f"line {line}" in (tmp_path / "s.md").read_text()
 
 
-def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: Captured) -> None:
     """One line of the worst finding, inert whatever it says."""
     report = wrong_sums(healthy(), "node-1/rank-3")
     verdict = verdict_of(report, POLICY)
@@ -215,7 +216,7 @@ def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: pytest
     ],
 )
 def test_github_shows_every_end_that_somebody_has_to_look_at(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, clean: bool, word: str
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, code: int, clean: bool, word: str
 ) -> None:
     """A clean GO has no annotation, and nothing has one elsewhere."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
@@ -231,7 +232,7 @@ def test_github_shows_every_end_that_somebody_has_to_look_at(
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_training_that_failed_leads_to_the_file_with_its_logs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: bool
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
     """If one was asked for: in the summary and in the annotation, because the paths of a runner are gone with it."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -247,9 +248,7 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     assert 1 == err.count("KeyError: 'x'")
 
 
-def test_a_store_without_space_for_a_server_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_without_space_for_a_server_is_rejected(tmp_path: Path, capsys: Captured) -> None:
     """It is a store that cannot be written: nothing lacks machines, and the same again helps nobody."""
     context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     arguments = typed_words(file="gate.toml")
@@ -287,7 +286,7 @@ def _with_topology(folder: Path) -> Path:
 
 @pytest.mark.usefixtures("prefect_backend")
 def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command opens gate file, policy, topology and facts; the run's name and the flow use what it has read."""
     path = _with_topology(tmp_path)

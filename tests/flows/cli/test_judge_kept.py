@@ -103,8 +103,6 @@ def test_another_verdict_with_which_the_gate_ended_is_said(run: Run, tmp_path: P
 
 def test_a_page_by_another_policy_says_the_end_beside_the_gates_own_answer(run: Run, tmp_path: Path) -> None:
     """Its headline is the new answer."""
-    from tests.sample_reports import POLICY
-
     policy = tmp_path / "other.json"
     policy.write_bytes(dump_plain(replace(POLICY, name="other")))
     lines = run(

@@ -13,7 +13,6 @@ from tests.flows.cli.conftest import Run
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 LOCAL = str(GATES / "local.toml")
 P5 = str(GATES / "slurm-p5.toml")
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
+from tests.flows.cli.conftest import Captured
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 
 
-def test_the_machine_of_a_gate_file_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_machine_of_a_gate_file_is_printed(capsys: Captured) -> None:
     code = main(["node", "machine", str(GATES / "slurm-ib.toml")])
     told = capsys.readouterr()
     found = json.loads(told.out)
@@ -26,9 +27,7 @@ def test_the_machine_of_a_gate_file_is_printed(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("name", "said"), [("slurm-p5", "p5.48xlarge is a known instance type"), ("none", "none.toml")]
 )
-def test_a_gate_file_without_one_is_rejected(
-    name: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_file_without_one_is_rejected(name: str, said: str, capsys: Captured) -> None:
     code = main(["node", "machine", str(GATES / f"{name}.toml")])
     told = capsys.readouterr()
 

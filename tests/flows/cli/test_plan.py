@@ -21,7 +21,7 @@ from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.local.launcher import LocalLauncher
-from tests.flows.cli.conftest import Run
+from tests.flows.cli.conftest import Captured, Run
 
 ROOT = Path(__file__).parents[3]
 GATES = ROOT / "deployments" / "gates"
@@ -212,7 +212,7 @@ def gate(folder: Path, name: str, old: str, new: str, on_warn: str = "go") -> Pa
     return path
 
 
-def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(path: Path, capsys: Captured) -> str:
     """The line on stderr of a plan that shows nothing."""
     code = main(["plan", str(path), "--offline"])
     out, err = capsys.readouterr()
@@ -242,15 +242,13 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     ],
 )  # fmt: skip
 def test_plan_reports_a_sagemaker_mistake_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str, said: str, on_warn: str
+    tmp_path: Path, capsys: Captured, name: str, old: str, new: str, said: str, on_warn: str
 ) -> None:
     """With the file, and what to write in its place."""
     assert re.search(said, refused(gate(tmp_path, name, old, new, on_warn), capsys))
 
 
-def test_a_plan_shows_how_long_nodes_wait_for_an_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_shows_how_long_nodes_wait_for_an_answer(tmp_path: Path, capsys: Captured) -> None:
     """It is a part of what they may run, which is asked of AWS."""
     path = gate(tmp_path, "sagemaker-p5-injob", "x", "x", on_warn="ask")
 
@@ -261,7 +259,7 @@ def test_a_plan_shows_how_long_nodes_wait_for_an_answer(
     assert (30 + 31 + 7080) * 60 == body["StoppingCondition"]["MaxRuntimeInSeconds"]
 
 
-def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: Captured) -> None:
     """As text and as JSON, labelled as estimates."""
     path = str(GATES / f"{P5}.toml")
 

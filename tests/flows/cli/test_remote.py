@@ -27,6 +27,7 @@ from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status import RunStatus
 from tasks.store.folder import FolderStore
 from tasks.store.layout import log_key, logs_folder
+from tests.flows.cli.conftest import Captured
 from tests.flows.cli.test_gate_output import typed_words
 from tests.sample_reports import healthy, verdict_of
 
@@ -37,9 +38,7 @@ def _arguments(folder: Path) -> argparse.Namespace:
     return typed_words(format="text", summary=folder / "out.md")
 
 
-def test_a_run_that_never_began_says_what_prefect_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_never_began_says_what_prefect_says(tmp_path: Path, capsys: Captured) -> None:
     """Whoever reads a pipeline's log has no other place to learn why."""
     ended = FollowedRun("id", "Crashed", CANNOT_START, True, None, "the run published no status")
 
@@ -58,7 +57,7 @@ def test_a_cancelled_run_says_where_its_verdict_would_be(tmp_path: Path) -> None
     assert page.startswith("# CANCELLED gate\n") and "before there was a verdict" not in page
 
 
-def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: Captured) -> None:
     """No gate was read yet: no empty name stands in its place."""
     reason = "the store cannot be written"
     document = unjudged_json(reason, f"REJECTED gate: {reason}")
@@ -71,7 +70,7 @@ def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no lack of machines, and nothing was judged; what to do is in it. The code is the documented 5."""
     monkeypatch.setenv("PREFECT_API_URL", "http://user:word@127.0.0.1:9/api")
@@ -115,7 +114,7 @@ def failed_run(store: FolderStore) -> FollowedRun:
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """As of a gate that ran here: where the store has the logs, and the file of their ends if one was asked for and made."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -135,9 +134,7 @@ def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
         ]  # fmt: skip
 
 
-def test_no_file_of_logs_is_named_that_was_not_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_file_of_logs_is_named_that_was_not_made(tmp_path: Path, capsys: Captured) -> None:
     """This machine may not reach the store of the run; where the logs are there is said all the same."""
     arguments = typed_words(format="text", logs=tmp_path / "logs.txt")
     show(arguments, failed_run(FolderStore(tmp_path / "nowhere")))
@@ -147,7 +144,7 @@ def test_no_file_of_logs_is_named_that_was_not_made(
     assert not (tmp_path / "logs.txt").exists()
 
 
-def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: Captured) -> None:
     """Only those of a training that failed are named."""
     run = failed_run(FolderStore(tmp_path))
     assert run.announced is not None and run.announced.document is not None

@@ -14,7 +14,6 @@ from typing import IO
 
 import pytest
 
-from flows.cli.main import main
 from flows.cli.slack import SETTINGS
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.fakes.slack.server import Failure
@@ -100,39 +99,37 @@ def test_a_prefect_server_that_cannot_be_reached_is_5(
     assert "Prefect's server does not answer" in err and "PREFECT_API_URL" in err
 
 
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The list of a command that ends before Slack is called."""
+    with stage(tmp_path, monkeypatch) as world:
+        yield world.config
+        assert [] == world.slack.calls
+
+
 def test_slack_command_requires_a_prefect_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    config: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     """An embedded server would run gates that nobody can reach."""
     monkeypatch.setenv("PREFECT_API_URL", "")
-    with stage(tmp_path, monkeypatch) as world:
-        assert 2 == main(["slack", str(world.config)])
-        assert [] == world.slack.calls
+    ended = run("slack", config)
 
-    assert "no Prefect server is configured" in capfd.readouterr().err
+    assert 2 == ended.code and "no Prefect server is configured" in ended.err
 
 
-def test_a_wrong_list_is_2_before_anybody_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_list_is_2_before_anybody_is_asked(config: Path, run: Run) -> None:
     """With file, key and the nearest word."""
-    with stage(tmp_path, monkeypatch) as world:
-        world.config.write_text(world.config.read_text().replace("users =", "user ="))
-        assert 2 == main(["slack", str(world.config)])
-        assert [] == world.slack.calls
+    config.write_text(config.read_text().replace("users =", "user ="))
+    ended = run("slack", config)
 
-    assert "gates.p5.user: unknown key. Did you mean 'users'?" in capfd.readouterr().err
+    assert 2 == ended.code and "gates.p5.user: unknown key. Did you mean 'users'?" in ended.err
 
 
-def test_a_list_can_be_checked_without_serving(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_can_be_checked_without_serving(config: Path, run: Run) -> None:
     """Before it is put in place."""
-    with stage(tmp_path, monkeypatch) as world:
-        assert 0 == main(["slack", str(world.config), "--check"])
-        assert [] == world.slack.calls
+    ended = run("slack", config, "--check")
 
-    assert "is valid: 1 gate(s)" in capfd.readouterr().err
+    assert 0 == ended.code and "is valid: 1 gate(s)" in ended.err
 
 
 @contextmanager
@@ -141,7 +138,7 @@ def serving(world: World, gates: Path, **more: str) -> Iterator[tuple[subprocess
     log = gates / "serve.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            (*SERVE, "--gates", str(gates)), cwd=Path(__file__).parents[3], env=world.environment(**more),
+            (*SERVE, "--gates", str(gates)), cwd=ROOT, env=world.environment(**more),
             stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:

@@ -10,6 +10,7 @@ from flows.cli import slurm
 from flows.cli.main import main
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.cluster_checks import ClusterCheck, SlurmOutcome
+from tests.flows.cli.conftest import Captured
 
 WORKS = ClusterCheck("srun", SlurmOutcome.WORKS, "n0, n1 answered")
 MISSING = ClusterCheck("enroot", SlurmOutcome.MISSING, "it is not on the PATH of n1")
@@ -21,10 +22,7 @@ FAILS = ClusterCheck("pyxis", SlurmOutcome.FAILS, "it did not start on n1")
     ("made", "code"), [((WORKS,), 0), ((WORKS, MISSING), 3), ((WORKS, UNSEEN), 3), ((MISSING, FAILS), 1)]
 )
 def test_the_worst_is_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    made: tuple[ClusterCheck, ...],
-    code: int,
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, made: tuple[ClusterCheck, ...], code: int
 ) -> None:
     """1 if one fails; 3 if one could not run, because it is not installed or nothing was free."""
     monkeypatch.setattr(slurm, "run_checks", lambda *asked: iter(made))
@@ -38,9 +36,7 @@ def test_the_worst_is_the_exit_code(
     assert [row["outcome"] for row in document["checks"]] == [line.outcome.value for line in made]
 
 
-def test_a_machine_without_slurm_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_without_slurm_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """With the remedy."""
 
     def run(*argv: str, timeout_s: float = 0.0) -> commands.SlurmReply:
@@ -53,7 +49,7 @@ def test_a_machine_without_slurm_is_refused(
 
 
 @pytest.mark.parametrize("words", [["ssh"], ["--nodes", "0"], ["--nodes", "nan"], ["-N", "-1"]])
-def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_words_are_refused(words: list[str], capsys: Captured) -> None:
     """Before Slurm is asked."""
     assert main(["slurm", *words]) == 2
     assert capsys.readouterr().err.strip()

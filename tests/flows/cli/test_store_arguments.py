@@ -182,15 +182,8 @@ def test_a_gate_that_ended_without_a_person_does_not_wait_for_one(run: Run, stor
 def cancelled(number: int, training: str | None = None, decision: str | None = None) -> bytes:
     """What a gate keeps that somebody cancelled, on cluster "c"."""
     trained = None if training is None else {"job_id": "j", "state": training, "detail": ""}
-    why = "cancelled by SIGINT\x1b[31m"
-    table = {
-        "gate_id": gate_id(number),
-        "ending": "cancelled",
-        "decision": decision,
-        "reason": why,
-        "training": trained,
-    }
-    return json.dumps({**table, "cluster": "c"}).encode()
+    table = {"gate_id": gate_id(number), "cluster": "c", "decision": decision, "training": trained}
+    return json.dumps({**table, "ending": "cancelled", "reason": "cancelled by SIGINT\x1b[31m"}).encode()
 
 
 def test_list_says_which_gates_were_cancelled(run: Run, store: FolderStore) -> None:
