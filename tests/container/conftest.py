@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.container.fake_s3 import FakeS3
+from tests.fakes.serving import serving
 
 
 @pytest.fixture
 def store() -> Iterator[FakeS3]:
     """An S3 of the test's own."""
     made = FakeS3()
-    yield made
-    made.close()
+    with serving(made.server):
+        yield made

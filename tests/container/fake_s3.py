@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 BUCKET = "prelaunch-test"
@@ -53,12 +52,6 @@ class FakeS3:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def close(self) -> None:
-        """End it."""
-        self.server.shutdown()
-        self.server.server_close()
 
     def environment(self, url: str = "") -> dict[str, str]:
         """What makes it the container's S3."""

@@ -12,11 +12,11 @@ import textwrap
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from tasks.gate.approval.answers import GateDecision
+from tests.fakes.serving import serving
 
 CURL = pytest.mark.skipif(
     shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl"
@@ -64,19 +64,13 @@ def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedP
     """The documented command, as it is written, against a server with this answer."""
     block = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
     _Resumed.answer, _Resumed.got = answer, ("", "", b"")
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Resumed) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            address = f"http://127.0.0.1:{server.server_port}/api"
-            given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}
-            argv = ("bash", "-c", textwrap.dedent(block))
-            return subprocess.run(
-                argv, env=given, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-            )
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Resumed)) as server:
+        address = f"http://127.0.0.1:{server.server_port}/api"
+        given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}
+        argv = ("bash", "-c", textwrap.dedent(block))
+        return subprocess.run(
+            argv, env=given, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
 
 
 @CURL

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import socketserver
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeVar
+from typing import Any
 
-S = TypeVar("S", bound=socketserver.BaseServer)
+from tests.fakes.serving import serving
 
 
 class MailServer(socketserver.ThreadingTCPServer):
@@ -102,24 +101,12 @@ class _Posted(BaseHTTPRequestHandler):
 @contextmanager
 def mail_server() -> Iterator[MailServer]:
     """A server while the block lasts."""
-    with _serving(MailServer()) as server:
+    with serving(MailServer()) as server:
         yield server
 
 
 @contextmanager
 def webhook() -> Iterator[Webhook]:
     """A server while the block lasts."""
-    with _serving(Webhook()) as server:
+    with serving(Webhook()) as server:
         yield server
-
-
-@contextmanager
-def _serving(server: S) -> Iterator[S]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

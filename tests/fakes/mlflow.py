@@ -26,6 +26,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.fakes.serving import serving
+
 API, ARTIFACTS = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
 KEY = re.compile(r"[A-Za-z0-9_\-. /]{1,250}")
 
@@ -260,12 +262,5 @@ def mlflow_server() -> Iterator[MlflowServer]:
     state = MlflowServer()
     server = _Server(state)
     state.uri = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(server, state.ends.set):
         yield state
-    finally:
-        state.ends.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()

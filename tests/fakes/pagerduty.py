@@ -23,6 +23,8 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.fakes.serving import serving
+
 EVENT_BYTES = 512 << 10
 SEVERITIES = ("critical", "error", "warning", "info")
 ACTIONS = ("trigger", "acknowledge", "resolve")
@@ -217,12 +219,5 @@ def pagerduty_server() -> Iterator[PagerDuty]:
     pagerduty = PagerDuty()
     server = _Server(pagerduty)
     pagerduty.url = f"http://127.0.0.1:{server.server_port}/v2/enqueue"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(server, pagerduty.heal):
         yield pagerduty
-    finally:
-        pagerduty.heal()
-        server.shutdown()
-        server.server_close()
-        thread.join()

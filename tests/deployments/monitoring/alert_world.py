@@ -15,13 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from checks.process import machine_state
 from checks.process.free_ports import free_port
 from tasks.store import records
 from tasks.store.folder import FolderStore
+from tests.fakes.serving import serving
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep, record_for
 
@@ -70,35 +70,25 @@ def until(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-@dataclass
-class Pages:
+class Pages(http.server.ThreadingHTTPServer):
     """An HTTP server that keeps what is posted to it."""
 
-    address: tuple[str, int]
-    posted: list[Any] = field(default_factory=list)
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address, _Page)
+        self.posted: list[Any] = []
 
-    def __enter__(self) -> Pages:
-        mine = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                mine.posted.append((self.path, body))
-                self.send_response(200)
-                self.end_headers()
+class _Page(http.server.BaseHTTPRequestHandler):
+    server: Pages
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.posted.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
 
-        self.server = http.server.ThreadingHTTPServer(self.address, Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
 
 
 # /var/log is an empty file system with the file $1 as its messages; then the words after it are run.
@@ -306,7 +296,7 @@ class World:
     def __enter__(self) -> World:
         self.hook = Pages(("127.0.0.1", self.port["hook"]))
         with self.stack:
-            self.stack.enter_context(self.hook)
+            self.stack.enter_context(serving(self.hook))
             self.network()
             self.configure()
             self.declare()

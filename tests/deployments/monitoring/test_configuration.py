@@ -22,6 +22,7 @@ from tasks.monitoring.config import PORTS, SHIPPED, MonitoringSettings, ScrapeJo
 from tasks.monitoring.targets import document, targets_of
 from tests.deployments.monitoring.alert_world import Pages, World, get, until
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
+from tests.fakes.serving import serving
 
 ROOT = Path(__file__).parents[3]
 HOOK = "http://127.0.0.1:1/"
@@ -319,7 +320,7 @@ def test_an_outage_of_a_cluster_silences_what_follows_from_it_and_no_finding() -
 def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
     """The real Alertmanager: of two nodes of another cluster both are named, in one notification as well."""
     port, hook = free_port(), free_port()
-    with Pages(("127.0.0.1", hook)) as heard:
+    with serving(Pages(("127.0.0.1", hook))) as heard:
         address = f"http://127.0.0.1:{hook}"
         settings = MonitoringSettings(address + "/on-call", address + "/owner", address + "/heartbeat")
         (tmp_path / "alertmanager.yml").write_text(

@@ -12,8 +12,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -304,17 +303,3 @@ def _log(server: ApiServer, pod: str, query: Mapping[str, str]) -> str:
     stamps = query.get("timestamps") == "true"
     text = "".join(f"{at} {line}\n" if stamps else f"{line}\n" for at, line in rows)
     return text[: int(query.get("limitBytes") or len(text))]
-
-
-@contextmanager
-def serving(server: ApiServer) -> Iterator[ApiServer]:
-    """The server while it answers."""
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join(5)

@@ -22,7 +22,8 @@ from typing import Any
 
 from checks.process.tree import end_tree
 from tests.fakes.kubernetes import controllers, scheduler
-from tests.fakes.kubernetes.api_server import ApiServer, Object, serving, stamp
+from tests.fakes.kubernetes.api_server import ApiServer, Object, stamp
+from tests.fakes.serving import serving
 
 TICK_S = 0.02
 IMAGE = "registry.example/prelaunch:1"
@@ -303,7 +304,7 @@ def kubernetes(folder: Path, nodes: int = 2, gpus: int = 0) -> Iterator[Cluster]
             cluster.tick()
 
     thread = threading.Thread(target=rounds, daemon=True)
-    with serving(server):
+    with serving(server, server.over.set):
         thread.start()
         try:
             yield cluster

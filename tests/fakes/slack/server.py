@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
+from tests.fakes.serving import serving
 from tests.fakes.slack.methods import METHODS, Method
 from tests.fakes.slack.workspace import RESPONSES_A_URL, Message, Refusal, Response, Workspace
 
@@ -106,17 +107,8 @@ class SlackServer(Workspace):
 def slack_server() -> Iterator[SlackServer]:
     """A workspace of its own for the time of the block; nothing of it is left after."""
     slack = SlackServer()
-    thread = threading.Thread(
-        target=slack.http.serve_forever, kwargs={"poll_interval": 0.02}, name="slack stand-in"
-    )
-    thread.start()
-    try:
+    with serving(slack.http, slack.heal):
         yield slack
-    finally:
-        slack.heal()
-        slack.http.shutdown()
-        thread.join()
-        slack.http.server_close()
 
 
 class _Server(ThreadingHTTPServer):

@@ -84,20 +84,6 @@ class Flaky(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-@contextlib.contextmanager
-def flaky(behind: str) -> Iterator[Flaky]:
-    """The proxy, while it runs."""
-    server = Flaky(behind)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 class _Passer(BaseHTTPRequestHandler):
     server: Flaky
     protocol_version = "HTTP/1.1"

@@ -19,8 +19,9 @@ from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.output.fetch import SageMakerOutput
 from tasks.launchers.sagemaker.request.locations import Places
 from tasks.store.aws import AwsTimeouts
+from tests.fakes.serving import serving
 from tests.tasks.launchers.sagemaker.stubbed import JOB, REGION, ended
-from tests.tasks.store.servers import Flaky, environment, flaky, moto
+from tests.tasks.store.servers import Flaky, environment, moto
 
 A, B = "a" * 32, "b" * 32
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -108,7 +109,7 @@ class Account:
 @contextmanager
 def cloud() -> Iterator[tuple[Clients, Flaky]]:
     """moto behind the proxy, for a file of tests."""
-    with moto() as url, flaky(url) as proxy, pytest.MonkeyPatch.context() as patch:
+    with moto() as url, serving(Flaky(url)) as proxy, pytest.MonkeyPatch.context() as patch:
         for key, value in environment(proxy.url).items():
             patch.setenv(key, value)
         limits = AwsTimeouts(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)

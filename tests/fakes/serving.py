@@ -1,0 +1,25 @@
+"""A server of a test, while it answers in a thread of its own."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+S = TypeVar("S", bound=socketserver.BaseServer)
+
+
+@contextmanager
+def serving(server: S, release: Callable[[], object] = lambda: None) -> Iterator[S]:
+    """The server until the end of the block; `release` is called first then, and lets go of requests that hang."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        release()
+        server.shutdown()
+        server.server_close()
+        thread.join()
