@@ -166,7 +166,8 @@ class Remediation:
         journal = self.records.journal()
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
         lost = step.kind is StepKind.SETTLE and step.act is not None and step.act.rung is Rung.RECHECK
-        if lost or (step.kind is StepKind.CLOSE and step.reason not in (Reason.PROVEN, *PAGED)):
+        ending = step.reason if step.kind is StepKind.CLOSE else Reason.PROVEN
+        if lost or ending not in (Reason.PROVEN, *PAGED):
             self._end_retest(case)
         if step.kind is StepKind.CLOSE:
             self._change_journal(lambda latest: without_case(latest, case))
