@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.fakes.serving import QuietHandler
 
 BUCKET = "prelaunch-test"
 CODES = {403: "AccessDenied", 404: "NoSuchKey", 503: "SlowDown"}
@@ -17,7 +19,7 @@ class FakeS3:
         self.asked: list[str] = []
         store = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -47,18 +49,5 @@ class FakeS3:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *given: object) -> None:
-                """Quiet."""
-
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def environment(self, url: str = "") -> dict[str, str]:
-        """What makes it the container's S3."""
-        return {
-            "AWS_ENDPOINT_URL": url or self.url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }

@@ -7,6 +7,7 @@ from pathlib import Path
 from checks.documents.answer import AnswerWord, dump_answer
 from tests.container.agents import GATE, Agent, Ended, fake_python, make_bundle, make_root, run
 from tests.container.fake_s3 import BUCKET, FakeS3
+from tests.tasks.store.servers import environment
 
 FIRST = ("gate", "--ask-s", "30")
 
@@ -32,7 +33,7 @@ def attempt_of(agent: Agent) -> str:
 def test_an_s3_that_fails_for_a_while_only_delays_it(tmp_path: Path, store: FakeS3) -> None:
     """Throttled, broken, not allowed to say that nothing is there: said, and asked again."""
     store.failing = [503, 503, 503, 403, 500, 500, 500]
-    with holding(tmp_path, f"s3://{BUCKET}/job/answers/", **store.environment()) as agent:
+    with holding(tmp_path, f"s3://{BUCKET}/job/answers/", **environment(store.url)) as agent:
         attempt = attempt_of(agent)
         store.objects[f"job/answers/{attempt}.json"] = answer(attempt)
         ended = agent.wait()
@@ -45,7 +46,7 @@ def test_agent_polls_for_no_answer_when_no_check_holds(tmp_path: Path, store: Fa
     """A go needs no answer, and costs no request."""
     root = make_root(tmp_path, make_bundle())
     words = (*FIRST, "--answers", f"s3://{BUCKET}/answers", "--", "sleep", "1.5")
-    ended: Ended = run(root, *words, python=fake_python(tmp_path), **store.environment())
+    ended: Ended = run(root, *words, python=fake_python(tmp_path), **environment(store.url))
 
     assert (0, []) == (ended.code, store.asked)
 

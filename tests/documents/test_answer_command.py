@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import textwrap
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tasks.gate.approval.answers import GateDecision
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 
 CURL = pytest.mark.skipif(
     shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl"
@@ -41,7 +41,7 @@ REFUSED: Answered = (401, {"exception_message": "Unauthorized"})
 PASSWORD = {"PREFECT_API_AUTH_STRING": "prelaunch:word"}
 
 
-class _Resumed(BaseHTTPRequestHandler):
+class _Resumed(QuietHandler):
     """A server that answers as Prefect 3.8.8 does (prefect/server/api/flow_runs.py). A fake: it resumes nothing."""
 
     answer: Answered = ACCEPTED
@@ -55,9 +55,6 @@ class _Resumed(BaseHTTPRequestHandler):
         self.send_response(code)
         self.end_headers()
         self.wfile.write(json.dumps(said).encode())
-
-    def log_message(self, *of: object) -> None:
-        """Nothing."""
 
 
 def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 
 
 class MailServer(socketserver.ThreadingTCPServer):
@@ -83,7 +83,7 @@ class Webhook(ThreadingHTTPServer):
         return int(self.server_address[1])
 
 
-class _Posted(BaseHTTPRequestHandler):
+class _Posted(QuietHandler):
     server: Webhook
 
     def do_POST(self) -> None:
@@ -93,9 +93,6 @@ class _Posted(BaseHTTPRequestHandler):
         self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
 
 
 @contextmanager

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 
 API, ARTIFACTS = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
 KEY = re.compile(r"[A-Za-z0-9_\-. /]{1,250}")
@@ -168,16 +168,13 @@ def _log(run: Run, table: dict[str, Any]) -> None:
     run.metrics |= {one["key"]: one["value"] for one in metrics}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
 
     @property
     def state(self) -> MlflowServer:
         found: MlflowServer = self.server.state  # type: ignore[attr-defined]
         return found
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
 
     def _serve(self) -> None:
         state = self.state

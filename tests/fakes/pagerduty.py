@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 
 EVENT_BYTES = 512 << 10
 SEVERITIES = ("critical", "error", "warning", "info")
@@ -165,7 +165,7 @@ class _Server(ThreadingHTTPServer):
         self.pagerduty = pagerduty
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
 
@@ -208,9 +208,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
 
 
 @contextmanager

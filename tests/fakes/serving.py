@@ -6,9 +6,24 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from typing import TypeVar
 
 S = TypeVar("S", bound=socketserver.BaseServer)
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    """A handler of requests that prints no line about each of them."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """stderr is for what goes wrong."""
+
+    def handle_expect_100(self) -> bool:
+        """boto3 waits for it before it sends a body."""
+        self.send_response_only(100)
+        self.end_headers()
+        self.wfile.flush()
+        return True
 
 
 @contextmanager

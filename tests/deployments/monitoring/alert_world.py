@@ -28,7 +28,7 @@ from checks.process import machine_state
 from checks.process.free_ports import free_port
 from tasks.store import records
 from tasks.store.folder import FolderStore
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep, record_for
 
@@ -78,7 +78,7 @@ class Pages(http.server.ThreadingHTTPServer):
         self.posted: list[Any] = []
 
 
-class _Page(http.server.BaseHTTPRequestHandler):
+class _Page(QuietHandler):
     server: Pages
 
     def do_POST(self) -> None:
@@ -86,9 +86,6 @@ class _Page(http.server.BaseHTTPRequestHandler):
         self.server.posted.append((self.path, body))
         self.send_response(200)
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
 
 
 # /var/log is an empty file system with the file $1 as its messages; then the words after it are run.

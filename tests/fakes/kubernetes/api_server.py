@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 import kubernetes_validate
 
 from tests.fakes.kubernetes.operator_schemas import SCHEMAS, problem_of
+from tests.fakes.serving import QuietHandler
 
 Object = dict[str, Any]
 VERSION = "1.31"
@@ -181,7 +182,7 @@ def merged(target: Object, change: Object) -> None:
             target[key] = value
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: ApiServer
     protocol_version = "HTTP/1.1"
     # Headers and body are two packets; Nagle's algorithm would hold the second one back for 40 ms.
@@ -191,9 +192,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._handle()
 
     do_POST = do_PATCH = do_DELETE = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
     def _handle(self) -> None:
         server, parts = self.server, urlsplit(self.path)

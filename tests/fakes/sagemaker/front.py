@@ -6,13 +6,14 @@ import datetime
 import http.client
 import json
 import re
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 from tests.fakes.sagemaker import control, faults, permissions, quotas
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.faults import Broken, Faults
 from tests.fakes.sagemaker.plane import OPERATIONS, Plane
+from tests.fakes.serving import QuietHandler
 
 HOPS = ("content-length", "transfer-encoding", "connection", "expect", "keep-alive")
 JSON = {
@@ -42,7 +43,7 @@ class Front(ThreadingHTTPServer):
         return int(self.server_address[1])
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One connection."""
 
     server: Front
@@ -137,19 +138,9 @@ class Handler(BaseHTTPRequestHandler):
         now = datetime.datetime.now(datetime.UTC).timestamp() if timestamp is None else timestamp
         return super().date_time_string(now + skew)  # type: ignore[arg-type, unused-ignore]
 
-    def handle_expect_100(self) -> bool:
-        """boto3 waits for it before it sends a body."""
-        self.send_response_only(100)
-        self.end_headers()
-        self.wfile.flush()
-        return True
-
     def handle(self) -> None:
         """A client that was killed is no error of ours."""
         try:
             super().handle()
         except (ConnectionError, TimeoutError):
             self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """stderr is for what goes wrong."""

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tests.fakes.serving import serving
+from tests.fakes.serving import QuietHandler, serving
 from tests.fakes.slack.methods import METHODS, Method
 from tests.fakes.slack.workspace import RESPONSES_A_URL, Message, Refusal, Response, Workspace
 
@@ -119,13 +119,10 @@ class _Server(ThreadingHTTPServer):
         """A client that went away in the middle is no news."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     timeout = 30
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Calls are kept in `calls`."""
 
     def do_POST(self) -> None:
         """Every method, every response_url."""

@@ -8,9 +8,11 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from unittest import mock
+
+from tests.fakes.serving import QuietHandler
 
 BUCKET = "prelaunch-test"
 SECRET = "a-secret-of-the-test"
@@ -84,7 +86,7 @@ class Flaky(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Passer(BaseHTTPRequestHandler):
+class _Passer(QuietHandler):
     server: Flaky
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # one packet an answer
@@ -105,13 +107,6 @@ class _Passer(BaseHTTPRequestHandler):
         return self._answer(status, data, headers, cut=fault == "cut")
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _pass
-
-    def handle_expect_100(self) -> bool:
-        """boto3 waits for it before it sends a body."""
-        self.send_response_only(100)
-        self.end_headers()
-        self.wfile.flush()
-        return True
 
     def _behind(self, body: bytes, blind: bool) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.server.behind, timeout=60)
@@ -143,6 +138,3 @@ class _Passer(BaseHTTPRequestHandler):
             self.wfile.write(data[: len(data) // 2] if cut else data)
         if cut:
             self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """stderr is the test's."""
