@@ -32,10 +32,10 @@ UNITS = ("prelaunch-server", "prelaunch-worker")
 BIN = Path(sys.executable).parent
 
 
-def unit(name: str) -> dict[str, list[str]]:
+def unit(name: str, folder: Path = SETTINGS) -> dict[str, list[str]]:
     """What a unit file says, each key with all its values."""
     found: dict[str, list[str]] = {}
-    for line in (SETTINGS / f"{name}.service").read_text().splitlines():
+    for line in (folder / f"{name}.service").read_text().splitlines():
         if "=" in line and not line.startswith("#"):
             key, _, value = line.partition("=")
             found.setdefault(key, []).append(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from tasks.gate.lease.lease import TTL_S, LauncherAddress, Lease, OpenQuestion
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import JudgedReport
+from tasks.gate.progress import LISTENER, ProgressListener
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.cost_terms import CostTerms
@@ -114,6 +116,16 @@ def session(
         facts=FACTS, declared=Declared("cpu", nodes, 0, 1, names), terms=CostTerms(usd_per_node_hour=30.0),
     )  # fmt: skip
     return Session(cast(GateContext, context), LeaseRenewal(store, held), launches)
+
+
+@contextmanager
+def listening(listener: ProgressListener) -> Iterator[None]:
+    """The listener hears the progress of this block."""
+    token = LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        LISTENER.reset(token)
 
 
 def judged(report: Report, reused: str = "", **changes: Any) -> JudgedReport:

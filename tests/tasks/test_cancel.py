@@ -17,12 +17,12 @@ from tasks.cancel import end_cancelled_gate, note_interruption
 from tasks.gate import session as sessions
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.outcome import Decision, Ending, GateOutcome, cancelled_by
-from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.progress import LiveProgress
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement
 from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, listening, session
 
 MAY = "its job, which may have trained,"
 GO = judged(healthy(2, 1))
@@ -92,10 +92,8 @@ def test_nodes_that_decided_by_themselves_may_have_trained(
         (one.folder / TRAIN_JOB / here).touch()
     if by_command:
         shown = LiveProgress(None)
-        token = LISTENER.set(shown)
-        with one:
+        with listening(shown), one:
             note_interruption(one)
-        LISTENER.reset(token)
         assert shown.outcome is not None
         said = cancelled_by(shown.outcome, "cancelled by SIGTERM").reason
     else:
@@ -211,10 +209,8 @@ def test_a_gate_whose_lock_was_taken_away_leaves_the_jobs_and_their_end_to_the_o
     assert not one.renewal.ours()
     shown = LiveProgress(None)
     if by_command:
-        token = LISTENER.set(shown)
-        with one:
+        with listening(shown), one:
             note_interruption(one)
-        LISTENER.reset(token)
         said = "; ".join(shown.unended)
     else:
         said = cancelled(one, monkeypatch)

@@ -19,7 +19,6 @@ from tasks.finish import defect_outcome, failed_outcome
 from tasks.gate import job_times
 from tasks.gate.jobs import JobEnd
 from tasks.gate.lease import lease as leases
-from tasks.gate.progress import LISTENER
 from tasks.gate.session import Session
 from tasks.launch import training_result
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError
@@ -30,7 +29,7 @@ from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.store.base import StoreError
 from tests.sample_reports import healthy
 from tests.tasks.gate.test_submission import Heard
-from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
+from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, listening, session
 
 RUNS = JobStatus(JobState.RUNNING, "Training", "t1", {})
 ENDED = JobStatus(JobState.SUCCEEDED, "Completed", "t1", {"node-0": 0})
@@ -79,11 +78,8 @@ def followed(
     async def look(status: JobStatus) -> None:
         """Nothing."""
 
-    token = LISTENER.set(heard)
-    try:
+    with listening(heard):
         end = asyncio.run(follow_job(one, TRAIN_JOB, LIMIT_S, look, trains=trains))
-    finally:
-        LISTENER.reset(token)
     return end, one, [line.detail for line in heard.lines if line.lasting]
 
 

@@ -28,7 +28,7 @@ from tasks.finish import (
 )
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import Decision, Ending, GateOutcome, Training, outcome_summary
-from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.progress import LiveProgress
 from tasks.gate.question import AnswerChannel, ApprovalAction
 from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
@@ -48,7 +48,7 @@ from tasks.render.context import GateHistory
 from tasks.store.base import StoreError, StoreFull
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, listening, session
 
 GO = judged(healthy(2, 1))
 NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
@@ -274,9 +274,8 @@ def test_prefect_shows_the_outcome_by_name(
 def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> None:
     """A locked cluster is told apart from a mistake."""
     shown = LiveProgress(None)
-    token = LISTENER.set(shown)
-    state = reject_request(error)
-    LISTENER.reset(token)
+    with listening(shown):
+        state = reject_request(error)
 
     assert ("Rejected", busy) == (state.name, isinstance(state.data, ClusterBusy))
     assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED

@@ -18,10 +18,10 @@ from flows.cli.output import add_output_arguments
 from tasks import finish, judge
 from tasks.finish import defect_outcome, failed_outcome
 from tasks.gate.outcome import Decision, Ending, GateOutcome, Training
-from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.progress import LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 from tests.tasks.test_finish import GO, NO_GO, PUBLISHED, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
@@ -71,9 +71,8 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     cast(Any, one.context).terms = CostTerms(usd_per_node_hour=50.0)
     one.ended(CHECK_JOB)
     shown = LiveProgress(None)
-    token = LISTENER.set(shown)
-    asyncio.run(finish.finish_gate(one, ended))
-    LISTENER.reset(token)
+    with listening(shown):
+        asyncio.run(finish.finish_gate(one, ended))
     parser = argparse.ArgumentParser()
     add_output_arguments(parser)
     assert shown.outcome is not None

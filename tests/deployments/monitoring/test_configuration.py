@@ -22,6 +22,7 @@ from tasks.monitoring.config import PORTS, SHIPPED, MonitoringSettings, ScrapeJo
 from tasks.monitoring.targets import document, targets_of
 from tests.deployments.monitoring.alert_world import Pages, World, get, until
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
+from tests.deployments.test_server import unit
 from tests.fakes.serving import serving
 
 ROOT = Path(__file__).parents[3]
@@ -117,19 +118,10 @@ def node_parser() -> Parser:
     return made
 
 
-def unit(name: str) -> dict[str, list[str]]:
-    """What a unit file says, each key with all its values."""
-    found: dict[str, list[str]] = {}
-    for line in (SHIPPED / f"{name}.service").read_text().splitlines():
-        if "=" in line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            found.setdefault(key, []).append(value)
-    return found
-
-
 def test_the_units_start_commands_that_exist() -> None:
     """With options that the programs have."""
-    [watch], [exporter] = unit("prelaunch-watch")["ExecStart"], unit("prelaunch-exporter")["ExecStart"]
+    units = (unit(name, SHIPPED) for name in ("prelaunch-watch", "prelaunch-exporter"))
+    [watch], [exporter] = (found["ExecStart"] for found in units)
     words = re.sub(
         r"\$\{(\w+)\}", lambda match: {"LISTEN": "127.0.0.1:9402"}.get(match[1], "x"), watch
     ).split()
@@ -144,7 +136,7 @@ def test_the_units_start_commands_that_exist() -> None:
 @pytest.mark.parametrize("name", ["prelaunch-watch", "prelaunch-exporter"])
 def test_the_services_come_back(name: str) -> None:
     """Unless their configuration is wrong, which no restart mends."""
-    said = unit(name)
+    said = unit(name, SHIPPED)
 
     assert (["always"], ["2"], ["143"]) == (
         said["Restart"],

@@ -14,12 +14,12 @@ from tasks.gate import session as sessions
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LauncherAddress, Lease, LeaseLost, OpenQuestion
 from tasks.gate.lease.owner import this_process
-from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.progress import LiveProgress
 from tasks.gate.session import RunOver, Session, cancel_jobs, end_run, open_session, running_jobs, take_lease
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
 from tasks.store.base import StoreError
 from tasks.store.layout import lease_key
-from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, session
+from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, listening, session
 
 ASKING = OpenQuestion("k", "d", NOW + 60, NOW + 120)
 RUNS = JobStatus(JobState.RUNNING, "", "", {})
@@ -68,14 +68,12 @@ def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, not
     """Each is tried, and the lock is given back all the same; what people know already is not told again."""
     engine = FakeEngine(broken={"first", "kept"})
     shown = LiveProgress(None)
-    token = LISTENER.set(shown)
-    with session(tmp_path, engine) as one:
+    with listening(shown), session(tmp_path, engine) as one:
         for job in ("first", "second"):
             one.remember(job)
         one.ended("kept")
         one.release_machines()
         one.notified = len(one.unreleased)
-    LISTENER.reset(token)
 
     assert [("cancel", "first"), ("cancel", "second")] == [
         call for call in engine.calls if call[0] == "cancel"

@@ -16,7 +16,7 @@ from rich.console import Console
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import GateOutcome
-from tasks.gate.progress import LISTENER, LiveProgress, Progress
+from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
 from tasks.launchers.base import (
@@ -35,7 +35,7 @@ from tasks.launchers.base import (
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.provision import settle_lease
 from tasks.store.layout import preflight_key
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
 
@@ -122,12 +122,9 @@ def test_submission_failure_cancels_only_a_job_that_may_run(
 def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_path: Path) -> None:
     """A person who waits sees why, and for how long at most; then each time that it took twice as long."""
     shown = Heard()
-    token = LISTENER.set(shown)
-    try:
-        with pytest.raises(NotSubmitted), gate(tmp_path, SilentEngine(Placement.NONE)) as one:
-            submit_job(one, JOB)
-    finally:
-        LISTENER.reset(token)
+    engine = SilentEngine(Placement.NONE)
+    with listening(shown), pytest.raises(NotSubmitted), gate(tmp_path, engine) as one:
+        submit_job(one, JOB)
 
     said = [one.detail.partition("): job ")[0] for one in shown.lines if "): job " in one.detail]
     assert [
@@ -146,12 +143,8 @@ def test_preflight_lines_keep_the_remedy_after_a_long_reason(
     warned = replace(long, subject="this machine", result=PreflightResult.WARNING)
     monkeypatch.setattr(submission, "preflight", lambda launcher, plans: (long, warned))
     monkeypatch.setattr(submission, "planned_jobs", lambda context: ())
-    token = LISTENER.set(LiveProgress(None))
-    try:
-        with session(tmp_path, Engine(Placement.NONE)) as one:
-            submission.run_preflight(one)
-    finally:
-        LISTENER.reset(token)
+    with listening(LiveProgress(None)), session(tmp_path, Engine(Placement.NONE)) as one:
+        submission.run_preflight(one)
     said = capsys.readouterr().err.splitlines()
 
     assert [True, True] == [
@@ -238,13 +231,9 @@ def test_a_gate_says_which_job_it_continues(
     tmp_path: Path, adopted: bool, placement: Placement, states: Mapping[str, JobStatus], said: list[str]
 ) -> None:
     """By the job's name and the engine's own words; not where the job begins anew, or was never there."""
-    heard = Heard()
-    token = LISTENER.set(heard)
-    try:
-        with session(tmp_path, FakeEngine(placement, states=dict(states)), adopted=adopted) as one:
-            asyncio.run(settle_lease(one))
-    finally:
-        LISTENER.reset(token)
+    heard, engine = Heard(), FakeEngine(placement, states=dict(states))
+    with listening(heard), session(tmp_path, engine, adopted=adopted) as one:
+        asyncio.run(settle_lease(one))
 
     assert [progress.detail for progress in heard.lines if progress.stage == "adopt"] == said
     assert all(progress.lasting for progress in heard.lines if progress.stage == "adopt")

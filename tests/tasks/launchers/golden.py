@@ -19,5 +19,5 @@ def golden_text(path: Path, text: str) -> str:
     """The committed text. `text` is written there first if UPDATE_GOLDEN is set; then read the difference."""
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return path.read_text()
+        path.write_text(text, encoding="utf-8")
+    return path.read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ The first line about each end, as the code that sends it makes it, is in tests/g
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from dataclasses import replace
 from html import unescape
@@ -48,6 +47,7 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
+from tests.tasks.launchers.golden import golden_text
 from tests.tasks.notifiers.means import page
 
 WHOLE = Coverage(Count(4, 4), Count(0, 0), Count(8, 8), Count(9, 9))
@@ -254,6 +254,7 @@ def ends() -> dict[str, GateOutcome]:
         "node-1, rank 3: RuntimeError: my loss exploded",
     )
     ended = replace(failed, state=JobState.CANCELLED)
+    trained = end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended)
     return {
         "go": end(Decision.PASSED, healthy()),
         "hardware": end(Decision.REFUSED, wrong_sums(healthy())),
@@ -273,13 +274,9 @@ def ends() -> dict[str, GateOutcome]:
             Decision.LAUNCHED, healthy(), ending=Ending.JOB_FAILED, training=failed,
             reason="node-1, rank 3: RuntimeError: my loss exploded",
         ),
-        "cancelled during the training": cancelled_by(
-            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "cancelled by SIGTERM"
-        ),
+        "cancelled during the training": cancelled_by(trained, "cancelled by SIGTERM"),
         "cancelled after a refusal": cancelled_by(end(None, wrong_sums(healthy()), ending=Ending.CANCELLED), "cancelled by SIGINT"),
-        "its time was up": cancelled_by(
-            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "its time was up (60 minutes)"
-        ),
+        "its time was up": cancelled_by(trained, "its time was up (60 minutes)"),
         "cancelled without a verdict": cancelled_by(
             replace(end(None, None, ending=Ending.CANCELLED), started=True), "cancelled by SIGINT"
         ),
@@ -350,10 +347,8 @@ def told(outcomes: dict[str, GateOutcome], capsys: pytest.CaptureFixture[str]) -
 def test_the_first_lines_are_what_the_golden_file_says(capsys: pytest.CaptureFixture[str]) -> None:
     """Read them side by side: who, what, how bad, against which threshold, and the same everywhere."""
     found = told(ends(), capsys)
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(found, encoding="utf-8")
 
-    assert GOLDEN.read_text(encoding="utf-8") == found
+    assert golden_text(GOLDEN, found) == found
 
 
 def test_junit_is_not_green_where_the_training_failed() -> None:

@@ -5,7 +5,6 @@ UPDATE_GOLDEN=1 writes them anew; then read the difference.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
+from tests.tasks.launchers.golden import golden_text
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -43,8 +43,4 @@ def _pages(report: Report) -> dict[str, str]:
 def test_the_pages_are_what_the_golden_files_say(name: str, report: Report) -> None:
     """For each answer, in each format."""
     for kind, text in _pages(report).items():
-        file = GOLDEN / f"render_{name}.{kind}"
-        if os.environ.get("UPDATE_GOLDEN"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        assert file.read_text(encoding="utf-8") == text
+        assert golden_text(GOLDEN / f"render_{name}.{kind}", text) == text

@@ -22,12 +22,6 @@ from tests.tasks.kept_gates import gate_id, keep
 FACTS = builtin()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FolderStore:
-    """An empty one."""
-    return FolderStore(tmp_path)
-
-
 def stricter(policy: Policy = POLICY) -> Policy:
     """GEMM has to reach 42 GFLOP/s: of the sample's ranks two do not."""
     line = policy.checks["compute.gemm"]

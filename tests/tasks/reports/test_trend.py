@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +16,8 @@ from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.layout import nodes_key, record_key
-from tasks.store.open import open_store
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """A folder."""
-    return open_store(str(tmp_path / "store"))
 
 
 def _day(number: int, report: Report) -> Report:

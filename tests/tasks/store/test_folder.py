@@ -17,12 +17,6 @@ from tasks.store.base import StoreError, StoreFull, StoreUnreachable, StoreUnwri
 from tasks.store.folder import FolderStore
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FolderStore:
-    """An empty one, whose folder is not there yet."""
-    return FolderStore(tmp_path / "store")
-
-
 def test_list_leaves_out_what_is_no_value(store: FolderStore) -> None:
     """What is being written, what the store keeps for itself, and what somebody else left there."""
     store.put("g/1/b", b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +22,6 @@ from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, known_of
 from tests.tasks.store.test_node_rows import known, rows
 
 NOW = FIRST_S + 10 * DAY_S
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FolderStore:
-    """An empty one."""
-    return FolderStore(tmp_path)
 
 
 def day(number: int) -> Report:

@@ -32,12 +32,6 @@ def lease(gate_id: str = "g-1", digest: str = "d", owner: Owner | None = None, n
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FolderStore:
-    """An empty store."""
-    return FolderStore(tmp_path)
-
-
-@pytest.fixture
 def stranger() -> Iterator[Owner]:
     """A process that lives and is not this one."""
     child = subprocess.Popen((sys.executable, "-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE)

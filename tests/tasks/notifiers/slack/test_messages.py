@@ -6,7 +6,6 @@ UPDATE_GOLDEN=1 writes the golden files anew; then read the difference.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tasks.notifiers.slack.messages import (
     status_message,
 )
 from tests.fakes.slack.blockkit import faults
+from tests.tasks.launchers.golden import golden_text
 from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM, QUESTION, REFUSED, STATUS
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
@@ -86,12 +86,8 @@ def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> N
 def test_the_messages_are_what_the_golden_files_say(name: str, messages: list[Message]) -> None:
     """The message, the call, and the rest of the thread."""
     text = json.dumps([{"text": m.text, "blocks": m.blocks} for m in messages], indent=1) + "\n"
-    file = GOLDEN / f"{name}.json"
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8")
 
-    assert file.read_text(encoding="utf-8") == text
+    assert golden_text(GOLDEN / f"{name}.json", text) == text
 
 
 def item(number: int, **more: Any) -> Item:

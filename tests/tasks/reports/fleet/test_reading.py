@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from checks.model import Report
 from tasks.reports.fleet.reading import UNKNOWN, needed_gates, read_fleet
@@ -16,12 +13,6 @@ from tests.sample_reports import healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
 NOW = FIRST_S + 300 * DAY_S
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FolderStore:
-    """An empty one."""
-    return FolderStore(tmp_path)
 
 
 def dated(number: int, report: Report) -> Report:
