@@ -62,10 +62,6 @@ def _granted(*patterns: str) -> set[str]:
     }
 
 
-def _filled(path: Path) -> str:
-    return re.sub(r"@([A-Z_]+)@", lambda found: VALUES[found[1]], path.read_text())
-
-
 @every
 def test_a_policy_is_written_as_iam_reads_it(path: Path) -> None:
     """Version, and statements that each have a name, an effect, actions, and resources or a principal."""
@@ -169,7 +165,7 @@ def test_conditions_are_on_keys_that_the_actions_know(path: Path) -> None:
 @every
 def test_a_policy_fits_into_a_managed_policy(path: Path) -> None:
     """With its placeholders filled, which are all known."""
-    text = _filled(path)
+    text = re.sub(r"@([A-Z_]+)@", lambda found: VALUES[found[1]], path.read_text())
 
     assert "@" not in text
     assert len(re.sub(r"\s", "", text)) <= MOST_CHARACTERS

@@ -129,10 +129,6 @@ def _double(result: Any) -> None:
     result *= 2
 
 
-def _swap(result: Any) -> None:
-    result.copy_(result.roll(1))
-
-
 def _nan(result: Any) -> None:
     result.view(-1)[0] = float("nan")
 
@@ -140,6 +136,6 @@ def _nan(result: Any) -> None:
 CHANGES: dict[str, Callable[[Any], None]] = {
     "doubled": _double,
     "one_element": _add_one,
-    "swapped": _swap,
+    "swapped": lambda result: result.copy_(result.roll(1)),
     "nan": _nan,
 }

@@ -49,14 +49,6 @@ def _machine(front: Front, id: str, **changes: Any) -> Any:
     return None
 
 
-def _machines(front: Front) -> Any:
-    return [vars(machine) for machine in front.plane.fleet.machines]
-
-
-def _jobs(front: Front) -> Any:
-    return {name: _seen(job) for name, job in front.plane.jobs.items()}
-
-
 def _seen(job: Job) -> dict[str, Any]:
     """What DescribeTrainingJob says, and what it never does: machines, lives, repairs."""
     behind = {"machines": [machine.id for machine in job.machines], "lives": job.life, "repairs": job.repairs}
@@ -83,18 +75,14 @@ def _running(front: Front) -> Any:
     return [host.process.pid for host in hosts if host.process and host.code is None]
 
 
-def _repair(front: Front, job: str, index: int) -> Any:
-    return repairs.in_pool(front.plane, front.plane.find(job), index)
-
-
 VERBS: dict[str, Callable[..., Any]] = {
     "dial": _dial,
     "machine": _machine,
-    "machines": _machines,
-    "jobs": _jobs,
+    "machines": lambda front: [vars(machine) for machine in front.plane.fleet.machines],
+    "jobs": lambda front: {name: _seen(job) for name, job in front.plane.jobs.items()},
     "hosts": _hosts,
     "running": _running,
-    "repair": _repair,
+    "repair": lambda front, job, index: repairs.in_pool(front.plane, front.plane.find(job), index),
 }
 
 

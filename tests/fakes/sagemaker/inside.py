@@ -18,7 +18,6 @@ import select
 import signal
 import sys
 import tempfile
-from types import FrameType
 from typing import Any
 
 # linux/sched.h, linux/prctl.h, sys/mount.h
@@ -66,7 +65,7 @@ def main(path: str, parent: int) -> int:
         os.close(alive)
     except OSError as error:
         return _cannot(error)
-    signal.signal(signal.SIGTERM, lambda number, frame: _hand_on(child, number, frame))
+    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -232,10 +231,6 @@ def die_with_the_holder_of(alive: int) -> None:
     if select.select([alive], [], [], 0)[0]:
         os._exit(NOT_STARTED)
     os.close(alive)
-
-
-def _hand_on(child: int, number: int, frame: FrameType | None) -> None:
-    os.kill(child, number)
 
 
 def _cannot(error: OSError) -> int:

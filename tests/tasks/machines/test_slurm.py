@@ -174,25 +174,23 @@ def test_a_node_that_is_not_ours_is_never_changed(flags: str, reason: str) -> No
     assert answers.argvs == []
 
 
-@pytest.mark.parametrize("node", ["n9", "n[0-1]", "ALL", "n0,n1", ""])
-def test_a_name_that_slurm_does_not_list_is_refused(node: str) -> None:
-    """A list of nodes never reaches scontrol."""
-    answers = SlurmAnswers()
-
-    with pytest.raises(ActRefused, match="The engine has no node"):
-        machines(answers).fence(node, MARK)
-    assert answers.argvs == []
+UNKNOWN_NODES = ("n9", "n[0-1]", "ALL", "n0,n1", "")
+BAD_MARKS = (Mark("gate 1", "x"), Mark("gate-1", "a b"), Mark("gate-1", "x state=resume"), Mark("", "x"))
 
 
 @pytest.mark.parametrize(
-    "mark", [Mark("gate 1", "x"), Mark("gate-1", "a b"), Mark("gate-1", "x state=resume"), Mark("", "x")]
+    ("node", "mark", "said"),
+    [
+        *((node, MARK, "The engine has no node") for node in UNKNOWN_NODES),
+        *(("n1", mark, "cannot be a reason") for mark in BAD_MARKS),
+    ],
 )
-def test_a_mark_that_scontrol_could_read_otherwise_is_refused(mark: Mark) -> None:
-    """Before anything is changed."""
+def test_words_that_scontrol_could_read_otherwise_are_refused(node: str, mark: Mark, said: str) -> None:
+    """Before anything is changed: a list of nodes never reaches it."""
     answers = SlurmAnswers()
 
-    with pytest.raises(ActRefused, match="cannot be a reason"):
-        machines(answers).fence("n1", mark)
+    with pytest.raises(ActRefused, match=said):
+        machines(answers).fence(node, mark)
     assert answers.argvs == []
 
 

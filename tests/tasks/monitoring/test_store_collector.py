@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from prometheus_client.samples import Sample
 
 from checks.model import Report
 from checks.watch.families import FAMILIES, Source
@@ -255,16 +254,11 @@ def test_hostile_names_are_escaped_and_cut(tmp_path: Path) -> None:
     """A record is written on the flow's machine, and may come from another one all the same."""
     store = FolderStore(tmp_path / "store")
     keep(store, 0, healthy(), cluster=HOSTILE)
-    names = {sample.labels.get("cluster", "") for sample in series_text(store)}
+    names = {sample.labels.get("cluster", "") for sample in samples(scraped(store).collector.text())}
 
     assert 2 == len(names)
     [name] = names - {""}
     assert name.startswith('a"b\\c d{}') and len(name) <= 128 and "\x1b" not in name
-
-
-def series_text(store: FolderStore) -> tuple[Sample, ...]:
-    """The samples of one scrape."""
-    return samples(scraped(store).collector.text())
 
 
 def pages(folder: Path, seconds: float = 30.0) -> tuple[FolderStore, FleetPages]:

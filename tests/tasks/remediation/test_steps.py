@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -166,10 +167,15 @@ def test_a_repair_needs_the_same_room() -> None:
     assert Step(StepKind.DO, Rung.PAGE, Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
-def test_a_node_that_its_engine_is_changing_is_waited_for() -> None:
-    """After a repair it may still be on its way."""
-    seen = machines(**{**FENCED, "service": ServiceState.CHANGING})
-    assert Step(StepKind.WAIT, reason=Reason.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+@pytest.mark.parametrize(
+    ("busy", "reason"),
+    [({"service": ServiceState.CHANGING}, Reason.IN_FLIGHT), ({"jobs": ("7",)}, Reason.JOBS_RUN)],
+    ids=["changing", "job"],
+)
+def test_step_waits_for_a_node_that_is_busy(busy: dict[str, Any], reason: Reason) -> None:
+    """After a repair it may still be on its way, and a job may run on it."""
+    seen = machines(**{**FENCED, **busy})
+    assert Step(StepKind.WAIT, reason=reason) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
@@ -187,12 +193,6 @@ def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_no
     fence = an_act(Rung.FENCE)
     assert Rung.RECHECK is step(a_case(hard=False), fence).rung
     assert Step(StepKind.DO, Rung.REBOOT, allowed_by="the gate file") == step(a_case(), fence)
-
-
-def test_step_waits_while_a_job_runs_on_the_node() -> None:
-    """It is waited for."""
-    seen = machines(**{**FENCED, "jobs": ("7",)})
-    assert Step(StepKind.WAIT, reason=Reason.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,16 @@ def is_stopped(aws: Stubbed) -> None:
     aws.describes(ended("Stopped", keep_alive_s=0), ended("Stopped", keep_alive_s=0))
 
 
-@pytest.mark.parametrize("unseen", [0, 1, 5])
-def test_a_job_that_is_described_only_seconds_later_is_adopted(unseen: int) -> None:
-    """CreateTrainingJob answered 503 and took effect; the next one says ResourceInUse."""
+@pytest.mark.parametrize(
+    ("code", "unseen"), [*(("ResourceInUse", unseen) for unseen in (0, 1, 5)), ("ResourceLimitExceeded", 2)]
+)
+def test_a_job_that_is_described_only_seconds_later_is_adopted(code: str, unseen: int) -> None:
+    """CreateTrainingJob answered 503 and took effect; the next one is refused because of it: of its name, or of the quota."""
     with stubbed(PATIENT) as aws:
         aws.knows_none()
         aws.refuses("create_training_job", "ServiceUnavailable", "later", 503)
         aws.knows_none()
-        aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
+        aws.refuses("create_training_job", code, "Training job names must be unique")
         aws.knows_none(unseen)
         aws.describes(described())
         assert aws.launcher.submit(a_plan()).adopted
@@ -134,18 +136,6 @@ def test_a_job_that_may_exist_is_never_called_refused(answers: tuple[tuple[str, 
                 aws.launcher.submit(a_plan())
         is_stopped(aws)
         aws.launcher.cancel(JOB)
-
-
-def test_a_lost_job_that_uses_the_quota_itself_is_adopted() -> None:
-    """The second request is refused because of the first, whose answer was lost."""
-    with stubbed(PATIENT) as aws:
-        aws.knows_none()
-        aws.refuses("create_training_job", "ServiceUnavailable", "later", 503)
-        aws.knows_none()
-        aws.refuses("create_training_job", "ResourceLimitExceeded", "no")
-        aws.knows_none(2)
-        aws.describes(described())
-        assert aws.launcher.submit(a_plan()).adopted
 
 
 def test_a_job_of_a_process_that_died_is_not_called_refused() -> None:
