@@ -61,13 +61,15 @@ class Bundle:
 class PassedNode:
     """One node that passed the checks, with its identity at that time.
 
-    `answered` names the findings that were open on it (FindingKey.name) and that the gate answered: the node closes them.
+    `answered` names the findings that were open on it (FindingKey.name) and that the gate answered: the node closes them. `overridden`
+    names those for which the gate refused it, and a person let it train.
     """
 
     name: NodeName
     rank: int
     identity: Mapping[str, str]
     answered: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,12 @@ def load_pass(data: bytes) -> Pass:
 
 def pass_of(report: Report, verdict: Verdict, by: str = "") -> Pass:
     """The pass of a GO: the nodes with their identities. `by` says who approved a verdict that the policy left to a person."""
-    from checks.judge.open_findings.prior_findings import closed_names
+    from checks.judge.open_findings.prior_findings import closed_names, failed_names
 
-    closed = closed_names(report, verdict.findings)
+    closed, failed = closed_names(report, verdict.findings), failed_names(verdict.findings)
     nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ())) for node in report.nodes
+        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ()), failed.get(node.name, ()))
+        for node in report.nodes
     )
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(verdict)), report.measured_at, nodes, by)
 

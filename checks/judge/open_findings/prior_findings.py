@@ -12,7 +12,7 @@ from checks.documents.columns import CheckTable, by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import ANSWERS, LatestEvidence, after_gate, keys_of, seen_on
-from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report
+from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report, node_of
 from checks.value_types import DecodeError
 
 REMEDIED = frozenset(ANSWERS.values())
@@ -52,13 +52,16 @@ def _about(
         yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
 
 
-def found_since(text: str, at: float) -> list[str]:
-    """What was found on a machine since it passed at this time, one line each; `text` is what a report of it carries now."""
+def found_since(text: str, at: float, overridden: Container[str] = ()) -> list[str]:
+    """What was found on a machine since it passed at this time, one line each; `text` is what a report of it carries now. A fault that
+    a person has overridden is seen again as long as it lasts.
+    """
     findings = _loaded(text) if text else OpenFindings()
     if isinstance(findings, str):
         return [findings]
-    grave = [item for item in findings.open if _is_grave(item) and not item.seen_at <= at < math.inf]
-    return [f"{item.key.name} was found since: {item.message}" for item in grave]
+    grave = [item for item in findings.open if _is_grave(item) and item.key.name not in overridden]
+    since = [item for item in grave if not item.seen_at <= at < math.inf]
+    return [f"{item.key.name} was found since: {item.message}" for item in since]
 
 
 def _loaded(text: str) -> OpenFindings | str:
@@ -85,6 +88,16 @@ def without_remedied(report: Report, checks: Container[str]) -> Report:
             node = replace(node, open_findings=documents.dump(replace(known, open=tuple(left))).decode())
         nodes.append(node)
     return replace(report, nodes=tuple(nodes))
+
+
+def failed_names(findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
+    """Node -> the names of what failed on it."""
+    names: dict[str, tuple[str, ...]] = {}
+    for finding in findings:
+        if finding.level is Level.FAIL:
+            node = node_of(finding.subject)
+            names[node] = (*names.get(node, ()), *(key.name for key in keys_of(finding)))
+    return names
 
 
 def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:

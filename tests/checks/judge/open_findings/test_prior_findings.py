@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from checks.bundle import pass_of
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.judge.open_findings.prior_findings import carried, closed_names, without_remedied
@@ -141,6 +142,7 @@ def test_a_pass_names_what_the_gate_answered() -> None:
     assert {"node-1": (mended.key.name,)} == closed_names(report, verdict_of(report).findings)
     sick = with_metric(report, "system.clock", "node-1", "wall_rate", 0.5)
     assert {} == closed_names(sick, verdict_of(sick).findings)
+    assert mended.key.name in pass_of(sick, verdict_of(sick)).nodes[1].overridden
     blind = without_row(report, "system.clock", "node-1")
     assert {} == closed_names(blind, verdict_of(blind).findings)
 

@@ -153,6 +153,11 @@ def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
 
     assert differs is bool(confirm_here(path, "algo-7"))
     assert ("" if differs else "algo-7") == claim(path)[0]
+    overridden = replace(node, overridden=(fault.key.name,))
+    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", measured_at, (overridden,))))
+    assert (seen_at is None) is bool(confirm_here(path, "algo-7")), (
+        "what lasts is seen again, and was overridden"
+    )
 
 
 @pytest.mark.parametrize("data", [None, b"{"])
