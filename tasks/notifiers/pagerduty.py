@@ -19,12 +19,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
-from checks.value_types import DecodeError
+from checks.value_types import SPARSE, DecodeError
 from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Audience, Item, Notification, Notifier, NotifierAccess, NotifyError, PageKind
 from tasks.store.base import Store, StoreError
@@ -202,6 +202,10 @@ class PagerDutyNotifier(Notifier):
         found = opened(self.means.store, page.cluster)
         ended = {key: one for key, one in found.items() if _is_over(one, page)}
         stay = Counter(one.kind for key, one in found.items() if key not in ended)
+        for key, incident in found.items():
+            left = incident.left(page)
+            if left and left != incident.nodes:  # nodes are returned one by one
+                self.means.store.put(key, dump_plain(replace(incident, nodes=left)))
         for key, incident in ended.items():
             if incident.routing_key not in ours:
                 continue
@@ -288,13 +292,18 @@ class Incident:
     routing_key: str
     gate_id: str
     kind: str
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+
+    def left(self, page: Notification) -> tuple[str, ...]:
+        """The nodes that were neither returned nor in this GO; those of a repair alone are waited for."""
+        repaired = page.returned if self.kind == PageKind.REPAIR.value else ()
+        return tuple(node for node in self.nodes if node not in repaired)
 
 
 def _is_over(incident: Incident, page: Notification) -> bool:
     """Whether this GO, or this return of nodes, shows that the incident is over. Older records of repairs name no nodes."""
     if incident.kind == PageKind.REPAIR.value and incident.nodes:
-        return set(incident.nodes) <= set(page.returned)
+        return not incident.left(page)
     is_shown = incident.kind != PageKind.TRAINING_FAILED.value or page.trained
     return page.kind is PageKind.GO and is_shown
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -244,7 +245,8 @@ class Remediation:
         try:
             result = self.recheck(case, self.machines.open_retest(case.node, partners, mark))
         except BaseException:
-            self._end_retest(case)  # what it raises itself must not hide why
+            with suppress(MachineError):  # what it raises itself must not hide why
+                self.machines.close_retest(case.node, mark)
             raise
         self.machines.close_retest(case.node, mark)
         state = ActState.FAILED if result.proof is Proof.FAILED else ActState.DONE

@@ -141,8 +141,9 @@ def _below(options: Sequence[str]) -> int:
 
 
 def devices_of(mounts: Sequence[Mount], *folders: Path) -> set[str]:
-    """The devices that the folders are on."""
-    paths = [[mount for mount in mounts if folder.is_relative_to(mount.point)] for folder in folders]
+    """The devices that the folders are on; the last mount on a place hides the others."""
+    visible = {mount.point: mount for mount in mounts}.values()
+    paths = [[mount for mount in visible if folder.is_relative_to(mount.point)] for folder in folders]
     return {max(path, key=lambda mount: len(mount.point)).device for path in paths if path}
 
 

@@ -281,9 +281,9 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
 
 
 def has_ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> bool:
-    """Whether nothing of the job can run. A pod that was replaced, and is being deleted, may be on a node that never answers."""
-    counted = (*newest(pods), *(pod for pod in pods if not pod.ends))
-    return all(view.state.final for view in workloads) and all(pod.state.final for pod in counted)
+    """Whether nothing of the job is left to be ended. A pod that is being deleted may be on a node that never answers."""
+    left = (pod for pod in pods if not pod.ends)
+    return all(view.state.final for view in workloads) and all(pod.state.final for pod in left)
 
 
 def outliving(pods: Iterable[PodView], codes: Mapping[str, int]) -> tuple[str, ...]:

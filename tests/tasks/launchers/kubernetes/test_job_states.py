@@ -305,7 +305,7 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
         ([job(0, failed())], [ended(1, 0)], True),
         ([job(0, failed())], [ended(1, 0), pod(1)], False),
         ([job(0, failed())], [ended(1, 0), unschedulable(1)], False),
-        ([job(0, failed())], [ended(1, 0), deleted(pod(1))], False),
+        ([job(0, failed())], [ended(1, 0), deleted(pod(1))], True),
         (
             [job(0, COMPLETE)],
             [deleted(pod(0)), {**ended(0), "metadata": pod(made=DELETED)["metadata"]}],
