@@ -43,8 +43,9 @@ LEAST_NOISE = 0.002
 # Where proofs so far apart differ by so many times what neighbours do, the noise wanders (a temperature): a mean of neighbours is as
 # uncertain as one of them, and so is the reference. Simulated: 16 machines x 90 gates, 12 seeds, three kinds of wander name nobody.
 APART, WANDERS, WANDER_WIDTH = 10, 1.25, 1.6
-# Enough series to know the noise of a number; and so many that the scatter of the statistic itself is known.
-SAMPLED, SCATTERED = 200, 8
+# Enough series to know the noise of a number; so many that the scatter of the statistic itself is known; and so many that the wander
+# of the median one is not that of the one that gets worse. Without peers, a drift of all of them looks like wander.
+SAMPLED, SCATTERED, WANDERED = 200, 8, 3
 # The estimate from one machine's own proofs is uncertain: it counts where it is so many times that of all machines.
 NOISIER = 1.5
 # What a single proof may add: one bad moment is neither a step nor a drift.
@@ -134,7 +135,7 @@ def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers
     for values in series:
         move = _untold(values, has_peers)
         if move is None and any(_recently(values, sign) for sign in _signs(bad)):
-            noise = noise or noise_of(series, bad)
+            noise = noise or noise_of(series, bad, has_peers)
             move = _tested(values, bad, noise, chance, has_peers)
         found.append(
             move
@@ -164,7 +165,7 @@ def fleet_move(series: Sequence[Sequence[float]]) -> FleetMove | None:
     return FleetMove(moved, len(changes))
 
 
-def noise_of(series: Sequence[Sequence[float]], bad: Side) -> TrendNoise:
+def noise_of(series: Sequence[Sequence[float]], bad: Side, has_peers: bool = True) -> TrendNoise:
     """The noise of one number, from as many of its series as are enough. The scatter is that of the machines on the good side of the
     middle, so that those that got worse do not make it greater.
     """
@@ -172,7 +173,8 @@ def noise_of(series: Sequence[Sequence[float]], bad: Side) -> TrendNoise:
     some = [values for values in long[:: max(1, len(long) // SAMPLED)] if _reference(values)]
     deviation = max(LEAST_NOISE, median([own_noise(values) for values in some] or [LEAST_NOISE]))
     freedom = max(1, int(sum(PRECISION * (len(values) - 1) for values in some)))
-    far = median([own_noise(values, APART) for values in some]) if len(some) >= SCATTERED else 0.0
+    least = WANDERED if has_peers else SCATTERED
+    far = median([own_noise(values, APART) for values in some]) if len(some) >= least else 0.0
     sizes: dict[Window, list[tuple[float, float]]] = {}
     for values in some:
         for window, size, spread in _sizes(values, deviation):

@@ -107,10 +107,12 @@ def test_proofs_that_are_like_their_neighbours_name_nobody() -> None:
     assert len(named) <= 1
 
 
-def wandering(seed: int, like: float, noise: float, gates: int, fault: Fault) -> list[list[float]]:
-    """Sixteen machines whose noise is `like` times that of the gate before, plus normal noise; divided by the medians of the gates."""
+def wandering(
+    seed: int, like: float, noise: float, gates: int, fault: Fault, machines: int = 16
+) -> list[list[float]]:
+    """Machines whose noise is `like` times that of the gate before, plus normal noise; divided by the medians of the gates."""
     chance, fleet = random.Random(seed), []
-    for machine in range(16):
+    for machine in range(machines):
         level, away, values = 100.0 * (1.0 + 0.02 * chance.gauss(0.0, 1.0)), 0.0, []
         for gate in range(gates):
             away = like * away + noise * chance.gauss(0.0, 1.0)
@@ -136,6 +138,35 @@ def test_wandering_noise_names_nobody_in_a_small_fleet(like: float, noise: float
             }
 
     assert set() == named
+
+
+@pytest.mark.parametrize("young", [0, 2])
+@pytest.mark.parametrize("machines", [5, 6, 7])
+def test_wandering_noise_names_hardly_anybody_among_few_peers(machines: int, young: int) -> None:
+    """Also where some have too few proofs since their last change to say how the noise wanders."""
+    fleets = [wandering(seed, 0.9, 0.01, 60, lambda gate, m: 1.0, machines) for seed in range(40)]
+    judged = [[*one[young:], *(values[-8:] for values in one[:young])] for one in fleets]
+    chance = chance_of(machines * NUMBERS, 30.0)
+
+    assert 2 >= sum(
+        any(one.motion is Motion.WORSE for one in moves(Side.LOW, fleet, chance)) for fleet in judged
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("step of -8 % at 1.5 % noise", 5), ("drift of -10 % over 30 gates at 1.5 % noise", 20)],
+)
+@pytest.mark.parametrize("machines", [5, 6, 7])
+def test_few_machines_name_the_one_that_gets_worse(name: str, limit: int, machines: int) -> None:
+    """Noise that does not wander hides neither a step nor a drift of one of them."""
+    noise, _, _, fault = CASES[name]
+    chance, rule = random.Random(SEED), by_peers(machines * NUMBERS)
+    fleets = [
+        simulated(chance, machines, 30 + limit, noise, lambda gate, m: fault(gate, m + 1)) for _ in range(20)
+    ]
+
+    assert 0.75 <= sum(found(rule, one, 30, (limit,), 1).within[limit] for one in fleets) / 20
 
 
 @pytest.mark.parametrize(("noise", "step"), [(0.005, 0.1), (0.01, 0.3)])
@@ -266,9 +297,13 @@ def test_a_usual_value_of_zero_has_no_fraction() -> None:
 
 
 def test_without_peers_nothing_is_called_steady_or_worse() -> None:
-    """A value that moves is told as such."""
+    """A value that moves is told as such, also where all of a few machines drift together."""
+    noise, _, _, fault = CASES["drift of -10 % over 30 gates at 0.5 % noise"]
+    fleet = simulated(random.Random(SEED), 3, 49, noise, lambda gate, m: fault(gate, 0))
+
     assert Move(Motion.UNKNOWN, lack=Lack.PEERS) == motion([*STEADY, *STEADY], has_peers=False)
     assert Motion.MOVED is motion([*STEADY, 0.7, 0.7, 0.7], has_peers=False).motion
+    assert [Motion.MOVED] * 3 == [one.motion for one in moves(Side.LOW, fleet, CHANCE, has_peers=False)]
 
 
 def test_each_side_is_judged_as_it_is_bad() -> None:
