@@ -121,7 +121,7 @@ PROVEN = _store(
 STORE_READ = _store("prelaunch_store_readable", "1 if the store could be read at this scrape, else 0.")
 STORE_READ_TIME = _store("prelaunch_store_read_timestamp_seconds", "When the store was read (Unix time).")
 STORE_OMITTED = _store(
-    "prelaunch_store_series_omitted", "Series left out: too many, or an unreadable report."
+    "prelaunch_store_series_omitted", "Series left out: too many, or of gates that cannot be read."
 )
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))

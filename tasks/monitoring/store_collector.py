@@ -1,6 +1,7 @@
 """The metrics of a store: made at the scrape, and never kept.
 
 A store that cannot be read completely has one sample, prelaunch_store_readable 0, and no other: what is not known now is not served.
+A gate without a record, which was cut short or is writing it just now, is only counted as left out.
 Only records and the names of nodes are remembered between scrapes, by the id of their gate, of which they never change.
 """
 
@@ -71,7 +72,7 @@ class StoreCollector:
         return text_of((*((family, (), value) for family, value in own), *kept))
 
     def _rows(self) -> tuple[list[Row], int, str]:
-        """The rows and how many nodes have none, or why there are no rows. A scrape does not wait for one that hangs."""
+        """The rows, how many nodes and gates have none, or why there are no rows. A scrape does not wait for one that hangs."""
         end = time.monotonic() + self._seconds
         if not self._reading.acquire(timeout=self._seconds / 2):
             return [], 0, "an earlier scrape is still reading it"
@@ -111,11 +112,9 @@ class StoreCollector:
     def _read(self) -> tuple[list[Row], int]:
         """Raises StoreError."""
         found = listed(self._store, self._records)
-        if found.problems:
-            raise StoreError(
-                f"{len(found.problems)} records are unreadable, the first is {found.problems[0]}"
-            )
-        if not found.records:  # also a folder whose mount is gone
+        if unreadable := len(found.problems) - len(found.cut_short):
+            raise StoreError(f"{unreadable} records are unreadable, the first is {found.problems[0]}")
+        if not found.records and not found.cut_short:  # also a folder whose mount is gone
             raise StoreError("there is no gate in it. Look at its address, and whether its mount is there")
         clusters: dict[str, list[Record]] = {}
         for record in found.records:  # oldest first
@@ -124,7 +123,7 @@ class StoreCollector:
         # In the order of what is missed most: if something is left out, it is the nodes of the last clusters.
         rows = [row for gates, _, _ in made for row in gates]
         rows += [row for _, nodes, _ in made for row in nodes]
-        return rows, sum(unread for _, _, unread in made)
+        return rows, sum(unread for _, _, unread in made) + len(found.cut_short)
 
 
 def _of_cluster(

@@ -41,12 +41,13 @@ BATCH = 50
 
 @dataclass(frozen=True)
 class VerdictListing:
-    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete. `unjudged` are the
-    ids of the gates that ended without a verdict, by time.
+    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete, and `cut_short`
+    which of them are about gates without a record. `unjudged` are the ids of the gates that ended without a verdict, by time.
     """
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
+    cut_short: tuple[str, ...]
     unjudged: tuple[str, ...]
 
 
@@ -92,12 +93,13 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     for record in read_records(store, [gate for gate in ids if gate not in read], problems):
         read[record.gate_id] = record
     gates = kept_gates(store)
-    problems += _without_record(gates, ids)
+    cut_short = tuple(_without_record(gates, ids))
     unjudged = tuple(
         gate for gate, keys in gates.items() if outcome_key(gate) in keys and verdict_key(gate) not in keys
     )
     records_found = [read[gate_id] for gate_id in ids if gate_id in read]
-    return VerdictListing(tuple(sorted(records_found, key=_turn)), tuple(problems), unjudged)
+    ordered = tuple(sorted(records_found, key=_turn))
+    return VerdictListing(ordered, (*problems, *cut_short), cut_short, unjudged)
 
 
 def newest_records(store: Store, problems: list[str]) -> Iterator[Record]:

@@ -229,6 +229,18 @@ def test_nodes_that_are_not_kept_count_as_left_out(kept: Scraped) -> None:
     assert 0.0 == found["prelaunch_nodes_condemned", 'cluster="other"']
 
 
+def test_a_gate_that_was_cut_short_counts_as_left_out(kept: Scraped) -> None:
+    """Between its verdict and its record, or for ever: the metrics of all other gates stay, and nobody takes them for whole."""
+    before = kept.series()
+    keep(kept.store, 8, wrong_sums(healthy()), record=False)
+    changed = {key[0]: value for key, value in kept.series().items() if value != before[key]}
+    changed.pop("prelaunch_store_read_timestamp_seconds")
+
+    assert ({"prelaunch_store_series_omitted": 1.0}, []) == (changed, kept.log)
+    broken(kept.store)
+    assert ONLY == kept.series() and "1 records are unreadable, the first is " in kept.log[0]
+
+
 def many(nodes: int) -> Report:
     """A report of many nodes."""
     return healthy(nodes=nodes, ranks_per_node=1, network=False)
