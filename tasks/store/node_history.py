@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from checks.documents.report import Version
 from checks.judge.trend.numbers import NodeIdentity
 from checks.model import SCHEMA_VERSION, Cause, Finding
-from tasks.store.node_rows import GateNodes, NodeRow, Standing
+from tasks.store.node_rows import AMONG_PEERS, GateNodes, NodeRow, Standing
 
 # So many gates of a node are read again: the newest, for a page, and the first, for the reference of a trend.
 NEWEST, FIRST = 48, 12
@@ -19,11 +19,12 @@ NEWEST, FIRST = 48, 12
 
 @dataclass(frozen=True)
 class NodeFinding:
-    """The newest finding of its check, subject, metric and cause about a node."""
+    """The newest finding of its check, subject, metric and cause about a node. `peers` is AMONG_PEERS if only they show it."""
 
     gate_id: str
     judged_at: str
     finding: Finding
+    peers: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def finding_kind(finding: Finding) -> tuple[str, str, str, Cause]:
 
 
 def _history_of(gate: GateNodes, record: NodeRow) -> NodeHistory:
+    at, among = (gate.gate_id, gate.judged_at), gate.among_peers
     return NodeHistory(
         record.node,
         record.identity,
@@ -100,7 +102,7 @@ def _history_of(gate: GateNodes, record: NodeRow) -> NodeHistory:
         gate.judged_at,
         gate.gate_id if record.standing is Standing.PROVEN else "",
         dict.fromkeys(gate.checks[record.checks], gate.judged_at),
-        tuple(NodeFinding(gate.gate_id, gate.judged_at, finding) for finding in record.findings),
+        tuple(NodeFinding(*at, f, AMONG_PEERS * ((f.check, f.metric) in among)) for f in record.findings),
         (gate.gate_id,),
     )
 
@@ -109,7 +111,7 @@ def _joined(first: NodeHistory, other: NodeHistory, times: Mapping[str, str]) ->
     """Both in one. `times` say when each gate judged."""
     findings: dict[object, list[NodeFinding]] = {}
     for each in (*first.findings, *other.findings):
-        newest = findings.setdefault(finding_kind(each.finding), [])
+        newest = findings.setdefault((finding_kind(each.finding), each.peers), [])
         if newest and newest[0].judged_at < each.judged_at:
             newest.clear()
         if not newest or newest[0].judged_at == each.judged_at:

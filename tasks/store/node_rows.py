@@ -6,6 +6,7 @@ A row says which machine the node was, what the gate says of it, which checks we
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,6 +15,7 @@ from typing import Annotated
 from checks.documents.columns import CheckTable, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
+from checks.judge.rules.relative import comparisons
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
 from checks.model import (
     CLUSTER,
@@ -29,7 +31,7 @@ from checks.model import (
     Verdict,
     node_of,
 )
-from checks.policy import Policy
+from checks.policy import CheckPolicy, Policy
 from checks.value_types import DecodeError, Range
 from tasks.store.base import Store
 from tasks.store.layout import nodes_key
@@ -38,6 +40,8 @@ from tasks.text.inert import one_line
 
 FILE_BYTES = 256 * 1024 * 1024
 MESSAGE_CHARACTERS = 300
+# Follows the name of a check that was measured together with other nodes, or compared with them.
+AMONG_PEERS = " among peers"
 # A finding about more nodes than these is about none of them.
 MOST_FINDINGS = 50
 
@@ -76,7 +80,7 @@ class NodeRow:
 @dataclass(frozen=True)
 class GateNodes:
     """All nodes of a gate that were declared or reported. `policy` is its digest; `checks` are the different sets of checks that were
-    measured; `cluster_findings` are about no single node.
+    measured; `cluster_findings` are about no single node. `among_peers` are the check and metric of findings that only peers show.
     """
 
     schema_version: Version
@@ -88,6 +92,7 @@ class GateNodes:
     nodes: tuple[NodeRow, ...]
     cluster_findings: tuple[Finding, ...]
     numbers: GateNumbers
+    among_peers: tuple[tuple[str, str], ...] = ()
 
     @property
     def cluster(self) -> str:
@@ -115,6 +120,7 @@ def rows_of(
         if finding.follows:
             caused.setdefault(finding.follows, []).append(finding)
     measured = _measured(by_name)
+    compared = _compared(by_name, measured, policy)
     sets: dict[tuple[str, ...], int] = {}
     identities = {node.name: node.identity for node in numbers.nodes}
     times = {node.name: node.measured_at for node in report.nodes}
@@ -130,6 +136,7 @@ def rows_of(
         own = by_node.get(name, [])
         lacking = {f.check for f in (*own, *whole) if f.cause is Cause.EVIDENCE and not is_accepted_gap(f)}
         checks = tuple(check for check in measured.get(name, ()) if check not in lacking)
+        checks += tuple(check + AMONG_PEERS for check in checks if check in compared)
         at = seconds(times.get(name) or report.measured_at)
         records.append(
             NodeRow(
@@ -147,6 +154,7 @@ def rows_of(
     return GateNodes(
         SCHEMA_VERSION, gate_id, judged_at, report.profile, verdict.digests.policy, tuple(sets), tuple(records),
         tuple(map(_short, [f for f in whole if not f.follows][:MOST_FINDINGS])), numbers,
+        tuple(sorted({(f.check, f.metric) for f in findings if f.check in compared and _needs_peers(f, compared[f.check])})),
     )  # fmt: skip
 
 
@@ -218,6 +226,25 @@ def _measured(by_name: Mapping[str, CheckTable]) -> dict[str, list[str]]:
         for node in (node for node, whole in nodes.items() if whole):
             measured.setdefault(node, []).append(check)
     return measured
+
+
+def _compared(
+    by_name: Mapping[str, CheckTable], measured: Mapping[str, Sequence[str]], policy: Policy
+) -> dict[str, CheckPolicy]:
+    """The lines of checks that ran between nodes or are compared between them, if each rule had enough to compare."""
+    nodes = Counter(check for own in measured.values() for check in own)
+    lines = {check: policy.checks[check] for check in by_name if check in policy.checks and nodes[check] > 1}
+    return {
+        check: line for check, line in lines.items()
+        if (max(line.min_nodes, line.min_ranks) > 1 or comparisons(line.rules, 0, 0))
+        and not comparisons(line.rules, nodes[check], len(by_name[check]))
+    }  # fmt: skip
+
+
+def _needs_peers(finding: Finding, line: CheckPolicy) -> bool:
+    shows = finding.cause is not Cause.EVIDENCE or bool(finding.metric)
+    metrics = comparisons(line.rules, 0, 0)
+    return shows and (max(line.min_nodes, line.min_ranks) > 1 or finding.metric in metrics)
 
 
 def _short(finding: Finding) -> Finding:

@@ -192,7 +192,7 @@ def _still_open(machine: _History) -> Iterable[StillOpen]:
             seen[one.finding.check] = max(one.judged_at, seen.get(one.finding.check, ""))
     for one in machine.findings:
         finding = one.finding
-        answered = measured.get(finding.check, "") if is_measurement(finding) else whole
+        answered = measured.get(finding.check + one.peers, "") if is_measurement(finding) else whole
         if finding.cause is Cause.EVIDENCE:
             answered = max(answered, proven)
         if finding.cause is Cause.EVIDENCE and not finding.metric:
@@ -220,20 +220,20 @@ def _dated(finding: NodeFinding, machine: _History) -> StillOpen:
             continue
         if any(finding_kind(found) == finding_kind(finding.finding) for found in row.node.findings):
             begun = (row.mark.judged_at, row.mark.gate_id)
-        elif _answers(row, finding.finding):
+        elif _answers(row, finding.finding, finding.peers):
             at_least = False
             break
     return StillOpen(finding.finding, finding.gate_id, finding.judged_at, begun[1], begun[0], at_least)
 
 
-def _answers(row: _GateRow, finding: Finding) -> bool:
-    """Whether the gate would have found it again."""
+def _answers(row: _GateRow, finding: Finding, peers: str) -> bool:
+    """Whether the gate would have found it again; `peers` as in NodeFinding."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
         return True
     seen = any(one.check == finding.check and _was_measured(one) for one in row.node.findings)
     if seen and finding.cause is Cause.EVIDENCE and not finding.metric:
         return True
-    return finding.check in row.checks if is_measurement(finding) else bool(row.checks)
+    return finding.check + peers in row.checks if is_measurement(finding) else bool(row.checks)
 
 
 def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> FleetNode:

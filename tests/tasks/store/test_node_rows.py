@@ -12,14 +12,17 @@ import pytest
 from checks.documents.report import digest, dump
 from checks.judge.trend.numbers import NodeIdentity
 from checks.model import Cause, ErrorKind, Finding, Level, Outcome, Report
+from checks.policy import CheckPolicy, Over, Rule
 from checks.value_types import DecodeError
+from tasks.reports.fleet.fleet import NodeState
+from tasks.reports.fleet.states import fleet_of
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key
 from tasks.store.node_rows import GateNodes, Standing, is_accepted_gap, rows_of
 from tests.certified_machines import PastGate, judged_now, skips, steady
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, with_row, without_node, wrong_sums
-from tests.tasks.kept_gates import gate_id
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, known_of
 
 UUIDS = {f"node-{node}": f"GPU-{node}a,GPU-{node}b" for node in range(9)}
 
@@ -184,3 +187,38 @@ def test_changes_of_an_identity_are_only_what_both_could_read() -> None:
         NodeIdentity((), ("a",), {"driver": "580", "VBIOS": "1"})
     )
     assert {"GPUs": ("a", "a, b")} == one.changes_to(NodeIdentity((), ("a", "b"), {}))
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "proven_alone"),
+    [("nccl.pairs", "", False), ("compute.gemm", "tflops", False), ("compute.gemm", "wrong_elements", True)],
+)
+@pytest.mark.parametrize(("first", "later"), [(4, 1), (4, 4), (1, 1), (2, 2)])
+def test_what_only_peers_show_is_answered_by_a_gate_with_peers(
+    first: int, later: int, check: str, metric: str, proven_alone: bool
+) -> None:
+    """A node alone shows what it had shown alone, and what it computes wrong; its speed among others only beside them."""
+    fast, exact = (
+        Rule("tflops", "peers", Over.FLEET, fail_below=0.9),
+        Rule("wrong_elements", "exact", equals=0),
+    )
+    lines = {"nccl.pairs": CheckPolicy(min_ranks=2), "compute.gemm": CheckPolicy(rules=(fast, exact))}
+    policy = replace(POLICY, checks=lines)
+    bad = Finding(Level.FAIL, Cause.HARDWARE, check, "node-0", "is slow", metric=metric)
+
+    def kept(number: int, nodes: int, findings: tuple[Finding, ...]) -> GateNodes:
+        report = replace(healthy(nodes), gate_id=gate_id(number))
+        names = [
+            subject for node in report.nodes for subject in (f"{node.name}/rank-0", f"{node.name}/rank-1")
+        ]
+        row = next(row for row in report.observations if row.check == "compute.gemm")
+        own = (replace(row, check=each, subject=name) for each in lines for name in names)
+        report = replace(report, observations=tuple(own))
+        verdict = replace(verdict_of(report), findings=findings, condemned=("node-0",) if findings else ())
+        return rows_of(report, verdict, policy, gate_id(number), f"2025-11-2{number}T09:00:00Z", "c")
+
+    both = fleet_of(known_of([kept(1, first, (bad,)), kept(2, later, ())]), FIRST_S + DAY_S, 9 * DAY_S).nodes
+    (node,) = (one for one in both if one.name == "node-0")
+
+    answered = proven_alone or first == later
+    assert (answered, answered) == (node.state is not NodeState.CONDEMNED, not node.open)
