@@ -53,25 +53,34 @@ def same_machines(
     gates: Sequence[Sequence[N]], keys: Callable[[N], tuple[str, ...]], clusters: Sequence[str] = ()
 ) -> list[MachineHistory[N]]:
     """All machines of the gates, in the order in which they first appear. `keys` are the ids of a node; a node without any is
-    recognised by its name, among the nodes of the gate's cluster.
+    the machine that had its name last in the gate's cluster, unless this gate has that one under another name.
     """
     root: dict[NodePosition, NodePosition] = {}
     of_key: dict[str, NodePosition] = {}
+    of_name: dict[tuple[str, str], NodePosition] = {}
     nodes: dict[NodePosition, N] = {}
     known: dict[NodePosition, tuple[str, ...]] = {}
     for index, gate in enumerate(gates):
-        found = [(node, keys(node)) for node in gate]
-        shared = Counter(key for _, own in found for key in set(own))
+        pairs = [(node, keys(node)) for node in gate]
+        shared = Counter(key for _, ids in pairs for key in set(ids))
         names = Counter(node.name for node in gate)
         cluster = clusters[index] if clusters else ""
-        for node, own in found:
+        for node, ids in pairs:
             if names[node.name] > 1:  # it is unknown to which of the two a row belongs
                 continue
             place = (index, node.name)
-            nodes[place], root[place], known[place] = node, place, own
-            for key in own or (f"name {cluster}/{node.name}",):
+            nodes[place], root[place], known[place] = node, place, ids
+            for key in ids:
                 if shared[key] <= 1:
                     _join(root, of_key.setdefault(key, place), place)
+        places = {(index, node.name): ids for node, ids in pairs if names[node.name] == 1}
+        tops = {_top(root, place) for place, ids in places.items() if ids}
+        for place, ids in places.items():
+            bearer = of_name.get((cluster, place[1]), place)
+            if not ids and _top(root, bearer) not in tops:
+                _join(root, bearer, place)
+                tops.add(_top(root, place))
+            of_name[cluster, place[1]] = place
     groups: dict[NodePosition, list[NodePosition]] = {}
     for place in nodes:
         groups.setdefault(_top(root, place), []).append(place)

@@ -99,19 +99,18 @@ def fleet_of(
 
 
 def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
-    """Each machine with its histories and gates. A node without a report belongs to the machine that had its name last. A machine of
-    which the store has no gate any more is none.
+    """Each machine with its histories and gates. A node without a report or ids belongs to the machine that had its name last. A
+    machine of which the store has no gate any more is none.
     """
     rows = {
         (gate.gate_id, row.node): ((gate.cluster, node_key(row.node, row.identity)), _row(gate, row))
         for gate in nodes_known.gates
         for row in gate.nodes
     }
-    of_key: dict[object, _History] = {}
-    for machine in (one for one in trend.machines if one.places):
-        one = _History(machine)
-        for place in machine.places:
-            of_key.setdefault(rows[place][0], one)
+    histories_of = ((_History(machine), machine.places) for machine in trend.machines)
+    owners = {place: history for history, places in histories_of for place in places}
+    # The newest place decides: reports without ids have one key, whoever had the name.
+    of_key: dict[object, _History] = {rows[place][0]: owners[place] for place in rows if place in owners}
     histories = [(history.cluster, node) for history in nodes_known.clusters for node in history.nodes]
     histories.sort(key=lambda one: (one[1].last, one[0], one[1].node))
     bearers: dict[tuple[str, str], _History] = {}

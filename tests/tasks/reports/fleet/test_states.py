@@ -234,6 +234,32 @@ def test_a_replaced_machine_counts_for_nothing() -> None:
     assert "1 machine was replaced" in fleet_text(found)
 
 
+BARE = NodeRow("a", Standing.PROVEN, 0.0, 0, (), NodeIdentity())
+
+
+@pytest.mark.parametrize(
+    ("later", "states", "replaced"),
+    [
+        ([[BARE]], {"a": NodeState.CONDEMNED}, 0),
+        ([[BARE], [node("a", machine="y")]], {"a": NodeState.PROVEN}, 1),
+        ([[BARE], [node("a", machine="y")], [BARE]], {"a": NodeState.PROVEN}, 1),
+        ([[BARE, node("b", machine="x")]], {"a": NodeState.PROVEN, "b": NodeState.CONDEMNED}, 0),
+    ],
+)
+def test_a_report_without_ids_is_of_the_machine_that_had_its_name(
+    later: Sequence[Sequence[NodeRow]], states: dict[str, NodeState], replaced: int
+) -> None:
+    """Ids that could not be read make no other machine; those of another machine do."""
+    rounds = ([node("a", Standing.CONDEMNED, [GEMM], machine="x")], *later)
+    gates = [
+        gate((9 - place) * HOUR_S, *own, checks=("compute.gemm",) if place == 0 else ("system.clock",))
+        for place, own in enumerate(rounds)
+    ]
+    found = fleet(*gates)
+
+    assert (states, replaced) == ({one.name: one.state for one in found.nodes}, len(found.replaced))
+
+
 def test_a_renamed_machine_takes_its_findings_with_it() -> None:
     """It is known by its GPUs."""
     found = fleet(gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x")),
@@ -244,8 +270,7 @@ def test_a_renamed_machine_takes_its_findings_with_it() -> None:
 
 def test_machine_name_in_two_clusters_is_two_machines() -> None:
     """Even if nothing but the name is known."""
-    bare = NodeRow("a", Standing.PROVEN, 0.0, 0, (), NodeIdentity())
-    found = fleet(gate(2 * HOUR_S, bare), gate(HOUR_S, bare, cluster="other"))
+    found = fleet(gate(2 * HOUR_S, BARE), gate(HOUR_S, BARE, cluster="other"))
 
     assert ["c", "other"] == sorted(one.cluster for one in found.nodes)
 
