@@ -129,6 +129,7 @@ def load_pass(data: bytes) -> Pass:
 
 def pass_of(report: Report, verdict: Verdict, by: str = "") -> Pass:
     """The pass of a GO: the nodes with their identities. `by` says who approved a verdict that the policy left to a person."""
+    # A child process that runs one check judges nothing.
     from checks.judge.open_findings.prior_findings import closed_names, failed_names
 
     closed, failed = closed_names(report, verdict.findings), failed_names(verdict.findings)

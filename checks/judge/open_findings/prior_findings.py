@@ -69,8 +69,8 @@ def _loaded(text: str) -> OpenFindings | str:
     try:
         return documents.load(text)
     except DecodeError as error:
-        why = error if text.startswith("{") else text[:300]
-        return f"has a file of open findings that cannot be read ({why})"
+        reason = error if text.startswith("{") else text[:300]
+        return f"has a file of open findings that cannot be read ({reason})"
 
 
 def without_remedied(report: Report, checks: Container[str]) -> Report:

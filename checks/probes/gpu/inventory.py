@@ -124,11 +124,13 @@ def by_dev(root: Path) -> GpuListing:
 def lent(proc: GpuListing, nvml: GpuListing, cuda: GpuListing, declared: int) -> GpuListing:
     """The driver's list without the GPUs of others, which it has where Slurm or a container lends a part of the node.
 
-    The part is proven by NVML and CUDA, which list the same GPUs, all of the driver's list, and as many as are declared.
+    The part is proven by NVML and CUDA, which list the same GPUs, all of the driver's list, and as many as are declared. What NVML
+    lists and has lost is in nobody else's hands.
     """
     own, of_driver = ({gpu["uuid"] for gpu in listing.gpus} for listing in (nvml, proc))
     alike = own == {gpu["uuid"] for gpu in cuda.gpus} and len(own) == nvml.count == cuda.count == declared
-    return replace(proc, count=declared, gpus=nvml.gpus) if alike and own <= of_driver else proc
+    proven = alike and own <= of_driver and not nvml.lost
+    return replace(proc, count=declared, gpus=nvml.gpus) if proven else proc
 
 
 def least(listings: Sequence[GpuListing]) -> GpuListing:

@@ -32,7 +32,7 @@ CUDA_ERRORS = {
 class GpuListing:
     """What one source lists. `count` is None if it could not look; `account` tells why, and what it found.
 
-    `fault` is what is broken, where the source's own error says so. `gpus` has one row per GPU that answers.
+    `fault` is what is broken, where the source's own error says so. `gpus` has one row per GPU that answers; `lost` do not.
     """
 
     source: str
@@ -41,6 +41,7 @@ class GpuListing:
     fault: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[Mapping[str, str], ...] = ()
+    lost: int = 0
 
 
 def by_nvml() -> GpuListing:
@@ -58,7 +59,8 @@ def by_nvml() -> GpuListing:
     if not all(any(name in gpu.values for name in ALIVE) for gpu in alive):
         return GpuListing("nvml", None, evidence, versions=versions)
     listed = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
-    return GpuListing("nvml", len(alive), evidence, versions=versions, gpus=listed)
+    lost = len(gpus) - len(alive)
+    return GpuListing("nvml", len(alive), evidence, versions=versions, gpus=listed, lost=lost)
 
 
 def is_lost(gpu: Gpu) -> bool:

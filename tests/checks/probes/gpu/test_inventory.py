@@ -44,6 +44,7 @@ def test_lists_that_are_not_whole_are_not_compared() -> None:
         ("bx", "bx", 4, (-2, 0, 0), 4),
         ("bb", "bb", 4, (-2, 0, 0), 0),
         ("abcd", "bc", 4, (-2, -2, 0), 2),
+        ("bc!!", "bc", 4, (-2, 0, 0), 2),
     ],
 )
 def test_a_part_of_a_nodes_gpus_is_compared_with_its_part_of_the_kernels_list(
@@ -55,12 +56,16 @@ def test_a_part_of_a_nodes_gpus_is_compared_with_its_part_of_the_kernels_list(
     missing: tuple[int, ...],
     unlike: int,
 ) -> None:
-    """Slurm and pods lend two GPUs of four, and the driver still lists the others; whatever else differs stays a fault."""
+    """Slurm and pods lend two GPUs of four, and the driver still lists the others; whatever else differs stays a fault, and so do GPUs
+    that NVML lists as lost (!): nobody else has them.
+    """
     lent = {"nvml": nvml, "cuda": cuda}
 
     def ask(source: str, timeout_s: float) -> GpuListing:
-        gpus = tuple({**row, "label": "", "model": "", "vbios": ""} for row in rows(*lent[source]))
-        return GpuListing(source, len(gpus), "", gpus=gpus)
+        lost = lent[source].count("!")
+        alive = rows(*lent[source].rstrip("!"))
+        gpus = tuple({**row, "label": "", "model": "", "vbios": ""} for row in alive)
+        return GpuListing(source, len(gpus), "", gpus=gpus, lost=lost)
 
     monkeypatch.setattr(inventory, "ask", ask)
     monkeypatch.setattr("checks.probes.host.machine.gpu_uuids", lambda root: tuple("abcd"))
