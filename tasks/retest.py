@@ -82,6 +82,6 @@ async def run_retest(context: GateContext, gate: Gate, case: Case, retest: Retes
             Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(message, 500)
         )
     report = outcome.judged.report
-    proof, identity, message = proof_of(case, report, outcome.judged.verdict)
+    proof, identity, message = proof_of(case, report, outcome.judged.verdict, context.policy)
     measured_at = seconds_of(report.measured_at) or 0.0  # which is stale
     return Rechecked(proof, identity, outcome.gate_id, one_line(message, 500), measured_at)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from checks.documents.report import Version
 from checks.model import Action, NodeName, Profile
+from checks.model_details import Comparison
 from checks.value_types import Range, Text
 from tasks.machines.base import Rung
 
@@ -100,7 +101,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class Blame:
-    """One finding that condemned the node. `gpus` are numbers as NVML counts; `hard` findings do not pass by themselves."""
+    """One finding that condemned the node. `gpus` are numbers as NVML counts; `hard` findings do not pass by themselves. `metric`,
+    `elements` and `compared` are the finding's.
+    """
 
     check: str
     subject: str
@@ -108,6 +111,9 @@ class Blame:
     message: str
     gpus: tuple[int, ...] = ()
     hard: bool = False
+    metric: str = ""
+    elements: tuple[str, ...] = ()
+    compared: Comparison | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from checks.culprit.topology import switches_of
 from checks.judge.clocks import seconds_of
+from checks.judge.robust_statistics import median_of
+from checks.judge.rules.values import cells_of
+from checks.judge.rules.wording import percent
 from checks.model import (
     CLUSTER,
     LINK,
@@ -19,6 +22,8 @@ from checks.model import (
     Verdict,
     node_of,
 )
+from checks.model_details import Comparison, Reference, Relation
+from checks.policy import Over, Policy
 from tasks.remediation.ladder import WANTED
 from tasks.remediation.model import Blame, Case, Identity, Proof
 from tasks.render.remedy_commands import gpu_numbers
@@ -28,6 +33,7 @@ HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
 # Checks of several nodes: a node alone cannot show that it passes them.
 TOGETHER = ("nccl.", "collective.", "network.", "efa.")
 MOST_PARTNERS = 8
+BESIDE_PEERS = {Reference.PEERS: Over.PEERS, Reference.FLEET: Over.FLEET}
 DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 
 
@@ -81,10 +87,11 @@ def needs_partner(case: Case) -> bool:
     return any(blame.check.startswith(TOGETHER) for blame in case.blames)
 
 
-def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Identity, str]:
+def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tuple[Proof, Identity, str]:
     """What the re-test of the case's node shows, the identity that it found, and why, in words.
 
     PASSED needs each check that had failed to be measured on the node, a profile at least as thorough, and no FAIL in the re-test. A
+    value that had been compared with other nodes, which a re-test of few nodes does not have, must reach what it had missed then. A
     warning is no missing proof, unless it says of a check that had failed that not all of it was measured.
     """
     node = next((each for each in report.nodes if engine_name(each) == case.node), None)
@@ -110,6 +117,14 @@ def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Ident
         short = next((each.message for each in verdict.findings if _is_short(each, check, node.name)), None)
         if short is not None:
             return Proof.CANNOT_TELL, current, f"{check} was not measured completely on {case.node}: {short}"
+    compared = [blame for blame in case.blames if blame.compared and blame.compared.reference in BESIDE_PEERS]
+    # A node whose ranks are all slow is blamed once more for their median, which is a ratio.
+    known = {(blame.check, blame.metric) for blame in compared if blame.compared and blame.compared.of}
+    for blame in compared:
+        if blame.compared and (blame.compared.of or (blame.check, blame.metric) not in known):
+            proof, message = _beside_its_peers(report, node.name, blame, blame.compared, policy)
+            if proof is not Proof.PASSED:
+                return proof, current, f"{blame.check}: {message}"
     return Proof.PASSED, current, "every check that had failed was measured, and passed"
 
 
@@ -118,6 +133,34 @@ def _is_short(finding: Finding, check: str, node: str) -> bool:
     if finding.level is Level.PASS or (finding.cause, finding.check) != (Cause.EVIDENCE, check):
         return False
     return finding.subject == CLUSTER or _about(finding, node)
+
+
+def _beside_its_peers(
+    report: Report, node: str, blame: Blame, compared: Comparison, policy: Policy
+) -> tuple[Proof, str]:
+    """What the node's values show beside those that its peers had when it was blamed."""
+    over, values = BESIDE_PEERS[compared.reference], list[float]()
+    for rule in policy.checks[blame.check].rules if blame.check in policy.checks else ():
+        if (rule.metric, rule.over) == (blame.metric, over):
+            rows = (
+                row
+                for row in report.observations
+                if row.check == blame.check and node_of(row.subject) == node
+            )
+            cells = (cell for row in rows for cell in cells_of(rule, row)[0])
+            values = [cell.value for cell in cells if cell.element in blame.elements or not blame.elements]
+    if not values or not compared.of:
+        return (
+            Proof.CANNOT_TELL,
+            f"{blame.metric} had been compared with other nodes, and cannot be compared again",
+        )
+    sign = 1 if compared.relation is Relation.BELOW else -1
+    worst = median_of(values) if over is Over.FLEET else sign * min(sign * value for value in values)
+    ratio = worst / compared.of
+    if sign * ratio >= sign * compared.threshold:
+        return Proof.PASSED, ""
+    threshold = percent(compared.threshold)
+    return Proof.FAILED, f"{blame.metric} is at {percent(ratio)} of what its peers had, threshold {threshold}"
 
 
 def _measured(report: Report, node: str, check: str) -> bool:
@@ -146,6 +189,9 @@ def _blames(verdict: Verdict, node: str) -> tuple[Blame, ...]:
             finding.message,
             tuple(dict.fromkeys(map(int, gpu_numbers(finding.elements)))),
             finding.check in HARD and finding.action in WANTED,
+            finding.metric,
+            finding.elements,
+            finding.compared,
         )
         for finding in findings
         if finding.action is not Action.RESTART_APP

@@ -32,9 +32,9 @@ from checks.judge.rules.relative import better_side, reach
 from checks.judge.rules.series import Series, of_nodes, series_of
 from checks.judge.rules.tails import Tails, tails_of, worse_side_tails
 from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
-from checks.judge.rules.wording import MEDIANS, REFERENCES, percent
+from checks.judge.rules.wording import MEDIANS, REFERENCES, percent, unit_of
 from checks.model import Finding, Observation, node_of
-from checks.model_details import Comparison
+from checks.model_details import Comparison, Relation
 from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
@@ -45,12 +45,13 @@ Judged = tuple[Rule, Sequence[Observation]]
 
 
 class _Share(NamedTuple):
-    """A value as a share of the median that it is compared with."""
+    """A value as a share of the median `of` that it is compared with."""
 
     subject: str
     label: str
     ratio: float
     evidence: str
+    of: float
 
 
 def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
@@ -181,8 +182,19 @@ def _outliers(
         message = f"is at {percent(ratio)} of {REFERENCES[of]}, by {what}, threshold {percent(line)}"
         yield Finding(
             level, rule.cause, check, subject, message, mine[subject][0].evidence, rule.remedy,
-            is_predicate=True, compared=Comparison(median, "", relation, line, of, middle),
+            is_predicate=True, compared=_comparison(rule, mine[subject], median, middle, relation, line),
         )  # fmt: skip
+
+
+def _comparison(
+    rule: Rule, shares: Sequence[_Share], median: float, middle: float, relation: Relation, line: float
+) -> Comparison:
+    """In the unit of the metric if all shares are of one median, otherwise as a ratio."""
+    units = {share.of for share in shares}
+    if len(units) > 1:
+        return Comparison(median / middle, "", relation, line, MEDIANS[rule.over])
+    unit = units.pop()
+    return Comparison(median * unit, unit_of(rule.metric), relation, line, MEDIANS[rule.over], middle * unit)
 
 
 def _label(shares: Sequence[_Share]) -> str:
@@ -203,7 +215,7 @@ def _shares(rule: Rule, records: Sequence[Observation]) -> Iterator[_Share]:
             if middle > 0:
                 elements = part.elements or [part.element] * len(part.values)
                 yield from (
-                    _Share(subject, label_text(part.metric, element), value / middle, evidence)
+                    _Share(subject, label_text(part.metric, element), value / middle, evidence, middle)
                     for subject, element, value, evidence in zip(
                         part.subjects, elements, part.values, part.evidence, strict=True
                     )

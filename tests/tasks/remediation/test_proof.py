@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.topology import SWITCHES
 from checks.model import Action, Answer, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict
-from checks.policy import OnWarn
+from checks.policy import CheckPolicy, OnWarn, Over, Rule
 from tasks.gate_file.references import read_policy
 from tasks.remediation.model import Blame, Case, Proof
 from tasks.remediation.proof import cases_of, needs_partner, proof_of
@@ -111,7 +111,7 @@ def test_a_healthy_machine_is_proven() -> None:
         report,
         nodes=(replace(report.nodes[0], identity={**report.nodes[0].identity, "engine_node": "node-1"}),),
     )
-    proof, found, _ = proof_of(a_case(), renamed, verdict_of(renamed))
+    proof, found, _ = proof_of(a_case(), renamed, verdict_of(renamed), POLICY)
 
     assert (Proof.PASSED, "b-0") == (proof, found.boot_id)
 
@@ -146,7 +146,7 @@ def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], pr
     """The node stays fenced."""
     report = change(healthy(2))
 
-    assert proof is proof_of(a_case(), report, verdict_of(report))[0]
+    assert proof is proof_of(a_case(), report, verdict_of(report), POLICY)[0]
 
 
 OPTIONAL = replace(POLICY, checks={name: replace(one, required=False) for name, one in POLICY.checks.items()})
@@ -176,7 +176,7 @@ def test_a_warning_or_a_skip_of_another_check_leaves_the_proof(
     report = change(healthy(2))
     verdict = verdict_of(report, OPTIONAL)
 
-    assert proof is proof_of(a_case(policy=verdict.digests.policy), report, verdict)[0]
+    assert proof is proof_of(a_case(policy=verdict.digests.policy), report, verdict, POLICY)[0]
 
 
 def warnings() -> Iterator[Finding]:
@@ -210,8 +210,12 @@ def test_no_warning_of_a_shipped_policy_is_missing_proof(on_warn: OnWarn) -> Non
             for check in ("compute.gemm", warning.check)
         )  # fmt: skip
         short = warning.cause is Cause.EVIDENCE
-        assert Proof.PASSED is proof_of(other, report, warned)[0] or warning.check == "compute.gemm", warning
-        assert (Proof.CANNOT_TELL if short else Proof.PASSED) is proof_of(same, as_it, warned)[0], warning
+        assert (
+            Proof.PASSED is proof_of(other, report, warned, POLICY)[0] or warning.check == "compute.gemm"
+        ), warning
+        assert (Proof.CANNOT_TELL if short else Proof.PASSED) is proof_of(same, as_it, warned, POLICY)[0], (
+            warning
+        )
     assert {"kernel.xid", "kernel.sxid", "kernel.hardware"} <= {one.check for one in said}
 
 
@@ -220,8 +224,8 @@ def test_a_quicker_profile_is_no_proof() -> None:
     report = healthy(2)
     deep = replace(report, profile=Profile.DEEP)
 
-    assert Proof.CANNOT_TELL is proof_of(a_case(profile=Profile.DEEP), report, verdict_of(report))[0]
-    assert Proof.PASSED is proof_of(a_case(profile=Profile.DEEP), deep, verdict_of(deep))[0]
+    assert Proof.CANNOT_TELL is proof_of(a_case(profile=Profile.DEEP), report, verdict_of(report), POLICY)[0]
+    assert Proof.PASSED is proof_of(a_case(profile=Profile.DEEP), deep, verdict_of(deep), POLICY)[0]
 
 
 def test_a_re_test_by_another_policy_is_no_proof() -> None:
@@ -230,7 +234,7 @@ def test_a_re_test_by_another_policy_is_no_proof() -> None:
     verdict = verdict_of(report)
     lenient = replace(verdict, digests=replace(verdict.digests, policy="another"))
 
-    assert Proof.CANNOT_TELL is proof_of(a_case(), report, lenient)[0]
+    assert Proof.CANNOT_TELL is proof_of(a_case(), report, lenient, POLICY)[0]
 
 
 def test_a_check_that_was_not_planned_is_no_proof() -> None:
@@ -241,7 +245,7 @@ def test_a_check_that_was_not_planned_is_no_proof() -> None:
         alone, nodes=(replace(alone.nodes[0], identity={**alone.nodes[0].identity, "engine_node": "node-1"}),)
     )
 
-    assert Proof.CANNOT_TELL is proof_of(case, named, verdict_of(named))[0]
+    assert Proof.CANNOT_TELL is proof_of(case, named, verdict_of(named), POLICY)[0]
 
 
 def test_a_bad_link_to_the_partner_is_about_the_node() -> None:
@@ -252,7 +256,7 @@ def test_a_bad_link_to_the_partner_is_about_the_node() -> None:
     )
     verdict: Verdict = replace(verdict_of(report), findings=(link,))
 
-    assert Proof.FAILED is proof_of(a_case(), report, verdict)[0]
+    assert Proof.FAILED is proof_of(a_case(), report, verdict, POLICY)[0]
 
 
 def test_a_report_with_an_unreadable_time_is_stale() -> None:
@@ -261,3 +265,27 @@ def test_a_report_with_an_unreadable_time_is_stale() -> None:
     (case,) = condemned(replace(report, measured_at="yesterday"))
 
     assert 0.0 == case.judged_at
+
+
+@pytest.mark.parametrize("over", [Over.FLEET, Over.PEERS])
+@pytest.mark.parametrize(
+    ("gflops", "proof"), [(20.0, Proof.FAILED), (None, Proof.CANNOT_TELL), (45.0, Proof.PASSED)]
+)
+def test_what_other_nodes_had_shown_is_compared_with_what_they_had(
+    over: Over, gflops: float | None, proof: Proof
+) -> None:
+    """A re-test has too few nodes to compare, and its gate passes. Only a value that its peers would accept proves the node."""
+    compares = Rule("gflops", "peers", over, fail_below=0.8, min_peers=5)
+    policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": CheckPolicy(rules=(compares,))})
+
+    def with_rate(report: Report, value: float | None) -> Report:
+        for rank in (2, 3):
+            report = with_metric(report, "compute.gemm", f"node-1/rank-{rank}", "gflops", value)
+        return report
+
+    slow = with_rate(healthy(NODES), 20.0)
+    case = cases_of(slow, verdict_of(slow, policy), "digest", "prod", "gate.toml")[0]
+    report = with_rate(healthy(2), gflops)
+
+    assert "node-1" == case.node
+    assert proof is proof_of(case, report, verdict_of(report, policy), policy)[0]
