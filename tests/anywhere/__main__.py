@@ -65,6 +65,8 @@ def _run_leg(leg: Leg, folder: Path) -> tuple[str, list[str]]:
     checkout = _checkout(leg, folder)
     if checkout is None:
         return "its checkout could not be set up", []
+    if leg.hides and checkout.is_relative_to(leg.hides):
+        return f"the checkout is below {leg.hides}, which this leg hides: run it from another folder", []
     place = Place(checkout, Path(tempfile.mkdtemp(dir=folder)))
     place.folder.chmod(0o777)
     try:

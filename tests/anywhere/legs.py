@@ -47,7 +47,8 @@ class World:
 class Leg:
     """One leg. `world` makes its world, for which the commands in `needs` must be installed. `whole` runs the whole suite. With
     `other_user` it uses a checkout that Debian's user `nobody` set up, below a path with a blank and an umlaut. `python` is the
-    interpreter of an environment of its own. Where no gate can say GO, `refusal` is in its answer.
+    interpreter of an environment of its own. Where no gate can say GO, `refusal` is in its answer. `hides` is a folder of which it has
+    another one, so that a checkout below it cannot be seen.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Leg:
     other_user: bool = False
     python: str = ""
     refusal: str = ""
+    hides: str = ""
 
 
 def _started(seconds_ago: float) -> Callable[[Place], World]:
@@ -180,8 +182,8 @@ LEGS = (
     Leg("one CPU", lambda place: World(("taskset", "--cpu-list", "0"))),
     Leg("64 MB of /dev/shm", _after("mount -t tmpfs -o size=64m tmpfs /dev/shm", "--mount")),
     Leg("1,024 open files", lambda place: World(("prlimit", "--nofile=1024:1024", "--"))),
-    Leg("/tmp is a tmpfs of 1 GB", _after("mount -t tmpfs -o size=1g tmpfs /tmp", "--mount")),
-    Leg("/tmp is noexec", _after("mount -t tmpfs -o noexec tmpfs /tmp", "--mount")),
+    Leg("/tmp is a tmpfs of 1 GB", _after("mount -t tmpfs -o size=1g tmpfs /tmp", "--mount"), hides="/tmp"),
+    Leg("/tmp is noexec", _after("mount -t tmpfs -o noexec tmpfs /tmp", "--mount"), hides="/tmp"),
     Leg("confined in a container", _confined, needs=("podman", "runc"), whole=True),
     Leg("only loopback", _after(LOOPBACK, "--net")),
     Leg("no IPv6", _after(f"{LOOPBACK} && sysctl -qw net.ipv6.conf.all.disable_ipv6=1", "--net")),
