@@ -8,7 +8,7 @@ are blamed on links.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.report import clip
@@ -132,9 +132,12 @@ def _unreached(
         return
     for host in hosts:
         mine = sorted(of_host[host])
-        said = f"is cut off ({_reasons(why, mine)}), while the other nodes reach each other"
+        sends, receives = _directions(host, mine)
+        what = "is cut off" if sends and receives else "reaches no peer" if sends else "is reached by no peer"
+        said = f"{what} ({_reasons(why, mine)}), while the other nodes reach each other"
+        cause = Cause.HARDWARE if sends and receives else Cause.CONFIGURATION
         yield Finding(
-            Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
+            Level.FAIL, cause, REACHABILITY, host, said, _cells_text(mine, why),
             "Check this node's cable, NIC and switch port, and its firewall or security group.",
             is_predicate=True,
         )  # fmt: skip
@@ -192,7 +195,9 @@ def judge_pairs(
         return
     for host in hosts:
         mine = of_host[host]
-        message = f"is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        sends, receives = _directions(host, mine)
+        way = "to and from" if sends and receives else "towards" if sends else "from"
+        message = f"is slow {way} every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Do not train on this node. Check its NIC, cable and switch port."
         yield Finding(
             Level.FAIL, Cause.HARDWARE, PAIRS, host, message, _speeds(mine, speed), remedy, is_predicate=True
@@ -212,6 +217,13 @@ def judge_pairs(
             Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", message, _speeds(mine, speed), remedy,
             is_predicate=True,
         )  # fmt: skip
+
+
+def _directions(host: str, cells: Collection[Cell]) -> tuple[bool, bool]:
+    """Whether the bad cells lead away from the host, and whether they lead to it: a single one in a direction is an accident."""
+    sent = sum(cell[0] == host for cell in cells)
+    received = len(cells) - sent
+    return sent > 1 or received < 2, received > 1 or sent < 2
 
 
 def _upper_quartile(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ with the small MTU. So the subject is the link between the two, or the one node 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from checks.documents.report import clip
@@ -60,7 +60,7 @@ def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Find
     if not bad:
         return
     ends = {_link(cell) for cell in seen}
-    hosts, links = blame({_link(cell) for cell in bad}, ends)
+    hosts, links = blame(_both_ways(bad), _both_ways(seen))
     of_host, of_link = by_end_and_link(bad)
     for host in [host for host in hosts if sum(host in link for link in ends) < 2]:
         hosts.remove(host)
@@ -98,6 +98,10 @@ def _finding(
 
 def _link(cell: Cell) -> Cell:
     return min(cell), max(cell)
+
+
+def _both_ways(cells: Iterable[Cell]) -> set[Cell]:
+    return {way for a, b in cells for way in ((a, b), (b, a))}
 
 
 def _statement(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:

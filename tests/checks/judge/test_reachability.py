@@ -74,6 +74,19 @@ def test_unreachable_host_is_named_alone(nodes: int, host: int) -> None:
     assert {(REACHABILITY, f"node-{host}")} == _blamed(_report(nodes, down=_of(host, nodes)))
 
 
+@given(st.integers(3, 9), st.integers(0, 8), st.booleans())
+def test_a_host_that_is_bad_in_one_direction_is_named_alone(nodes: int, host: int, sends: bool) -> None:
+    """Its peers are innocent. What nobody can reach while it reaches all is filtered, not broken."""
+    host %= nodes
+    cells = {cell for cell in _of(host, nodes) if (cell[0] == host) == sends}
+    (slow,), (unreached,) = _findings(_report(nodes, slow=cells)), _findings(_report(nodes, down=cells))
+
+    assert (f"node-{host}", Cause.HARDWARE) == (slow.subject, slow.cause)
+    assert (f"node-{host}", Cause.CONFIGURATION) == (unreached.subject, unreached.cause)
+    assert slow.message.startswith(f"is slow {'towards' if sends else 'from'} every peer")
+    assert unreached.message.startswith("reaches no peer" if sends else "is reached by no peer")
+
+
 @pytest.mark.parametrize(
     ("how", "action"), [({"slow": _of(3, 8)}, Action.INSPECT), ({"down": _of(3, 8)}, Action.NONE)]
 )
