@@ -59,12 +59,17 @@ def page_link(store: Store, key: str, page: str = "") -> str:
 
 
 def needed_gates(store: Store, now: float) -> dict[str, str]:
-    """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, or that nobody knows its
-    nodes. Machines whose name another one has need nothing. Raises StoreError.
+    """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, what answered an
+    earlier one, or that nobody knows its nodes. Machines whose name another one has need nothing. Raises StoreError.
     """
     known = known_nodes(store)
     needed: dict[str, str] = {}
     fleet = fleet_of(known, now, FRESH_S)
+    gates_of = {node.name: {gate.gate_id for gate in node.gates} for node in (*fleet.nodes, *fleet.unseen)}
+    for history in known.clusters:
+        mine = [node for node in history.nodes if not gates_of.get(node.node, set()).isdisjoint(node.gates)]
+        answers = {node.measured.get(one.finding.check + one.peers) for node in mine for one in node.findings}
+        needed |= {one: "it measured what had failed" for one, at in history.gates.items() if at in answers}
     for node in (*fleet.nodes, *fleet.unseen):
         needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
         for one in node.open:

@@ -9,7 +9,7 @@ from tasks.reports.fleet.reading import UNKNOWN, needed_gates, read_fleet
 from tasks.store.folder import FolderStore
 from tasks.store.history import rebuild, rebuild_command
 from tasks.store.prune import planned, remove
-from tests.sample_reports import healthy, without_node, wrong_sums
+from tests.sample_reports import POLICY, healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
 NOW = FIRST_S + 300 * DAY_S
@@ -55,6 +55,28 @@ def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
     assert plan.old and before == told()
     rebuild(store)
     assert before == told()
+
+
+def test_pruning_makes_no_machine_look_worse(store: FolderStore) -> None:
+    """What measured a failure away stays beside the gate that refused for it, although later proofs did not measure its check."""
+    few = replace(
+        POLICY, checks={one: line for one, line in POLICY.checks.items() if one != "collective.all_reduce"}
+    )
+    for number in range(4):
+        report = dated(number, wrong_sums(healthy(3, 2), "node-1/rank-3") if number == 0 else healthy(3, 2))
+        if number > 1:
+            rows = tuple(row for row in report.observations if row.check in few.checks)
+            report = replace(
+                report, observations=rows, plan=tuple(p for p in report.plan if p.check in few.checks)
+            )
+        keep(store, number, report, few if number > 1 else POLICY)
+    before = [(one.name, one.state, one.open) for one in read_fleet(store, NOW).nodes]
+    plan = planned(store, 1, True, NOW, needed_gates(store, NOW))
+    remove(store, plan.old)
+    rebuild(store)
+
+    assert [gate_id(2)] == [one.gate_id for one in plan.old]
+    assert before == [(one.name, one.state, one.open) for one in read_fleet(store, NOW).nodes]
 
 
 def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore) -> None:
