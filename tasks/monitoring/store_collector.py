@@ -17,6 +17,7 @@ from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from checks.watch import families
 from checks.watch.families import Row, text_of
+from tasks.reports.fleet.fleet import SEEN_S
 from tasks.store import node_rows
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
@@ -133,7 +134,8 @@ def _of_cluster(
     version kept. Raises StoreError.
     """
     last = records[-1]
-    declaring = {record.gate: record for record in records}.values()
+    since = _judged_at(last) - SEEN_S  # else a gate file that was renamed would declare its nodes for ever
+    declaring = {record.gate: record for record in records if _judged_at(record) >= since}.values()
     proofs = [record for record in records if record.answer is Answer.GO][-PROOFS:]
     found = {record.gate_id: (record, names(record)) for record in (*proofs, *declaring)}
     known = {gate_id: nodes for gate_id, (_, nodes) in found.items() if nodes is not None}
@@ -158,9 +160,13 @@ def _of_cluster(
     return gates, nodes, sum(record.nodes for record, nodes in found.values() if nodes is None)
 
 
+def _judged_at(record: Record) -> float:
+    return seconds_of(record.judged_at) or 0.0
+
+
 def _measured_at(record: Record) -> float:
     """By the nodes' clock, and never after the gate itself judged: a clock that is ahead would hide that no gate ran since."""
-    judged = seconds_of(record.judged_at) or 0.0
+    judged = _judged_at(record)
     return min(seconds_of(record.measured_at) or judged, judged)
 
 

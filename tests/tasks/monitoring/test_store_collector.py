@@ -121,16 +121,17 @@ def test_stages_are_the_times_between_begin_measurement_and_judgement(kept: Scra
 
 
 def test_each_gate_file_of_a_cluster_declares_nodes(kept: Scraped) -> None:
-    """A gate of one node does not make the others undeclared; a later gate of the same file does."""
+    """A gate of one node does not make the others undeclared; a later gate of the same file does, and so do 90 days without one."""
     counts = []
-    for number, nodes in ((3, 3), (4, 1)):
+    for number, nodes, file in ((3, 3, "another-file"), (4, 1, "another-file"), (5, 4, "renamed")):
         report = healthy(nodes=nodes)
         record = record_for(number, report, keep(kept.store, number, report))
-        records.keep(kept.store, replace(record, gate="another-file"))
+        judged_at = "2026-03-01T00:00:00Z" if file == "renamed" else record.judged_at
+        records.keep(kept.store, replace(record, gate=file, judged_at=judged_at))
         found = [where for name, where in kept.series() if name == "prelaunch_declared_node"]
         counts.append(sum('="c"' in where for where in found))
 
-    assert [3, 2] == counts
+    assert [3, 2, 4] == counts
 
 
 def test_a_node_is_proven_by_the_last_go_that_measured_it(kept: Scraped) -> None:
