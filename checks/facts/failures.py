@@ -47,15 +47,6 @@ class FailureRate:
 
 
 @dataclass(frozen=True)
-class LossCause:
-    """How many interruptions of one study had this cause, and what it does to a job."""
-
-    count: Annotated[int, Range(0, 1_000_000)]
-    fault: Fault
-    provenance: Provenance
-
-
-@dataclass(frozen=True)
 class Share:
     """The share of nodes that checks of this kind find defective."""
 
@@ -97,7 +88,6 @@ class Failures:
     """The tables. `defective` maps the beginning of a check's name to a share; "" is for all other checks."""
 
     rates: Mapping[str, FailureRate]
-    causes: Mapping[str, LossCause]
     defective: Mapping[str, Share]
     ranges: Mapping[str, Spread]
 
@@ -119,7 +109,7 @@ def builtin_failures() -> Failures:
 
 def load_failures(document: object) -> Failures:
     """The statistics in a plain document. Raises DecodeError."""
-    failures = decode(Failures, resolved(document, "rates", "causes", "defective", "ranges"))
+    failures = decode(Failures, resolved(document, "rates", "defective", "ranges"))
     for name in RANGES:
         if name not in failures.ranges:
             raise DecodeError("missing key", f"ranges.{name}")

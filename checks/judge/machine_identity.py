@@ -24,7 +24,6 @@ class NamedNode(Protocol):
     @property
     def name(self) -> str:
         """Its name in that gate."""
-        ...
 
 
 N = TypeVar("N", bound=NamedNode)

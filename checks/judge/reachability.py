@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from checks.documents.report import clip
 from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
@@ -23,6 +24,21 @@ PAIRS = "network.pairs"
 # The arrays of each check's row, with one entry per peer.
 REFUSED = "refused"
 REACHED = ("failures", REFUSED, "connect_ms")
+
+
+class FaultDirection(str, Enum):
+    """Where the bad cells of a host lead."""
+
+    BOTH = "to and from"
+    AWAY = "towards"
+    HOME = "from"
+
+
+UNREACHED = {
+    FaultDirection.BOTH: "is cut off",
+    FaultDirection.AWAY: "reaches no peer",
+    FaultDirection.HOME: "is reached by no peer",
+}
 
 
 def judge(report: Report, records: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
@@ -75,7 +91,7 @@ def _incomplete(
             )
         elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
             yield _evidence(check, record.subject, "it did not test each of its peers exactly once")
-        elif any(len(_list(record, name)) != len(peers) for name in lists):
+        elif any(len(list_of(record, name)) != len(peers) for name in lists):
             yield _evidence(check, record.subject, "its lists do not have one entry per peer")
 
 
@@ -115,7 +131,7 @@ def judge_reachability(
 
 def _refused(record: Observation) -> Iterator[Cell]:
     """The peers that refused the connection because nothing listened on the port."""
-    cells = zip(_peers(record), _list(record, REFUSED), strict=False)
+    cells = zip(_peers(record), list_of(record, REFUSED), strict=False)
     return ((record.subject, peer) for peer, is_refused in cells if is_refused)
 
 
@@ -132,10 +148,9 @@ def _unreached(
         return
     for host in hosts:
         mine = sorted(of_host[host])
-        sends, receives = _directions(host, mine)
-        what = "is cut off" if sends and receives else "reaches no peer" if sends else "is reached by no peer"
-        said = f"{what} ({_reasons(why, mine)}), while the other nodes reach each other"
-        cause = Cause.HARDWARE if sends and receives else Cause.CONFIGURATION
+        direction = _direction(host, mine)
+        said = f"{UNREACHED[direction]} ({_reasons(why, mine)}), while the other nodes reach each other"
+        cause = Cause.HARDWARE if direction is FaultDirection.BOTH else Cause.CONFIGURATION
         yield Finding(
             Level.FAIL, cause, REACHABILITY, host, said, _cells_text(mine, why),
             "Check this node's cable, NIC and switch port, and its firewall or security group.",
@@ -195,9 +210,7 @@ def judge_pairs(
         return
     for host in hosts:
         mine = of_host[host]
-        sends, receives = _directions(host, mine)
-        way = "to and from" if sends and receives else "towards" if sends else "from"
-        message = f"is slow {way} every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        message = f"is slow {_direction(host, mine).value} every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Do not train on this node. Check its NIC, cable and switch port."
         yield Finding(
             Level.FAIL, Cause.HARDWARE, PAIRS, host, message, _speeds(mine, speed), remedy, is_predicate=True
@@ -219,11 +232,13 @@ def judge_pairs(
         )  # fmt: skip
 
 
-def _directions(host: str, cells: Collection[Cell]) -> tuple[bool, bool]:
-    """Whether the bad cells lead away from the host, and whether they lead to it: a single one in a direction is an accident."""
+def _direction(host: str, cells: Collection[Cell]) -> FaultDirection:
+    """Where the bad cells of the host lead: a single one in a direction is an accident."""
     sent = sum(cell[0] == host for cell in cells)
     received = len(cells) - sent
-    return sent > 1 or received < 2, received > 1 or sent < 2
+    if sent > 1 and received < 2:
+        return FaultDirection.AWAY
+    return FaultDirection.HOME if received > 1 and sent < 2 else FaultDirection.BOTH
 
 
 def _upper_quartile(values: Sequence[float]) -> float:
@@ -232,20 +247,21 @@ def _upper_quartile(values: Sequence[float]) -> float:
 
 
 def _texts(record: Observation, name: str) -> Iterator[tuple[str, str]]:
-    for peer, value in zip(_peers(record), _list(record, name), strict=False):
+    for peer, value in zip(_peers(record), list_of(record, name), strict=False):
         yield peer, str(value)
 
 
 def _numbers(record: Observation, name: str) -> Iterator[tuple[str, float | None]]:
-    for peer, value in zip(_peers(record), _list(record, name), strict=False):
+    for peer, value in zip(_peers(record), list_of(record, name), strict=False):
         yield peer, float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
 
 
 def _peers(record: Observation) -> Sequence[str]:
-    return [str(peer) for peer in _list(record, "peers")]
+    return [str(peer) for peer in list_of(record, "peers")]
 
 
-def _list(record: Observation, name: str) -> Sequence[object]:
+def list_of(record: Observation, name: str) -> tuple[object, ...]:
+    """A metric that is a list; empty if it is none."""
     value = record.metrics.get(name)
     return value if isinstance(value, tuple) else ()
 

@@ -67,11 +67,9 @@ class ProgressListener(Protocol):
 
     def progress(self, progress: Progress) -> None:
         """Take the newest progress."""
-        ...
 
     def ended(self, outcome: GateOutcome) -> None:
         """Take the outcome; called once, before the flow's final state is set."""
-        ...
 
 
 class EndListener:

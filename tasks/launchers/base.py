@@ -353,31 +353,24 @@ class Launcher(Protocol):
 
     def plan(self, job: JobSpec) -> Plan:
         """What would be submitted. Pure; touches neither disk nor network."""
-        ...
 
     def submit(self, plan: Plan) -> JobHandle:
         """Start the job, or return the one that already bears its name. Never starts two. Raises LaunchError."""
-        ...
 
     def state(self, name: str) -> JobStatus:
         """The job's state; UNKNOWN if the engine does not know it (`absent`) or does not answer."""
-        ...
 
     def fetch(self, name: str, into: Path) -> None:
         """Copy what the job has written so far under `{out}` to `into`, whole files only. Works while it runs."""
-        ...
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         """The end of a node's log, "" if there is none."""
-        ...
 
     def cancel(self, name: str) -> None:
         """End the job, if it is known, and all that it started; returns when nothing of it is left, no kept machines either."""
-        ...
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         """Find what is wrong before anything is started or billed. Raises nothing; starts nothing."""
-        ...
 
     def hold(self, name: str) -> Hold:
         """Whether the machines of an ended job are kept for the next one, and who took them."""
@@ -392,7 +385,6 @@ class Launcher(Protocol):
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         """Hand a person's decision (checks.documents.answer) to the nodes of a job that hold at their gate. Raises LaunchError."""
-        ...
 
     def hand_out(self, name: str, report: bytes) -> str:
         """Put the merged report where the engine's other tools look for it; returns the place, "" for none."""

@@ -119,9 +119,9 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
             return Proof.CANNOT_TELL, current, f"{check} was not measured completely on {case.node}: {short}"
     compared = [blame for blame in case.blames if blame.compared and blame.compared.reference in BESIDE_PEERS]
     # A node whose ranks are all slow is blamed once more for their median, which is a ratio.
-    known = {(blame.check, blame.metric) for blame in compared if blame.compared and blame.compared.of}
+    measurable = {(blame.check, blame.metric) for blame in compared if blame.compared and blame.compared.of}
     for blame in compared:
-        if blame.compared and (blame.compared.of or (blame.check, blame.metric) not in known):
+        if blame.compared and (blame.compared.of or (blame.check, blame.metric) not in measurable):
             proof, message = _beside_its_peers(report, node.name, blame, blame.compared, policy)
             if proof is not Proof.PASSED:
                 return proof, current, f"{blame.check}: {message}"
@@ -142,12 +142,9 @@ def _beside_its_peers(
     over, values = BESIDE_PEERS[compared.reference], list[float]()
     for rule in policy.checks[blame.check].rules if blame.check in policy.checks else ():
         if (rule.metric, rule.over) == (blame.metric, over):
-            rows = (
-                row
-                for row in report.observations
-                if row.check == blame.check and node_of(row.subject) == node
-            )
-            cells = (cell for row in rows for cell in cells_of(rule, row)[0])
+            observations = (obs for obs in report.observations if obs.check == blame.check)
+            own = (obs for obs in observations if node_of(obs.subject) == node)
+            cells = (cell for obs in own for cell in cells_of(rule, obs)[0])
             values = [cell.value for cell in cells if cell.element in blame.elements or not blame.elements]
     if not values or not compared.of:
         return (

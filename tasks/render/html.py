@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
-from checks.value_types import natural
+from checks.value_types import byte_size, natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import counts_of, explanation_before, headline, run_lines
-from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text
+from tasks.render.views.bandwidth import bandwidth, bandwidth_table
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
 from tasks.render.views.maps import maps_of
@@ -193,7 +193,7 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
         "left_out": left_out(checks),
         "bandwidth": bandwidth_table(rates.rates),
         "expected": rates,
-        "held_from": size_text(LEAST_BYTES),
+        "held_from": byte_size(LEAST_BYTES),
     }
 
 

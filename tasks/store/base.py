@@ -61,39 +61,30 @@ class Store(Protocol):
 
     def location(self, key: str) -> str:
         """Where a person finds the key: a path or a URL."""
-        ...
 
     def put(self, key: str, data: bytes) -> None:
         """Set the value."""
-        ...
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Set the value unless there is one; atomic. Returns whether it was set."""
-        ...
 
     def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
         """Set the value if it is `old` now; atomic. Returns whether it was set."""
-        ...
 
     def delete_if(self, key: str, old: bytes) -> bool:
         """Remove the key if its value is `old` now; atomic. Returns whether it was removed."""
-        ...
 
     def get(self, key: str) -> bytes | None:
         """The value; None if there is none."""
-        ...
 
     def list(self, prefix: str) -> tuple[str, ...]:
         """The keys below the folder `prefix` ("" for all), sorted; files that no store could have made are left out."""
-        ...
 
     def delete(self, key: str) -> None:
         """Remove the key. A key that is not there is fine."""
-        ...
 
     def probe(self) -> None:
         """Raise StoreError unless values can be written now."""
-        ...
 
 
 def checked(key: str) -> str:

@@ -94,7 +94,7 @@ def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> d
     made = dict[str, CertificateDecision]()
     if not own:
         return made
-    state = _state_of(node)
+    state = state_of(node)
     trouble = _about_machine(node, state, terms)
     for check in CERTIFIABLE:
         line = terms.policy.checks.get(check)
@@ -161,7 +161,8 @@ def is_sampled(gate_id: str, machine: str, check: str) -> bool:
     return int.from_bytes(chosen[:8], "big") % SAMPLED == 0
 
 
-def _state_of(node: Node) -> MachineState | None:
+def state_of(node: Node) -> MachineState | None:
+    """What the report says of the machine; None if it says nothing that can be read."""
     try:
         return documents.load_state(node.machine_state) if node.machine_state else None
     except DecodeError:

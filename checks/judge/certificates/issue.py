@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from checks.documents.certificates import Certificate, MachineState, load_state
+from checks.documents.certificates import Certificate
 from checks.documents.columns import by_check
-from checks.judge.certificates.decision import conditions_of, machine_digest
+from checks.judge.certificates.decision import conditions_of, machine_digest, state_of
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Node, Outcome, Report, Verdict, node_of
 from checks.policy import CERTIFIABLE, Policy
-from checks.value_types import DecodeError
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _touches(node: str, finding: Finding) -> bool:
 def _of_machine(
     machine: str, nodes: Sequence[Node], gate: GateEvidence, conditions: str, later: Sequence[str]
 ) -> Iterator[Certificate]:
-    states = [_state(node) for node in nodes]
+    states = [state_of(node) for node in nodes]
     began = [state for state in states if state is not None]
     if not gate.is_kept or gate.verdict.level is Level.FAIL or len(began) < len(nodes):
         return
@@ -88,13 +87,6 @@ def _of_machine(
         yield Certificate(
             machine, gate.gate_id, gate.report, conditions, first.at, first.boot_s, checks, tuple(later)
         )
-
-
-def _state(node: Node) -> MachineState | None:
-    try:
-        return load_state(node.machine_state) if node.machine_state else None
-    except DecodeError:
-        return None
 
 
 def _sound_s(check: str, node: str, gate: GateEvidence) -> float | None:

@@ -15,6 +15,7 @@ from operator import itemgetter
 
 from checks.culprit.matrix import Better, Endpoint, Matrix, Span
 from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
+from checks.judge.reachability import list_of
 from checks.model import Observation, Report, node_of
 from checks.model_details import PairOutcome
 
@@ -26,7 +27,9 @@ Meeting = tuple[int, object, int]
 
 
 class MatrixSubject(str, Enum):
-    """What the values of a matrix are. The words are shown to people."""
+    """What the values of a matrix are, the most serious first: what an earlier matrix explains is not reported again for a later one.
+    The words are shown to people.
+    """
 
     DATA = "correct data"
     BANDWIDTH = "bandwidth"
@@ -36,15 +39,7 @@ class MatrixSubject(str, Enum):
     LATENCY = "latency"
 
 
-# The most serious first: what an earlier matrix explains is not reported again for a later one.
-ORDER = (
-    MatrixSubject.DATA,
-    MatrixSubject.BANDWIDTH,
-    MatrixSubject.PAUSE,
-    MatrixSubject.LOST,
-    MatrixSubject.RESENT,
-    MatrixSubject.LATENCY,
-)
+ORDER = tuple(MatrixSubject)
 COLUMNS: Mapping[MatrixSubject, tuple[str, str, Better]] = {
     MatrixSubject.DATA: ("wrong_elements", "", Better.HIGHER),
     MatrixSubject.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
@@ -158,7 +153,7 @@ def _fault(record: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> 
         return "a test with result ok lacks a number"
     for metric in (MatrixSubject.LATENCY, MatrixSubject.PAUSE):
         column = COLUMNS[metric][0]
-        measured = [value for is_ok, value in zip(fine, _list(record, column), strict=True) if is_ok]
+        measured = [value for is_ok, value in zip(fine, list_of(record, column), strict=True) if is_ok]
         if not all(map(_is_time, measured)):
             return f"{column} of a test with result ok is an impossible time"
     if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
@@ -171,16 +166,11 @@ def _is_time(value: object) -> bool:
     return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
 
 
-def _list(record: Observation, name: str) -> tuple[object, ...]:
-    value = record.metrics.get(name)
-    return value if isinstance(value, tuple) else ()
-
-
 def _meetings(
     record: Observation, rank: int, outcomes: Sequence[PairOutcome], wanted: Collection[PairOutcome]
 ) -> Mapping[Meeting, int]:
     """The tests that ended in such a way, as (this rank, the peer, how many tests of the two came before), with their entry."""
-    peers = _list(record, "peers")
+    peers = list_of(record, "peers")
     if not any(outcome in outcomes for outcome in wanted):
         return {}
     times: Counter[object] = Counter()
@@ -201,7 +191,7 @@ def _add(
     never: Collection[Meeting],
 ) -> None:
     """Adds a test. If a rank got no answer from a peer that says itself that it did not come to this test, nothing was measured."""
-    peers, failures, rank = _list(record, "peers"), _list(record, "failures"), tests.ranks[mine]
+    peers, failures, rank = list_of(record, "peers"), list_of(record, "failures"), tests.ranks[mine]
     vain = {
         entry
         for (_, peer, time), entry in (_meetings(record, rank, outcomes, SILENCE).items() if never else ())
@@ -230,7 +220,7 @@ def _add(
         ("began_s", tests.moments),
         ("message_bytes", tests.sizes),
     ):
-        times = _list(record, column)
+        times = list_of(record, column)
         its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
     rates, wrong = tests.columns[MatrixSubject.BANDWIDTH], tests.columns[MatrixSubject.DATA]
     for test in range(len(rates) - len(kept), len(rates)):
@@ -241,8 +231,8 @@ def _add(
 
 def _losses(record: Observation) -> tuple[float | None, ...] | None:
     """The percentage of lost segments of each test; None if the row does not have the counters."""
-    counters = [_list(record, name) for name in TCP_METRICS]
-    if any(len(its) != len(_list(record, "peers")) for its in counters):
+    counters = [list_of(record, name) for name in TCP_METRICS]
+    if any(len(its) != len(list_of(record, "peers")) for its in counters):
         return None
     return tuple(lost_percent(*its) for its in zip(*counters, strict=True))
 

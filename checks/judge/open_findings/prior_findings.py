@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from checks.documents import open_findings as documents
 from checks.documents.columns import CheckTable, by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
+from checks.judge.clocks import seconds_of
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import ANSWERS, LatestEvidence, after_gate, keys_of, seen_on
 from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report, node_of
@@ -137,10 +138,8 @@ def carried(open_findings: OpenFindings) -> OpenFindings:
 
 def moment(text: str) -> float:
     """An ISO 8601 time as Unix time; infinity for a text that is none, so that no log reaches back from it."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return math.inf
+    at = seconds_of(text)
+    return math.inf if at is None else at
 
 
 def _is_grave(open_finding: OpenFinding) -> bool:

@@ -45,13 +45,13 @@ Judged = tuple[Rule, Sequence[Observation]]
 
 
 class _Share(NamedTuple):
-    """A value as a share of the median `of` that it is compared with."""
+    """A value as a share of the `median` that it is compared with."""
 
     subject: str
     label: str
     ratio: float
     evidence: str
-    of: float
+    median: float
 
 
 def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
@@ -190,7 +190,7 @@ def _comparison(
     rule: Rule, shares: Sequence[_Share], median: float, middle: float, relation: Relation, line: float
 ) -> Comparison:
     """In the unit of the metric if all shares are of one median, otherwise as a ratio."""
-    units = {share.of for share in shares}
+    units = {share.median for share in shares}
     if len(units) > 1:
         return Comparison(median / middle, "", relation, line, MEDIANS[rule.over])
     unit = units.pop()

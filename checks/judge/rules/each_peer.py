@@ -101,7 +101,7 @@ def _link(cell: Cell) -> Cell:
 
 
 def _both_ways(cells: Iterable[Cell]) -> set[Cell]:
-    return {way for a, b in cells for way in ((a, b), (b, a))}
+    return {cell for a, b in cells for cell in ((a, b), (b, a))}
 
 
 def _statement(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:

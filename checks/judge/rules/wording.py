@@ -228,7 +228,7 @@ def subjects_text(subjects: Sequence[str]) -> str:
     """Several subjects in words: "node-1 and node-2", "node-1, ranks 0 to 7", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
     if len(subjects) == 1:
         return subject_text(subjects[0])
-    kind = _subject_type(subjects)
+    kind = subject_type(subjects)
     nodes = {node_of(subject) for subject in subjects}
     if kind == "nodes" and len(subjects) <= MOST_NODES:
         return and_text([subject_text(subject) for subject in subjects])
@@ -256,7 +256,8 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
 
 
-def _subject_type(subjects: Sequence[str]) -> str:
+def subject_type(subjects: Sequence[str]) -> str:
+    """What all of them are, in the plural."""
     if all(LINK in subject for subject in subjects):
         return "links"
     if all("/rank-" in subject for subject in subjects):

@@ -7,7 +7,6 @@ of the run, the second after the ranks. Each generation counts differently: NVLi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from checks.probes import growth
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
 from checks.probes.gpu.record import Gpu, padded, sound
+from checks.process.machine_state import boot_s
 
 INVALID_ARGUMENT, NOT_SUPPORTED = 2, 3
 # NVLink 5: malformed packets, buffer overruns, receive errors, local link integrity; all link recovery events.
@@ -51,7 +51,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     """The counters of every GPU, and when they were read."""
     with nvml.session() as module:
         gpus = read_links(module)
-    return {"at_s": _now(), "gpus": {links.key: links.counters for links in gpus if links.key}}
+    return {"at_s": boot_s(), "gpus": {links.key: links.counters for links in gpus if links.key}}
 
 
 @nvml.nvml_check(
@@ -73,7 +73,7 @@ def nvlink(context: Context) -> Measurement:
         gpus = read_links(module)
     earlier = growth.first_look(context.before, "gpus")
     begun = (context.before or {}).get("at_s")
-    seconds = _now() - begun if isinstance(begun, float) else 0.0
+    seconds = boot_s() - begun if isinstance(begun, float) else 0.0
     if seconds <= 0:
         raise CheckError("the link error counters from the start of the run are not of this boot")
     unlisted = padded([links.gpu for links in gpus], context.declared.gpus_per_node)[len(gpus) :]
@@ -169,8 +169,3 @@ def _account(links: GpuLinks, change: growth.Growth) -> str:
         return links.note or "declared, but NVML does not list it"
     up = " ".join(map(str, links.active)) or "none"
     return f"links {up} up; {change.changes()}{links.note and f' ({links.note})'}"
-
-
-def _now() -> float:
-    """Seconds since the boot, which two processes of one node share."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

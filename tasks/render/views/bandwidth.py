@@ -17,6 +17,7 @@ from checks.facts.instances import Facts
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.model import Declared, Outcome, Report, Value
+from checks.value_types import byte_size
 from tasks.text.inert import one_line
 from tasks.text.tables import Table, table
 
@@ -33,7 +34,6 @@ HEAD = (
     "Slowest of expected",
 )
 NO_TABLE = "No table of expected rates was given, so the measured rates are compared with nothing here."
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SANE = 1e18
 
 
@@ -142,13 +142,7 @@ def bandwidth_table(rates: Sequence[CollectiveRate]) -> Table:
 
 def _cells(rate: CollectiveRate) -> tuple[str, ...]:
     return (
-        one_line(rate.check, 120), size_text(rate.size_bytes), f"{rate.least:.3g}", f"{rate.middle:.3g}", f"{rate.most:.3g}",
+        one_line(rate.check, 120), byte_size(rate.size_bytes), f"{rate.least:.3g}", f"{rate.middle:.3g}", f"{rate.most:.3g}",
         str(rate.ranks), "not known" if rate.expected is None else f"{rate.expected:.4g}",
         "" if rate.share is None else f"{rate.share:.2f}",
     )  # fmt: skip
-
-
-def size_text(size_bytes: float) -> str:
-    """Bytes in the largest binary unit that leaves at least 1: 65536 -> "64 KiB"."""
-    power = min(len(_UNITS) - 1, int(math.log(max(size_bytes, 1), 1024) + 1e-9))
-    return f"{size_bytes / 1024**power:.4g} {_UNITS[power]}"

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.model import CLUSTER, LINK, Answer, Verdict
+from checks.judge.rules.wording import subject_type
+from checks.model import Answer, Verdict
 from checks.value_types import natural
 from tasks.render.findings import Group
 from tasks.render.headline import deciding
@@ -85,7 +86,7 @@ def ranged(subjects: Sequence[str]) -> str:
     if len(nodes) == 1 and all(RANK in subject for subject in ordered):
         first, last = (one_line(ordered[end].partition(RANK)[2], 40) for end in (0, -1))
         return f"{one_line(nodes.pop(), 120)}, {len(ordered)} ranks: {first} ... {last}"
-    return f"{len(ordered)} {_noun(ordered)}: {one_line(ordered[0], 120)} ... {one_line(ordered[-1], 120)}"
+    return f"{len(ordered)} {subject_type(ordered)}: {one_line(ordered[0], 120)} ... {one_line(ordered[-1], 120)}"
 
 
 def _line(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
@@ -95,13 +96,3 @@ def _line(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
 
 def _sort_key(item: Group) -> tuple[object, ...]:
     return (item.level, item.cause, item.checks, item.remedy, item.action)
-
-
-def _noun(subjects: Sequence[str]) -> str:
-    if all(LINK in subject for subject in subjects):
-        return "links"
-    if all(RANK in subject for subject in subjects):
-        return "ranks"
-    if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
-        return "subjects"
-    return "nodes"

@@ -68,8 +68,12 @@ def needed_gates(store: Store, now: float) -> dict[str, str]:
     gates_of = {node.name: {gate.gate_id for gate in node.gates} for node in (*fleet.nodes, *fleet.unseen)}
     for history in known.clusters:
         mine = [node for node in history.nodes if not gates_of.get(node.node, set()).isdisjoint(node.gates)]
-        answers = {node.measured.get(one.finding.check + one.peers) for node in mine for one in node.findings}
-        needed |= {one: "it measured what had failed" for one, at in history.gates.items() if at in answers}
+        answers = {
+            node.measured.get(past.finding.check + past.peers) for node in mine for past in node.findings
+        }
+        needed |= {
+            gate_id: "it measured what had failed" for gate_id, at in history.gates.items() if at in answers
+        }
     for node in (*fleet.nodes, *fleet.unseen):
         needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
         for one in node.open:

@@ -269,16 +269,16 @@ def test_a_report_with_an_unreadable_time_is_stale() -> None:
 
 @pytest.mark.parametrize("over", [Over.FLEET, Over.PEERS])
 @pytest.mark.parametrize(
-    ("gflops", "proof"), [(20.0, Proof.FAILED), (None, Proof.CANNOT_TELL), (45.0, Proof.PASSED)]
+    ("gflops", "proof"), [(20.0, Proof.FAILED), ("unknown", Proof.CANNOT_TELL), (45.0, Proof.PASSED)]
 )
 def test_what_other_nodes_had_shown_is_compared_with_what_they_had(
-    over: Over, gflops: float | None, proof: Proof
+    over: Over, gflops: float | str, proof: Proof
 ) -> None:
     """A re-test has too few nodes to compare, and its gate passes. Only a value that its peers would accept proves the node."""
     compares = Rule("gflops", "peers", over, fail_below=0.8, min_peers=5)
     policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": CheckPolicy(rules=(compares,))})
 
-    def with_rate(report: Report, value: float | None) -> Report:
+    def with_rate(report: Report, value: float | str) -> Report:
         for rank in (2, 3):
             report = with_metric(report, "compute.gemm", f"node-1/rank-{rank}", "gflops", value)
         return report
