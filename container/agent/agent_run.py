@@ -25,7 +25,7 @@ from container.agent.files.log_lines import LOG, LogFiles
 from container.agent.files.mirror import Mirror
 from container.agent.files.scratch import make, remove, remove_abandoned
 from container.agent.host_work import Ended
-from container.agent.hosts import roll_call, roster_source
+from container.agent.hosts import address, roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
 from container.agent.image import image_fault
 from container.agent.settings import Settings, Verb
@@ -102,7 +102,7 @@ def _attempt(
     settings, hosts, bundle = context.settings, context.hosts, context.bundle
     called = _call_roll(context, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
-    record = replace(record, attempt=settings.attempt or called.token, missing=absent, reason=called.alone)
+    record = replace(record, attempt=called.token, missing=absent, reason=called.alone)
     say(
         f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.alone}".rstrip()
     )
@@ -164,16 +164,12 @@ def _bare(settings: Settings) -> bool:
 
 def _call_roll(context: AgentContext, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:
     settings, hosts = context.settings, context.hosts
-    if settings.attempt:  # the launcher gave every host the same one
-        return AttemptMembers(
-            {name: ContainerStart("", check_command.listed_address(hosts, name)) for name in hosts.names}
-        )
     if hosts.is_first:
         return roll_call.keep(responder, hosts.names, (hosts.node, own), settings.join_s, context.signals)
 
     def first() -> Member | None:
-        address = check_command.listed_address(hosts, hosts.first)
-        return check_command.agent(context, hosts.first, address) if address else None
+        found_address = address.resolve(hosts.resolvable(hosts.first))
+        return Member(hosts.first, found_address, settings.port) if found_address else None
 
     return roll_call.answer(first, context.access, (hosts.node, own), settings.join_s, context.signals)
 
@@ -182,16 +178,15 @@ def _open_responder(context: AgentContext, own_address: str) -> RollCallResponde
     hosts = context.hosts
     responder = RollCallResponder(context.access, "")
     if len(hosts.names) > 1:
-        me = check_command.agent(context, hosts.node, own_address)
         try:
-            responder.listen(me.address, me.probe_port)
+            responder.listen(own_address, context.settings.port)
         except ExchangeError as error:
             say(str(error))  # the others will not reach it, and say so
     return responder
 
 
 def _forget(folder: Path, node: str, first: bool) -> None:
-    """Remove what an earlier start left: a launcher may give a container that starts again the same token, and that proves nothing."""
+    """Remove what an earlier start left: one that comes again during the roll call gets the same token, and proves nothing by that."""
     own = [folder / "nodes" / f"{node}.json", folder / "verdicts" / f"{node}.json"]
     own += [folder / subfolder / node for subfolder in ("started", "failure", ASKING)]
     for stale in (*own, folder / MERGED_FILE, folder / ANSWER) if first else own:

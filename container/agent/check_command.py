@@ -44,33 +44,16 @@ class AgentContext:
     key_path: Path
 
 
-def listed_address(hosts: Hosts, name: str) -> str:
-    """The address that the roster gives for a host, else what its name resolves to now, else ""."""
-    listed = hosts.roster.members if hosts.roster else ()
-    listed_at = next((member.address for member in listed if member.name == name), "")
-    return listed_at or address.resolve(hosts.resolvable(name))
-
-
 def own_address(hosts: Hosts) -> str:
     """The address at which the peers find this host."""
-    if hosts.roster is not None:
-        return listed_address(hosts, hosts.node)
     peers = tuple(map(hosts.resolvable, hosts.names[:8]))
     own = hosts.resolvable(hosts.node)
     return address.own(own, hosts.interface, peers) if len(hosts.names) > 1 else "127.0.0.1"
 
 
-def agent(context: AgentContext, name: str, own_address_found: str) -> Member:
-    """A host's agent. Nodes of a launcher's roster may share an address, so each has a port of its own."""
-    shift = context.hosts.names.index(name) if context.hosts.roster is not None else 0
-    return Member(name, own_address_found, context.settings.port + shift)
-
-
 def roster(context: AgentContext, joined: AttemptMembers) -> Roster:
-    """The launcher's roster, or the addresses of the roll call; an absent host is resolved by its name."""
+    """The addresses of the roll call; an absent host is resolved by its name."""
     hosts, port = context.hosts, context.settings.port
-    if hosts.roster is not None:
-        return hosts.roster
     addresses = {name: start.address for name, start in joined.members.items()}
     members = tuple(
         Member(name, addresses.get(name) or address.resolve(hosts.resolvable(name)) or name, port + 1)

@@ -20,18 +20,7 @@ MOST_ASKED_S = 28 * 86400.0  # a training job's longest run ("CreateTrainingJob"
 PORT = 28470  # below the kernel's ephemeral ports, which begin at 32768
 FLAGS = ("pooled", "keep", "observe", "shared")
 TEXTS = (
-    *(
-        "bundle",
-        "upload",
-        "confirm",
-        "answers",
-        "attempt",
-        "roster",
-        "node",
-        "hosts",
-        "python",
-        "exchange_key",
-    ),
+    *("bundle", "upload", "confirm", "answers", "node", "hosts", "python", "exchange_key"),
     *("interface", "pod", "pod_address", "termination_log"),
 )
 
@@ -53,11 +42,10 @@ class Settings:
     """`bundle` "" looks in SageMaker's input channels, `upload` "" copies nowhere, `command` () only checks.
     `exchange_key` "" looks beside the bundle. An `upload` of LOG writes the files to the log instead.
 
-    `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. `hosts` are the names of all
-    hosts where a person gives them, with `node` as this one's. The agent
-    listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
-    is the agent's own. `interface` is the network interface of the collectives where the engine names none. With `shared`
-    the hosts read the key from one folder, which may start them again: each takes a copy, and the key stays.
+    `hosts` are the names of all hosts where a person gives them, with `node` as this one's. The agent listens on `port`, the
+    checks on the next one, the rendezvous is the one after. `python` runs the checks, "" is the agent's own. `interface` is the
+    network interface of the collectives where the engine names none. With `shared` the hosts read the key from one folder, which
+    may start them again: each takes a copy, and the key stays.
 
     Of a pod `pods` is how many the job has, `pod` its number among them, and `pod_address` the DNS name of each, in which % stands
     for the number. `termination_log` is the file of which Kubernetes keeps the text when the container has ended.
@@ -78,8 +66,6 @@ class Settings:
     observe: bool = False
     ask_s: float = 0.0
     answers: str = ""
-    attempt: str = ""
-    roster: str = ""
     node: str = ""
     hosts: str = ""
     job: str = ""

@@ -203,26 +203,3 @@ def test_a_report_of_a_life_before_is_not_this_ones(tmp_path: Path) -> None:
     assert (0, "", 2) == (first.code, failure, second.code)
     assert not (second.out / "health_check_metrics.json").exists()
     assert (second.out / before / "health_check_metrics.json").exists() and before != second.record["attempt"]
-
-
-def test_a_launcher_gives_roster_and_token_and_no_report_comes_back(tmp_path: Path) -> None:
-    """Where the launcher says who is who, no host is asked. The go of a container's first life under a token is not the second's."""
-    member = {"name": "n-0", "address": "127.0.0.1", "probe_port": 4001}
-    (tmp_path / "roster.json").write_text(
-        json.dumps({"members": [member], "rendezvous_port": 4002, "interface": "lo"})
-    )
-    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
-    given = {
-        "PRELAUNCH_ROSTER": f"{tmp_path}/roster.json",
-        "PRELAUNCH_NODE": "n-0",
-        "PRELAUNCH_ATTEMPT": "t1",
-    }
-    first = run(root, "gate", "--", "true", python=python, **given)
-
-    assert (0, "t1", "n-0") == (first.code, first.merged.attempt, first.merged.nodes[0].name)
-    assert [member] == json.loads((first.out / "rosters" / "n-0.json").read_bytes())["members"]
-
-    second = run(root, "gate", "--", "true", python=python, **given, FAKE="silent")
-
-    assert (7, True) == (second.code, "the command was not started" in second.failure)
-    assert [] == [*second.out.rglob("health_check_metrics.json"), *second.out.rglob("nodes/*")]

@@ -1,4 +1,4 @@
-"""Finds out which hosts take part, and which one this is: from a person's list, a launcher's roster, a pod's settings, SageMaker's
+"""Finds out which hosts take part, and which one this is: from a person's list, a pod's settings, SageMaker's
 file, Slurm, or this host alone.
 
 PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
@@ -14,15 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.bundle import Bundle
-from checks.documents.decode import decode, parse_json
 from checks.documents.hostlist import HostListError, expand
 from checks.model import NODE_NAME
-from checks.roster import Roster
-from checks.value_types import DecodeError
 from container.agent import sagemaker
 from container.agent.settings import Settings
-
-ROSTER_BYTES = 1 << 24
 
 
 class PlaceUnknown(Exception):
@@ -31,7 +26,7 @@ class PlaceUnknown(Exception):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The nodes in rank order, this one's name, the interface, and the launcher's roster where there is one.
+    """The nodes in rank order, this one's name, and the interface.
 
     `addresses` are what their names resolve by, () where the names themselves do.
     """
@@ -39,7 +34,6 @@ class Hosts:
     names: tuple[str, ...]
     node: str
     interface: str = ""
-    roster: Roster | None = None
     addresses: tuple[str, ...] = ()
 
     @property
@@ -61,8 +55,6 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     """The hosts of this job. Raises PlaceUnknown."""
     if settings.hosts:
         return _of_list(settings)
-    if settings.roster or settings.node:
-        return _of_roster(settings)
     if settings.pods:
         return _of_pods(settings)
     path = settings.root / "input" / "config" / "resourceconfig.json"
@@ -84,21 +76,6 @@ def _of_list(settings: Settings) -> Hosts:
             f"{settings.node or 'this host'} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE."
         )
     return Hosts(names, settings.node, settings.interface)
-
-
-def _of_roster(settings: Settings) -> Hosts:
-    if not settings.roster or not settings.node:
-        raise PlaceUnknown("PRELAUNCH_ROSTER and PRELAUNCH_NODE come together. The launcher sets both.")
-    try:
-        roster = decode(Roster, parse_json(Path(settings.roster).read_bytes(), ROSTER_BYTES))
-    except OSError as error:
-        raise PlaceUnknown(f"{settings.roster}: {error.strerror}") from error
-    except DecodeError as error:
-        raise PlaceUnknown(f"{settings.roster}: {error}") from error
-    names = tuple(member.name for member in roster.members)
-    if settings.node not in names:
-        raise PlaceUnknown(f"{settings.node} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE.")
-    return Hosts(names, settings.node, roster.interface, roster)
 
 
 def _of_pods(settings: Settings) -> Hosts:
@@ -142,7 +119,7 @@ def _single_host(path: Path, bundle: Bundle | None) -> Hosts:
     if declared is not None and declared.nodes != 1:
         raise PlaceUnknown(
             f"{declared.nodes} nodes are declared, and nothing names them: there is no {path}, and "
-            "PRELAUNCH_ROSTER is not set."
+            "PRELAUNCH_HOSTS is not set."
         )
     wanted = next(iter(declared.node_names if declared else ()), "") or socket.gethostname()
     name = wanted if re.fullmatch(NODE_NAME, wanted) else "node-0"
