@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from checks.process.whole_file import write_whole
@@ -23,7 +23,9 @@ from tasks.launchers.report_lines import MARK, ReportLines
 
 LOG_BYTES = 32 << 20  # of one look at one pod
 OBJECT_BYTES = 64 << 20
-STAMP = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\S* (?P<line>.*)")
+EPOCH = datetime.fromtimestamp(0, UTC)
+# A kubelet prints the time in the zone of its node.
+STAMP = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[.\d]*(?P<zone>Z|[+-]\d\d:\d\d) (?P<line>.*)")
 
 
 @dataclass
@@ -31,7 +33,7 @@ class PodLog:
     """What was read of the log of one pod. `last` are the lines of the second in which it ended, which are read again."""
 
     reports: ReportLines = field(default_factory=ReportLines)
-    since: str = ""
+    since: datetime = EPOCH
     last: set[str] = field(default_factory=set)
     complete: bool = False
 
@@ -59,17 +61,20 @@ class PodOutput:
         log = self._logs.setdefault(pod.name, PodLog())
         if log.complete:
             return
-        since = {"sinceTime": f"{log.since}Z"} if log.since else {}
         container = FORMS[self._options.workload].container
-        query = {"container": container, "timestamps": "true", "limitBytes": str(LOG_BYTES), **since}
-        text = self._api.log(pod.name, query)
-        new = _take_in(log, text)
+        query = {
+            "container": container,
+            "timestamps": "true",
+            "limitBytes": str(LOG_BYTES),
+            "sinceTime": f"{log.since:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        new = _take_in(log, self._api.log(pod.name, query))
         # A log may end within a line that is still being written; it is read again.
         log.complete = pod.state.final and not new
         if new:
             for path, data in log.reports.files().items():
                 if _speaks_for_itself(path, pod.node):
-                    self._write(path, data, f"{log.since}+00:00")
+                    self._write(path, data, log.since)
 
     def _read_objects(self) -> None:
         from tasks.launchers.sagemaker.api import Clients
@@ -87,16 +92,15 @@ class PodOutput:
         for path, (item, data) in zip(new, read, strict=True):
             if isinstance(data, str):
                 raise LaunchError(data)
-            self._write(path, data, item.at.isoformat())
+            self._write(path, data, item.at)
             self._etags[path] = item.etag
 
-    def _write(self, path: str, data: bytes, at: str) -> None:
+    def _write(self, path: str, data: bytes, at: datetime) -> None:
         target = self.folder / path
         if target.is_file() and target.read_bytes() == data:
             return
         write_whole(target, data)
-        seconds = datetime.fromisoformat(at).timestamp()
-        os.utime(target, (seconds, seconds))
+        os.utime(target, (at.timestamp(), at.timestamp()))
 
 
 def for_people(text: str, last_bytes: int) -> str:
@@ -108,14 +112,15 @@ def for_people(text: str, last_bytes: int) -> str:
 def _take_in(log: PodLog, text: str) -> bool:
     """Add the lines that were not read before; whether there were any."""
     new = False
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a training prints other separators of lines itself
         match = STAMP.fullmatch(line)
         if match is None or line in log.last:
             continue
-        if match["at"] > log.since:
-            log.since = match["at"]
+        at = datetime.fromisoformat(match["at"] + match["zone"]).astimezone(UTC)
+        if at > log.since:
+            log.since = at
             log.last.clear()
-        if match["at"] == log.since:
+        if at == log.since:
             log.last.add(line)
         log.reports.add(match["line"])
         new = True

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -160,7 +160,7 @@ def _validate(made: Object) -> None:
 
 
 def stamp(at: float | None = None) -> str:
-    """A time as the API writes it, with fractions of a second as in logs."""
+    """A time as the API writes it, with fractions of a second."""
     return datetime.fromtimestamp(time.time() if at is None else at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -293,9 +293,16 @@ def _log(server: ApiServer, pod: str, query: Mapping[str, str]) -> str:
         raise Problem(
             400, "BadRequest", f'container "prelaunch" in pod "{pod}" is waiting to start: ContainerCreating'
         )
-    rows = server.logs[pod]
+    return log_text(server.logs[pod], query)
+
+
+def log_text(rows: Iterable[tuple[str, str]], query: Mapping[str, str]) -> str:
+    """What a kubelet answers: the lines with the time that the node's container runtime wrote, in the zone of that node."""
+    rows = list(rows)
     if "sinceTime" in query:
-        rows = [row for row in rows if row[0][:19] >= query["sinceTime"][:19]]
+        since = datetime.fromisoformat(query["sinceTime"])
+        assert since.tzinfo is not None  # RFC 3339
+        rows = [row for row in rows if datetime.fromisoformat(row[0]) >= since]
     if "tailLines" in query:
         rows = rows[-int(query["tailLines"]) :]
     stamps = query.get("timestamps") == "true"

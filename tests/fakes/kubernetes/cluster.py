@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.fakes.kubernetes.api_server import ApiServer, Object, stamp
 from tests.fakes.serving import serving
 
 TICK_S = 0.02
+ZONES = (timezone(timedelta(hours=2)), timezone(timedelta(hours=-8)))  # of the nodes, in turn
 IMAGE = "registry.example/prelaunch:1"
 ROOT = re.compile(r"^/prelaunch(?=/|$)")
 JOB, INDEX = "prelaunch.dev/job", "prelaunch.dev/node-index"
@@ -41,6 +43,7 @@ class Node:
     gpus: int = 0
     frozen: bool = False
     boot_id: str = ""
+    zone: tzinfo = UTC
 
 
 @dataclass
@@ -181,7 +184,7 @@ class Cluster:
             start_new_session=True,
         )  # fmt: skip
         rows = self.server.logs.setdefault(name, [])
-        reader = threading.Thread(target=_read, args=(process, rows), daemon=True)
+        reader = threading.Thread(target=_read, args=(process, rows, node.zone), daemon=True)
         reader.start()
         ends_at = time.monotonic() + float(pod["spec"]["activeDeadlineSeconds"])
         self._running[name] = Running(process, folder, reader, ends_at)
@@ -274,10 +277,12 @@ class Cluster:
         self._shows(pod, state)
 
 
-def _read(process: subprocess.Popen[bytes], rows: list[tuple[str, str]]) -> None:
+def _read(process: subprocess.Popen[bytes], rows: list[tuple[str, str]], zone: tzinfo) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        rows.append((stamp(), line.decode("utf-8", "replace").rstrip("\n")))
+        # containerd writes the time of the node with its offset (pkg/cri/io/logger.go), and a kubelet leaves that as it is.
+        at = datetime.now(zone).isoformat(timespec="microseconds")
+        rows.append((at, line.decode("utf-8", "replace").rstrip("\n")))
     process.stdout.close()
 
 
@@ -285,7 +290,8 @@ def _read(process: subprocess.Popen[bytes], rows: list[tuple[str, str]]) -> None
 def kubernetes(folder: Path, nodes: int = 2, gpus: int = 0) -> Iterator[Cluster]:
     """A cluster of so many nodes; at the end nothing that it started runs."""
     server = ApiServer(folder)
-    cluster = Cluster(server, [Node(f"worker-{index}", gpus) for index in range(nodes)])
+    rows = [Node(f"worker-{index}", gpus, zone=ZONES[index % 2]) for index in range(nodes)]
+    cluster = Cluster(server, rows)
     server.kubeconfig()
     for node in cluster.nodes:
         status = {
