@@ -244,9 +244,8 @@ class KubernetesMachines:
             raise ActRefused(f"Kubernetes knows no node {machine.node} any more.")
 
     def _free_partners(self, node: str, mark: Mark) -> None:
-        own = _partner(mark, node)
         for machine in self.by_name().values():
-            if machine.mark == own and machine.holder is Holder.PRELAUNCH:
+            if machine.mark == _partner(mark, node):  # also if somebody else has claimed it meanwhile
                 self._change(machine, free_change(machine))
 
 

@@ -26,7 +26,8 @@ HEALTH, DEEP = (
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 SCHEDULABLE, IN_PROGRESS = "Schedulable", "InProgress"
 PENDING_REBOOT, PENDING_REPLACEMENT = "UnschedulablePendingReboot", "UnschedulablePendingReplacement"
-# A label or annotation of a node -> who has it, whatever its value is; a taint by its key.
+# A label or annotation of a node -> who has it, whatever its value is; a taint by its key. NVSentinel needs the cordon: it takes an
+# uncordoned node for one that a person has given back (docs/cancelling-breakfix.md).
 CLAIMS: Mapping[str, str] = {
     "k8saas.nvidia.com/cordon-by": "NVSentinel",
     "quarantineHealthEvent": "NVSentinel",
@@ -49,11 +50,12 @@ INSTANCE = re.compile(r"(?:hyperpod-|/)(i-[0-9a-f]{8}(?:[0-9a-f]{9})?)$")
 
 @dataclass(frozen=True)
 class KubernetesMachine(Machine):
-    """A node with HyperPod's labels, and `version`, which changes with every change of it. Its kubelet reported the boot id."""
+    """A node with HyperPod's labels and its kubelet's boot id. Each change alters `version`. For NVSentinel it `stays_cordoned`."""
 
     health: str = ""
     deep_check: str = ""
     version: str = ""
+    stays_cordoned: bool = False
     taints: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     @property
@@ -100,6 +102,7 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
         health=str(labels.get(HEALTH) or ""),
         deep_check=str(labels.get(DEEP) or ""),
         version=str(meta.get("resourceVersion") or ""),
+        stays_cordoned=any(key in labels or key in annotations for key in CLAIMS),
         taints=taints,
     )
 
@@ -165,12 +168,12 @@ def testing_change(machine: KubernetesMachine, testing: bool) -> dict[str, Any]:
 
 
 def free_change(machine: KubernetesMachine) -> dict[str, Any]:
-    """The merge patch that removes our marks and the cordon that came with them, and nothing else."""
+    """The merge patch that removes our marks and the cordon that came with them unless another needs it, and nothing else."""
     taints = [dict(taint) for taint in machine.taints if taint.get("key") != TAINT]
     annotations = dict.fromkeys((MARK, SINCE, TESTING))
     return {
         "metadata": {"resourceVersion": machine.version, "annotations": annotations},
-        "spec": {"unschedulable": None, "taints": taints or None},
+        "spec": {"unschedulable": machine.stays_cordoned or None, "taints": taints or None},
     }
 
 

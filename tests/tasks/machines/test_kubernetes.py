@@ -26,8 +26,10 @@ from tasks.machines.base import (
 from tasks.machines.kubernetes import KubernetesMachineOptions, KubernetesMachines
 from tasks.machines.kubernetes_nodes import (
     CLAIMS,
+    DEEP,
     EKS_CONDITIONS,
     HEALTH,
+    IN_PROGRESS,
     PENDING_REBOOT,
     TAINT,
     TAINTS,
@@ -35,7 +37,7 @@ from tasks.machines.kubernetes_nodes import (
     machine_of,
 )
 from tasks.machines.registry import UnknownMachines, machines_for
-from tests.fakes.kubernetes.api_server import ApiServer
+from tests.fakes.kubernetes.api_server import ApiServer, merged
 from tests.fakes.kubernetes.cluster import Cluster, kubernetes
 
 MARK, OTHER = Mark("gate-1", "gpu.ecc"), Mark("gate-2", "gpu.ecc")
@@ -348,6 +350,30 @@ def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
     )
     assert (after["worker-0"].service, after["worker-1"].service) == (ServiceState.OUT, ServiceState.SERVING)
     assert HELD == (TAINT, "node.kubernetes.io/unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("claim", "cordon"),
+    [
+        ({"metadata": {"labels": {DEEP: IN_PROGRESS}}}, {}),
+        (failing("NetworkingReady"), {}),
+        ({"metadata": {"annotations": {"quarantineHealthEvent": "x"}}}, {"unschedulable": True}),
+    ],
+)
+def test_a_partner_that_somebody_else_claims_meanwhile_is_given_back(
+    cluster: Cluster, claim: dict[str, Any], cordon: dict[str, bool]
+) -> None:
+    """Nothing of ours stays on it. Its cordon stays for NVSentinel only, which would otherwise end the quarantine."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    here.open_retest("worker-0", ("worker-1",), MARK)
+    merged(node(cluster, "worker-1"), claim)
+    here.close_retest("worker-0", MARK)
+    seen = here.by_name()["worker-1"]
+
+    assert (seen.holder, seen.mark, seen.since) == (Holder.OTHER, None, None)
+    assert node(cluster, "worker-1")["spec"] == {"taints": [GPU], **cordon}
+    assert here.by_name()["worker-0"].service is ServiceState.OUT
 
 
 def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
