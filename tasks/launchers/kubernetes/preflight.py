@@ -196,9 +196,9 @@ def _nodes(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> Ite
     needed = max((plan.job.nodes for plan in plans), default=0)
     selector = _pod_spec(plans).get("nodeSelector") or {}
     wants = {options.gpu_resource: options.gpus_per_node, EFA: options.efa_per_node}
-    nodes = [node for node in api.items(NODE) if _selected(node, selector)]
+    nodes = [node for node in api.items(NODE) if _selected(node, selector, options.only_nodes)]
     fit = [node for node in nodes if all(_allocatable(node, name) >= count for name, count in wants.items())]
-    ready = [node for node in fit if _serves(node)]
+    ready = [node for node in fit if _serves(node, options.only_nodes)]
     limits = ", ".join(f"{count} {name}" for name, count in wants.items() if count) or "what is asked for"
     text = f"{len(ready)} of {len(nodes)} nodes are ready and have {limits} allocatable; {needed} are needed"
     least = needed if options.one_pod_per_node else 1
@@ -211,8 +211,11 @@ def _nodes(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> Ite
         yield wrong("nodes", text, remedy)
 
 
-def _selected(node: Object, selector: Mapping[str, str]) -> bool:
-    labels = (node.get("metadata") or {}).get("labels") or {}
+def _selected(node: Object, selector: Mapping[str, str], only_nodes: str) -> bool:
+    meta = node.get("metadata") or {}
+    if only_nodes and meta.get("name") not in only_nodes.split(","):
+        return False
+    labels = meta.get("labels") or {}
     return all(labels.get(key) == value for key, value in selector.items())
 
 
@@ -220,10 +223,11 @@ def _allocatable(node: Object, name: str) -> float:
     return quantity(((node.get("status") or {}).get("allocatable") or {}).get(name, "0"))
 
 
-def _serves(node: Object) -> bool:
+def _serves(node: Object, only_nodes: str) -> bool:
+    """A re-test's pods tolerate the cordon of the only nodes that they may get."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    return ready and not (node.get("spec") or {}).get("unschedulable")
+    return ready and (only_nodes != "" or not (node.get("spec") or {}).get("unschedulable"))
 
 
 def quantity(value: object) -> float:

@@ -102,6 +102,18 @@ def test_too_few_gpus_are_wrong_and_a_cordoned_node_is_no_capacity(cluster: Clus
     assert "1 of 2 nodes are ready" in check.text
 
 
+def test_preflight_of_a_retest_counts_its_own_nodes(cluster: Cluster) -> None:
+    """They are cordoned for it, and its pods tolerate that. A node that is not ready is not used, and no other may take its place."""
+    nodes = cluster.server.objects["nodes"]
+    for node in nodes.values():
+        node["spec"]["unschedulable"] = True
+    nodes["worker-2"] = {**deepcopy(nodes["worker-0"]), "metadata": {"name": "worker-2"}, "spec": {}}
+    assert "1 of 3 nodes" in wrong(look(cluster, gpus_per_node=8))[0]
+    assert wrong(look(cluster, gpus_per_node=8, only_nodes="worker-0,worker-1")) == []
+    nodes["worker-1"]["status"]["conditions"] = []
+    assert "1 of 2 nodes" in wrong(look(cluster, gpus_per_node=8, only_nodes="worker-0,worker-1"))[0]
+
+
 def test_a_queue_that_is_not_there_is_wrong(cluster: Cluster) -> None:
     """A workload for it would wait for ever."""
     assert "LocalQueue gpu" in wrong(look(cluster, queue="gpu", workload="indexed"))[0]
