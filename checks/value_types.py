@@ -118,6 +118,12 @@ def listed(values: Mapping[str, object]) -> str:
     )
 
 
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """The first `most` of them and the number of the others: "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def byte_size(count: float, digits: int = 4) -> str:
     """In the largest binary unit of which there is one: "1.862 GiB"."""
     power = min(4, int(math.log2(abs(count)) / 10)) if abs(count) >= 1024 else 0

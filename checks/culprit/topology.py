@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.model import CLUSTER, Cause, Finding, Level, Report
+from checks.value_types import listed
 
 SWITCHES = "switches"
 COMMA = ","
@@ -65,11 +66,10 @@ def judge(report: Report) -> tuple[Finding, ...]:
     lost = [node.name for node in asked if not split(node.identity[SWITCHES])]
     if not lost:
         return ()
-    some = f"{', '.join(lost[:4])}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
     message = (
         f"the topology names none of the {len(asked)} nodes: a bad switch cannot be distinguished from bad nodes"
         if len(lost) == len(report.nodes)
-        else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({some})"
+        else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({listed(lost)})"
     )
     evidence = "\n".join(f"{node.name}: host {node.identity.get('host', '')}" for node in asked[:16])
     remedy = (

@@ -27,7 +27,7 @@ from checks.facts.instances import Facts, lacks, types_text
 from checks.judge.baseline.bands import Baseline, digest_of
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
-from checks.value_types import DecodeError
+from checks.value_types import DecodeError, listed
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, terms_of
@@ -321,8 +321,7 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
 
 
 def _checks_text(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
-    return f"{'check' if len(names) == 1 else 'the checks'} {', '.join(names[:MISSING_NAMED])}{more}"
+    return f"{'check' if len(names) == 1 else 'the checks'} {listed(names, MISSING_NAMED)}"
 
 
 def _digest(values: object) -> str:

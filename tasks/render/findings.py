@@ -27,6 +27,7 @@ from checks.model import (
     node_of,
 )
 from checks.model_details import Unmeasured
+from checks.value_types import listed
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
@@ -87,9 +88,7 @@ class Group:
     @property
     def names(self) -> str:
         """All of them up to six, then how many more."""
-        named = ", ".join(one_line(subject, 120) for subject in self.subjects[:NAMED])
-        more = len(self.subjects) - NAMED
-        return f"{named} and {more} more" if more > 0 else named
+        return listed([one_line(subject, 120) for subject in self.subjects], NAMED)
 
     @property
     def word(self) -> str:

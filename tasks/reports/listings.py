@@ -9,13 +9,14 @@ from checks.judge.baseline.samples import Side, label_text
 from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS
+from checks.value_types import listed
 from tasks.render.headline import time_before
 from tasks.reports.gate_folder.decision import answer_text
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
 from tasks.text.inert import one_line
-from tasks.text.tables import aligned, counted, few, listed
+from tasks.text.tables import aligned, counted, few
 
 # So many lines of one replayed gate are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3

@@ -19,12 +19,6 @@ def few(texts: Sequence[str], most: int = NAMED, where: str = "") -> list[str]:
     return [*texts[:most], *more]
 
 
-def listed(names: Sequence[str], most: int = NAMED) -> str:
-    """ "a, b and 3 more"."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def aligned(body: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, its cells below each other."""
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]

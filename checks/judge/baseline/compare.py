@@ -17,6 +17,7 @@ from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
 from checks.policy import Over, Policy
+from checks.value_types import listed
 
 FEW = 4
 # Judgement: a band that includes half of the usual speed does not say how fast a part must be.
@@ -74,10 +75,10 @@ def judge(
         ]
         yield from _compared(check, found, mine, _records_of(records, check))
     for group, checks in unknown.items():
-        message = f"the baseline has no data for {group}: {_few(checks)} not compared"
+        message = f"the baseline has no data for {group}: {listed(checks, FEW)} not compared"
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, _knows(baseline), AGAIN)
     if new and bands:
-        message = f"the baseline has no band for {_few(new)}: not compared"
+        message = f"the baseline has no band for {listed(new, FEW)}: not compared"
         text = clip("\n".join(new))[0] if len(new) > FEW else ""
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, text, AGAIN)
     if not unknown and not bands:
@@ -250,21 +251,20 @@ def _versions(
         }
         new = sorted(set(seen) - then)
         if then and not seen:
-            message = f"{name} could not be read, but the baseline was learned with {_few(sorted(then))}"
+            message = (
+                f"{name} could not be read, but the baseline was learned with {listed(sorted(then), FEW)}"
+            )
             remedy = "Find out why it could not be read."
             yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", remedy)
         elif then and new:
-            message = f"{name} is {_few(new)}, but the baseline was learned with {_few(sorted(then))}"
+            message = (
+                f"{name} is {listed(new, FEW)}, but the baseline was learned with {listed(sorted(then), FEW)}"
+            )
             yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, message, "", AGAIN)
 
 
 def _labels_text(keys: Sequence[Key]) -> str:
-    return _few([label_text(*key) for key in keys])
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return f"{', '.join(names[:FEW])}{more}"
+    return listed([label_text(*key) for key in keys], FEW)
 
 
 def _knows(baseline: Baseline) -> str:

@@ -30,6 +30,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Policy
+from checks.value_types import listed
 
 REACHABILITY = "network.reachability"
 # How the check of a rank that waited for others ended.
@@ -210,9 +211,7 @@ def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _Silent
     if len(ranks) == per_node > 1 and silence is _SilentRank.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
-    more = len(numbers) - MOST_NAMED
-    named = ", ".join(numbers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"ranks {named} on {node} {silence.value}"
+    return f"ranks {listed(numbers, MOST_NAMED)} on {node} {silence.value}"
 
 
 def _waiters(first_break: _Break, check: str) -> str:

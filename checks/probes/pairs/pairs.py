@@ -31,6 +31,7 @@ from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.probes.pairs.tcp_counters import NOTHING_SENT, TcpCounters, counted, have_links
+from checks.value_types import listed
 
 MIB = 1 << 20
 SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
@@ -167,9 +168,8 @@ def _bounds(context: Context) -> Bounds:
 
 
 def _lost(gone: Sequence[int]) -> str:
-    ranks = f"rank{'' if len(gone) == 1 else 's'} {', '.join(map(str, gone[:MOST_NAMED]))}"
-    more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
-    return f"{ranks}{more} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
+    ranks = f"rank{'' if len(gone) == 1 else 's'} {listed([str(rank) for rank in gone], MOST_NAMED)}"
+    return f"{ranks} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
 
 
 def _schedule_of(context: Context, own: RankPlace) -> RankSchedule:

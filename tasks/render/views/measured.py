@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from checks.documents.columns import by_check
 from checks.judge.rules.wording import figure
 from checks.model import Observation, Outcome, Report, Value, node_of
+from checks.value_types import listed
 from tasks.text.inert import one_line
 
 # Characters of all nodes together, and of one line: a page is opened on a phone; the report has the rest.
@@ -86,5 +87,4 @@ def _range_text(values: Sequence[Value]) -> str:
         low, high = figure(min(numbers)), figure(max(numbers))
         return low if low == high else f"{low} to {high}"
     texts = list(dict.fromkeys("none" if one is None else one_line(str(one), 60) for one in flat))
-    more = f" and {len(texts) - TEXTS} more" if len(texts) > TEXTS else ""
-    return f"{', '.join(texts[:TEXTS])}{more}" if texts else "none"
+    return listed(texts, TEXTS) if texts else "none"

@@ -10,6 +10,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.time_series import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
+from checks.value_types import listed
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
@@ -27,7 +28,7 @@ from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
-from tasks.text.tables import aligned, counted, few, listed
+from tasks.text.tables import aligned, counted, few
 
 # One sign per gate of the strip, so that it can be read without colours.
 SIGNS = {
@@ -87,7 +88,7 @@ def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
     for state, words in ADVICE.items():
         mine = [node for node in nodes if node.state is state]
         causes = sorted({cause for node in mine for cause in node.doubts})
-        because = f" ({listed([f'cause {cause.value}' for cause in causes])})" if causes else ""
+        because = f" ({listed([f'cause {cause.value}' for cause in causes], NAMED)})" if causes else ""
         means = f" {CONFIGURATION}" if Cause.CONFIGURATION in causes else ""
         lines += [f"{state.value}{because}: {words}{means}"] if mine else []
     return lines
@@ -111,7 +112,7 @@ def fleet_text(fleet: Fleet) -> str:
         lines += ["", *aligned(list(zip(*told, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
     lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
-        named = listed([one_line(node.name, 60) for node in fleet.unseen])
+        named = listed([one_line(node.name, 60) for node in fleet.unseen], NAMED)
         lines.append(f"Not named by any gate for {span(SEEN_S)}: {named}")
     if gone := len(fleet.replaced):
         were = "machine was" if gone == 1 else "machines were"
