@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import socket
@@ -34,6 +35,8 @@ MARGIN_S = 15.0
 DRAIN_S = 10.0
 REASON_CHARACTERS = 200
 NO_REASON = ("", "none")
+# The states of sinfo(1) in which a node gets no job; @ or ^ ends one before and during a reboot, * while slurmd does not answer.
+OUT_OF_SERVICE = re.compile(r"drain|down|fail|maint|inval|reboot|[@^*]")
 # slurmd starts a prolog without one (slurm.conf(5)).
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RANKS = frozenset(check.name for check in CATALOG if check.scope is Scope.RANK)
@@ -64,17 +67,16 @@ def run(arguments: argparse.Namespace) -> int:
 def answer_of(findings: Sequence[Finding], passes: bool) -> tuple[Exit, str]:
     """The exit code, and why in one line that begins with the cause; what cannot be told is no failure if it `passes`. Pure."""
     # That the rank checks are left out shows as missing evidence; what was open about one before is a fault like any other.
-    failed = [finding for finding in findings if finding.level is Level.FAIL and not _is_left_out(finding)]
+    failed = [
+        finding for finding in findings
+        if finding.level is Level.FAIL and not (finding.check in RANKS and finding.cause is Cause.EVIDENCE)
+    ]  # fmt: skip
     broken = next((finding for finding in failed if finding.cause is not Cause.EVIDENCE), None)
     worst = broken or next(iter(failed), None)
     if worst is None:
         return Exit.GO, ""
     reason = f"{worst.check}: {worst.message}"
     return (Exit.NO_GO, f"{broken.cause.value}: {reason}") if broken else _untold(reason, passes)
-
-
-def _is_left_out(finding: Finding) -> bool:
-    return finding.check in RANKS and finding.cause is Cause.EVIDENCE
 
 
 def _untold(reason: str, passes: bool) -> tuple[Exit, str]:
@@ -108,11 +110,12 @@ def _leave(code: Exit) -> None:
 
 
 def _drain(node: str, reason: str) -> None:
-    """Drain the node, unless it has a reason already: that is somebody else's."""
-    output = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%E")
-    reasons = {line.strip() for line in output.splitlines()} - {*NO_REASON}
+    """Drain the node, unless a reason keeps it out of service. Slurm 24.11 goes on to show the reason of a resumed node."""
+    output = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%T|%E")
+    lines = [line.strip().partition("|") for line in output.splitlines()]
+    reasons = {reason for state, _, reason in lines if OUT_OF_SERVICE.search(state)} - {*NO_REASON}
     if reasons:
-        say(f"prelaunch: {node} is left alone, because it has a reason already: {min(reasons)}")
+        say(f"prelaunch: {node} is left alone, because it is out of service already: {min(reasons)}")
         return
     printable = "".join(letter if letter.isprintable() else " " for letter in f"prelaunch: {reason}")
     _slurm("scontrol", "update", f"nodename={node}", "state=drain", f"reason={printable[:REASON_CHARACTERS]}")

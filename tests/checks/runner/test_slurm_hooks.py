@@ -98,16 +98,25 @@ def test_a_deadline_that_is_none_is_refused(seconds: str, capsys: pytest.Capture
     assert f"--deadline-s: '{seconds}' is not a number from 1 to 86400" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("reason", "drains"), [("none", True), ("jdoe: fan", False)])
+@pytest.mark.parametrize(
+    ("state", "reason", "drains"),
+    [
+        ("idle", "none", True),
+        ("drained", "jdoe: fan", False),
+        ("maint", "jdoe: fan", False),
+        ("idle^", "jdoe: new BIOS", False),
+        ("idle", "prelaunch: HARDWARE: gpu.ecc: 3 errors", True),  # somebody resumed it
+    ],
+)
 def test_a_node_that_somebody_drained_keeps_its_reason(
-    monkeypatch: pytest.MonkeyPatch, reason: str, drains: bool
+    monkeypatch: pytest.MonkeyPatch, state: str, reason: str, drains: bool
 ) -> None:
-    """scontrol is called for a node without a reason alone."""
+    """scontrol is called unless a reason keeps the node out of service. 24.11 still shows the reason of a node that was resumed."""
     asked = list[tuple[str, ...]]()
 
     def slurm(*argv: str) -> str:
         asked.append(argv)
-        return f"{reason}\n"
+        return f"{state}|{reason}\n"
 
     monkeypatch.setattr(slurm_hooks, "_slurm", slurm)
     slurm_hooks._drain("n1", "HARDWARE: gpu.ecc: 3 errors")
@@ -134,10 +143,10 @@ sys.exit(cli.main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("words", "sinfo", "code", "asked"),
     [
-        (("prolog",), "echo none", 3, []),
-        (("healthcheck", "--drain"), "echo none", 0, []),
+        (("prolog",), "echo 'idle|none'", 3, []),
+        (("healthcheck", "--drain"), "echo 'idle|none'", 0, []),
         (
-            ("healthcheck", "--drain", "--cannot-tell", "fail"), "echo none", 3,
+            ("healthcheck", "--drain", "--cannot-tell", "fail"), "echo 'idle|none'", 3,
             ["update nodename=n1 state=drain reason=prelaunch: EVIDENCE: the checks did not end in time"],
         ),
         (("healthcheck", "--drain", "--cannot-tell", "fail"), "exec sleep 777", 3, []),
