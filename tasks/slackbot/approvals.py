@@ -225,7 +225,9 @@ def _require_allowed(pending: OpenAnswer, person: str, action: ApprovalAction) -
 
 
 def _require_waiting(pending: OpenAnswer, runs: PrefectRuns) -> None:
-    """Require that the run waits, and is one of the allowed gate's. A server that does not answer is believed to have it."""
+    """Require that the run is of the allowed gate file, and waits: only a question about a repair is taken up by the next run.
+    A server that does not answer is believed to have the run.
+    """
     question = pending.question
     try:
         run = runs.run(question.flow_run_id)
@@ -240,5 +242,5 @@ def _require_waiting(pending: OpenAnswer, runs: PrefectRuns) -> None:
         raise NotAnswerable(
             "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."
         )
-    if run.over:
+    if run.over and not question.repair:
         raise NotAnswerable(f"The run has ended ({escape(run.state, 60)}): nobody waits for an answer.")
