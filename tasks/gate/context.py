@@ -5,7 +5,6 @@ Opening a context starts nothing and writes nothing.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from tasks.reports.baseline import read_baseline
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
+from tasks.text.redact import SECRET_NAME, remember_secret
 
 WORK = ".prelaunch"
 # An error names so many of the checks that a policy lacks.
@@ -94,24 +94,23 @@ class GateContext:
             "here": str(self.here),
             "checks": self.fingerprint,
         }
-        return _digest(values)
+        return digest(dump_plain(values))
 
     @property
     def fingerprint(self) -> str:
         """Equal for gates whose PASS means the same: it covers everything that a verdict depends on except the machines."""
         checks = self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"})
-        return _digest(
-            {
-                "cluster": self.gate.cluster.model_dump(mode="json"),
-                "checks": checks,
-                "catalogue": self.bundle("fingerprint").catalogue,
-                "policy": self.policy.digest,
-                "facts": self.facts.digest,
-                "baseline": None if self.baseline is None else digest_of(self.baseline),
-                "topology": None if self.topology is None else digest(dump_plain(self.topology)),
-                "engine": ENGINE,
-            }
-        )
+        values = {
+            "cluster": self.gate.cluster.model_dump(mode="json"),
+            "checks": checks,
+            "catalogue": self.bundle("fingerprint").catalogue,
+            "policy": self.policy.digest,
+            "facts": self.facts.digest,
+            "baseline": None if self.baseline is None else digest_of(self.baseline),
+            "topology": None if self.topology is None else digest(dump_plain(self.topology)),
+            "engine": ENGINE,
+        }
+        return digest(dump_plain(values))
 
     def bundle(self, gate_id: str) -> Bundle:
         """The bundle that every node gets."""
@@ -135,6 +134,9 @@ def open_gate_context(request: GateRequest) -> GateContext:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = _gate_file(request.gate_file)
     gate = read_gate_file(path, request.sets)
+    for name, value in gate.training.environment.items():
+        if SECRET_NAME.search(name):
+            remember_secret(value)
     here, file = path.resolve().parent, _shown_path(path)
     policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
@@ -322,10 +324,6 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
 
 def _checks_text(names: Sequence[str]) -> str:
     return f"{'check' if len(names) == 1 else 'the checks'} {listed(names, MISSING_NAMED)}"
-
-
-def _digest(values: object) -> str:
-    return hashlib.sha256(dump_plain(values)).hexdigest()
 
 
 def run_title(parameters: Mapping[str, object]) -> str:

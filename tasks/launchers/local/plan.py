@@ -39,7 +39,6 @@ MOUNT = r"(/|\{here\})[^:]*:(/|\{here\})[^:]*(:[a-zA-Z,]+)?"  # {here}: the gate
 # What would take a container from its launcher. Short flags without a value can stand together, as in -dit.
 LAUNCHER_WORDS = re.compile(r"(-[iPqt]*d[diPqt]*|--detach|--name|--restart|--cidfile)(=.*)?", re.DOTALL)
 MAX_NODES = 240  # the last octets 10 to 249 of one /24
-SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
 
 class LocalNetwork(StrEnum):

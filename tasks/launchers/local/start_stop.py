@@ -23,9 +23,10 @@ from checks.runner.deadline import ANSWER_S
 from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, JobStatus, LaunchError, Plan
 from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Submission, boot_id
 from tasks.launchers.local.nodes import WITHHELD
-from tasks.launchers.local.plan import PACKAGES, SECRET, LocalOptions, label_value, network_name
+from tasks.launchers.local.plan import PACKAGES, LocalOptions, label_value, network_name
 from tasks.launchers.local.shepherd import BUSY, remove_resources
 from tasks.launchers.node_code import vendored
+from tasks.text.redact import SECRET_NAME
 
 # Without PYTHONPATH, which the nodes would inherit.
 RUN_MODULE = """\
@@ -153,7 +154,7 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
 
 
 def _secrets(plan: Plan) -> tuple[str, ...]:
-    return tuple(sorted(name for name in plan.job.environment if SECRET.search(name)))
+    return tuple(sorted(name for name in plan.job.environment if SECRET_NAME.search(name)))
 
 
 def settle(keepers: Keepers | None) -> None:

@@ -18,6 +18,7 @@ from tasks.gate_file.request import Advanced, GateRequest
 from tasks.store.call_timeout import PatientStore
 from tasks.store.folder import FolderStore
 from tasks.store.s3 import S3Store
+from tasks.text.redact import redacted
 from tests.flows.gates import write_gate
 
 GATE = Path(__file__).parents[3] / "deployments" / "gates" / "slurm-ib.toml"
@@ -54,6 +55,13 @@ def test_work_folder_stays_local_when_the_store_is_in_s3(
     assert ("s3://bucket/a", "s3://bucket/a/x") == (context.address, context.store.location("x"))
     assert [tmp_path / ".prelaunch" / "work", tmp_path / "w" / "work"] == [context.work, other.work]
     assert f"{tmp_path}/.prelaunch/clusters/test" == context.engine.root
+
+
+def test_secrets_of_the_training_are_removed_from_whatever_it_prints(tmp_path: Path) -> None:
+    """The names of its variables say which values are secrets; the others stay."""
+    opened(tmp_path, 'path = "kept"\n[training.environment]\nHF_TOKEN = "hf_k3pt0ut"\nNCCL_DEBUG = "WARNING"')
+
+    assert redacted("401: hf_k3pt0ut; WARNING") == "401: [removed]; WARNING"
 
 
 def test_a_flow_finds_the_store_that_its_command_had(tmp_path: Path) -> None:
