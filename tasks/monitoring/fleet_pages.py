@@ -12,6 +12,7 @@ from checks.runner.deadline import limited
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.store.base import Store, StoreError
+from tasks.store.call_timeout import PatientStore
 from tasks.store.layout import html_key
 from tasks.text.inert import one_line
 
@@ -23,7 +24,7 @@ class FleetPages:
     """Makes one page at a time: others wait, so that a browser that is reloaded often does not read the store at once."""
 
     def __init__(self, store: Store, seconds: float = PAGE_S) -> None:
-        self._store, self._seconds = store, seconds
+        self._store, self._seconds = PatientStore(store, seconds / 2), seconds
         self._making = threading.Lock()
 
     def __call__(self, path: str) -> str | None:

@@ -1,7 +1,7 @@
 """Any store, with a time limit for every call, so that a mount that hangs or a service that never answers delays nobody for longer.
 
 A call that does not end is left behind in a daemon thread; it may still take effect. While it hangs, later calls do not wait
-either, so that the time limit is spent only once.
+either, so that the time limit is spent only once; while MOST_HUNG of them hang, none is begun.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _hung: dict[str, int] = {}  # by place: how many calls of this process still wai
 _lock = threading.Lock()
 LIMIT_S = 120.0  # longer than the deadlines of the stores themselves
 LEAST_S, HUNG_S = 1.0, 0.2
+MOST_HUNG = 32
 
 
 class PatientStore:
@@ -57,6 +58,8 @@ class PatientStore:
         self._limited("nothing was stored", self.store.probe)
 
     def _limited(self, action: str, call: Callable[[], R]) -> R:
+        if _hung.get(self._key, 0) >= MOST_HUNG:
+            raise StoreUnreachable(f"the store does not answer: {action}; {MOST_HUNG} calls hang already.")
         seconds, ended = self._patience_s(), threading.Event()
 
         def counted() -> R:
