@@ -24,7 +24,7 @@ from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import JudgedReport, PlacementProof
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
-from tasks.gate.record.request import keep_request, require_names
+from tasks.gate.record.request import keep_request, require_names, require_strict_policy
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
@@ -284,12 +284,11 @@ def open_session(
     run_over: RunOver,
 ) -> Session:
     """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked. `context` is
-    the context of the request, where it was opened already.
-
-    Raises GateFileError, LeaseError, StoreError, LaunchError.
+    the context of the request, where it was opened already. Raises GateFileError, LeaseError, StoreError, LaunchError.
     """
     require_names((request.gate_file,), request.advanced)
     context = context or open_gate_context(request)
+    require_strict_policy(request, context.gate)
     context.store.probe()
     if (back := _come_back(context, request, flow_run_id, on_expired)) is not None:
         return Session(context, LeaseRenewal(context.store, back), request.launch)

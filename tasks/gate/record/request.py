@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from checks.documents.report import dump_plain
-from tasks.gate_file.folder import folder_of, is_name
-from tasks.gate_file.read import GateFileError
+from tasks.gate_file.folder import folder_of, is_name, path_of
+from tasks.gate_file.model import Gate, Mode
+from tasks.gate_file.read import OVERRIDES, GateFileError, OverrideError, read_gate_file
 from tasks.gate_file.request import PLACES, Advanced, GateRequest
 from tasks.store.base import Store, table_at
 from tasks.store.layout import request_key
@@ -44,9 +44,8 @@ def require_names(gate_files: Iterable[str], advanced: Advanced | None = None) -
     """
     path = next((gate_file for gate_file in gate_files if not is_name(gate_file)), None)
     field = next((name for name in PLACES if advanced is not None and getattr(advanced, name)), None)
-    # Prefect asks the server whether this is a run of a deployment, so it is asked once, and only if it matters.
-    folder = _names_alone() if path is not None or field is not None else None
-    if folder is None:
+    folder = folder_of(os.environ)
+    if folder is None or (path is None and field is None) or not _is_deployed():
         return
     if path is not None:
         text = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
@@ -56,11 +55,23 @@ def require_names(gate_files: Iterable[str], advanced: Advanced | None = None) -
         raise GateFileError(field, "", text)
 
 
-def _names_alone() -> Path | None:
-    """The folder of gate files, in a run of a deployment; None if any path may be named."""
-    folder = folder_of(os.environ)
-    if folder is None:
-        return None
+def require_strict_policy(request: GateRequest, gate: Gate) -> None:
+    """A deployment whose form may not override a FAIL lets none pass by an override of the policy either. Raises OverrideError."""
+    if gate.approval.form_may_override or not request.advanced.overrides:
+        return
+    own, used = read_gate_file(path_of(request.gate_file)).policy, gate.policy
+    looser = {
+        "policy.mode": used.mode is Mode.OBSERVE and own.mode is not Mode.OBSERVE,
+        "policy.reuse_pass_minutes": used.reuse_pass_minutes > own.reuse_pass_minutes,
+    }
+    key = next((name for name, is_looser in looser.items() if is_looser), "")
+    if key and _is_deployed():
+        text = "cannot be loosened for a deployment, unless the gate file says [approval] form_may_override = true"
+        raise OverrideError(OVERRIDES, key, text)
+
+
+def _is_deployed() -> bool:
+    """Whether this is a run of a deployment. Prefect asks its server, so it is asked once, and only if it matters."""
     from prefect import runtime
 
-    return folder if runtime.deployment.id else None
+    return bool(runtime.deployment.id)

@@ -259,7 +259,7 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     request = SimpleNamespace(gate_file="g.toml", advanced=None, launch=True)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: context)
     monkeypatch.setattr(sessions, "launcher_of", lambda address: context.launcher)
-    for name in ("require_names", "keep_request"):
+    for name in ("require_names", "require_strict_policy", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 
     def expire(context: object, lease: Lease, reason: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,31 @@ def test_a_deployment_takes_no_store_of_somebody_else(
     assert place not in Advanced.model_json_schema()["properties"]
     with pytest.raises(GateFileError, match=f"^{place}: cannot be chosen for a deployment"):
         open_session(request, "a-run")
+
+
+@pytest.mark.parametrize(
+    ("override", "form", "deployed", "refused"),
+    [
+        ("policy={mode='observe'}", "form_may_override = false", True, True),
+        ("policy.reuse_pass_minutes=1440", "", True, True),
+        ("policy.reuse_pass_minutes=0", "", True, False),
+        ("policy.mode=observe", "form_may_override = true", True, False),
+        ("policy.mode=observe", "", False, False),
+    ],
+)
+def test_a_form_lets_no_failure_pass_by_an_override(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, form: str, deployed: bool, refused: bool
+) -> None:
+    """The form does not know who fills it in. A terminal, a gate file that trusts its form, and a stricter value are accepted."""
+    path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
+    path.write_text(f"{path.read_text()}[approval]\n{form}\n")
+    if deployed:
+        monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+    request = GateRequest(gate_file=str(path), advanced=Advanced(overrides=[override]))
+    expected = pytest.raises(GateFileError, match="form_may_override") if refused else nullcontext()
+
+    with expected, open_session(request, "a-run"):
+        pass
 
 
 def test_form_default_matches_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
