@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 # The version of a driver, compared as a tuple of whole numbers: 550.163.01 is older than 565.
@@ -118,7 +118,7 @@ def listed(values: Mapping[str, object]) -> str:
     )
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def listed_names(names: Sequence[str], most: int = 4) -> str:
     """The first `most` of them and the number of the others: "a, b and 3 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.model import CLUSTER, Cause, Finding, Level, Report
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 SWITCHES = "switches"
 COMMA = ","
@@ -69,7 +69,7 @@ def judge(report: Report) -> tuple[Finding, ...]:
     message = (
         f"the topology names none of the {len(asked)} nodes: a bad switch cannot be distinguished from bad nodes"
         if len(lost) == len(report.nodes)
-        else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({listed(lost)})"
+        else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({listed_names(lost)})"
     )
     evidence = "\n".join(f"{node.name}: host {node.identity.get('host', '')}" for node in asked[:16])
     remedy = (

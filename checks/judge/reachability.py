@@ -18,7 +18,7 @@ from checks.judge.cpu_contention import RecordedLoads, first_of, first_rows, int
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
 from checks.policy import Policy
 from checks.roster import neighbours
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
@@ -86,7 +86,7 @@ def _incomplete(
         looked_at = neighbours(rank, nodes) if check == PAIRS else _others(rank, nodes)
         missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, record.subject})
         if missing:
-            yield _evidence(check, record.subject, f"its observation does not cover {listed(missing)}")
+            yield _evidence(check, record.subject, f"its observation does not cover {listed_names(missing)}")
         elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
             yield _evidence(check, record.subject, "it did not test each of its peers exactly once")
         elif any(len(list_of(record, name)) != len(peers) for name in lists):

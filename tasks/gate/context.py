@@ -26,7 +26,7 @@ from checks.facts.instances import Facts, lacks, types_text
 from checks.judge.baseline.bands import Baseline, digest_of
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
-from checks.value_types import DecodeError, listed
+from checks.value_types import DecodeError, listed_names
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, terms_of
@@ -323,7 +323,7 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
 
 
 def _checks_text(names: Sequence[str]) -> str:
-    return f"{'check' if len(names) == 1 else 'the checks'} {listed(names, MISSING_NAMED)}"
+    return f"{'check' if len(names) == 1 else 'the checks'} {listed_names(names, MISSING_NAMED)}"
 
 
 def run_title(parameters: Mapping[str, object]) -> str:

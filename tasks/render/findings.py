@@ -27,7 +27,7 @@ from checks.model import (
     node_of,
 )
 from checks.model_details import Unmeasured
-from checks.value_types import listed
+from checks.value_types import listed_names
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
@@ -88,7 +88,7 @@ class Group:
     @property
     def names(self) -> str:
         """All of them up to six, then how many more."""
-        return listed([one_line(subject, 120) for subject in self.subjects], NAMED)
+        return listed_names([one_line(subject, 120) for subject in self.subjects], NAMED)
 
     @property
     def word(self) -> str:

@@ -9,7 +9,7 @@ from checks.judge.baseline.samples import Side, label_text
 from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS
-from checks.value_types import listed
+from checks.value_types import listed_names
 from tasks.render.headline import time_before
 from tasks.reports.gate_folder.decision import answer_text
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
@@ -177,9 +177,9 @@ def _alike(changes: Sequence[Change]) -> list[list[Change]]:
 def _change_line(some: Sequence[Change]) -> str:
     first = some[0]
     levels = " -> ".join(level.value for level in (first.before, first.after) if level is not None)
-    whom = listed([one.subject for one in some], SUBJECTS)
+    whom = listed_names([one.subject for one in some], SUBJECTS)
     return f"{first.how}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
 
 
 def _condemned(summary: VerdictSummary) -> str:
-    return listed([one_line(name, 100) for name in summary.condemned], LINES) or "none"
+    return listed_names([one_line(name, 100) for name in summary.condemned], LINES) or "none"

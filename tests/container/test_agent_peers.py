@@ -55,7 +55,7 @@ def test_peers_are_found_by_the_names_of_the_service(tmp_path: Path, monkeypatch
     monkeypatch.setattr(address, "resolve", lambda name: known.get(name, ""))
     hosts = roster_source.find(settings(tmp_path), None)
 
-    assert check_command.listed_address(hosts, "node-2") == "10.0.0.3"
+    assert hosts.resolvable("node-2") == "node-2.gate-1"
     assert check_command.own_address(hosts) == "10.0.0.2"
 
 

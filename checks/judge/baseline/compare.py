@@ -17,7 +17,7 @@ from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
 from checks.policy import Over, Policy
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 FEW = 4
 # Judgement: a band that includes half of the usual speed does not say how fast a part must be.
@@ -75,10 +75,10 @@ def judge(
         ]
         yield from _compared(check, found, mine, _records_of(records, check))
     for group, checks in unknown.items():
-        message = f"the baseline has no data for {group}: {listed(checks, FEW)} not compared"
+        message = f"the baseline has no data for {group}: {listed_names(checks, FEW)} not compared"
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, _knows(baseline), AGAIN)
     if new and bands:
-        message = f"the baseline has no band for {listed(new, FEW)}: not compared"
+        message = f"the baseline has no band for {listed_names(new, FEW)}: not compared"
         text = clip("\n".join(new))[0] if len(new) > FEW else ""
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, text, AGAIN)
     if not unknown and not bands:
@@ -251,20 +251,16 @@ def _versions(
         }
         new = sorted(set(seen) - then)
         if then and not seen:
-            message = (
-                f"{name} could not be read, but the baseline was learned with {listed(sorted(then), FEW)}"
-            )
+            message = f"{name} could not be read, but the baseline was learned with {listed_names(sorted(then), FEW)}"
             remedy = "Find out why it could not be read."
             yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", remedy)
         elif then and new:
-            message = (
-                f"{name} is {listed(new, FEW)}, but the baseline was learned with {listed(sorted(then), FEW)}"
-            )
+            message = f"{name} is {listed_names(new, FEW)}, but the baseline was learned with {listed_names(sorted(then), FEW)}"
             yield Finding(Level.WARN, Cause.CONFIGURATION, "baseline", CLUSTER, message, "", AGAIN)
 
 
 def _labels_text(keys: Sequence[Key]) -> str:
-    return listed([label_text(*key) for key in keys], FEW)
+    return listed_names([label_text(*key) for key in keys], FEW)
 
 
 def _knows(baseline: Baseline) -> str:

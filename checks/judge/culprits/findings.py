@@ -34,7 +34,7 @@ from checks.judge.culprits.pattern_findings import (
 from checks.judge.culprits.readings import CONDEMNS, SURE, readings_of, share_gbps
 from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Observation, Report, rank_subject
 from checks.policy import Policy
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 # What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
 SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
@@ -331,7 +331,7 @@ def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: in
         return f"it reports that {left_out} of {len(partners)} rounds were skipped"
     due = {peer for peer in partners[: len(partners) - left_out] if peer is not None}
     if absent := sorted(due - met):
-        return f"it was not measured with rank {listed([str(rank) for rank in absent])}"
+        return f"it was not measured with rank {listed_names([str(rank) for rank in absent])}"
     per, every = declared.ranks_per_node, {peer for peer in partners if peer is not None}
     inside = {peer for peer in every if peer // per == node}
     for group, what in ((every - inside, "other nodes"), (inside, "other ranks of its node")):

@@ -30,7 +30,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Policy
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 REACHABILITY = "network.reachability"
 # How the check of a rank that waited for others ended.
@@ -211,7 +211,7 @@ def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _Silent
     if len(ranks) == per_node > 1 and silence is _SilentRank.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
-    return f"ranks {listed(numbers, MOST_NAMED)} on {node} {silence.value}"
+    return f"ranks {listed_names(numbers, MOST_NAMED)} on {node} {silence.value}"
 
 
 def _waiters(first_break: _Break, check: str) -> str:

@@ -23,7 +23,7 @@ from checks.judge.culprits.from_report import MatrixSubject, PairTable
 from checks.judge.rules.wording import distinct_digits, figure, quantity
 from checks.model import LINK
 from checks.model_details import PairOutcome
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 AGAIN = "Run the gate again. If the finding returns, read the node's log."
 FABRIC_REMEDY = (
@@ -188,7 +188,7 @@ def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
 
 def congestion(matrix: Matrix, period: Congestion) -> str:
     """Several nodes were bad at the same time, and good afterwards."""
-    where = f"under {period.switch}" if period.switch else listed(period.nodes, MOST_NAMES)
+    where = f"under {period.switch}" if period.switch else listed_names(period.nodes, MOST_NAMES)
     return (
         f"{matrix.what} {matrix.span.value}: the network was congested in rounds {period.first} to {period.last}:"
         f" {len(period.tests)} tests of {len(period.nodes)} nodes ({where}) were bad then, and good afterwards"
@@ -199,7 +199,7 @@ def groups(matrix: Matrix, node_groups: NodeGroups, oversubscribed: float) -> st
     """Within groups of nodes there is more bandwidth than between them. `oversubscribed`: how many times the policy allows, 0: it does
     not say.
     """
-    names = "; ".join(listed(nodes, MOST_NAMES) for nodes in node_groups.groups[:MOST_NAMES])
+    names = "; ".join(listed_names(nodes, MOST_NAMES) for nodes in node_groups.groups[:MOST_NAMES])
     many = f"{len(node_groups.groups)} {'switches' if node_groups.told else 'groups'}"
     message = (
         f"{matrix.what} {matrix.span.value}: the nodes fall into {many} ({names}), and between these it is"

@@ -14,7 +14,7 @@ from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
 from checks.judge.rules.wording import unequal
 from checks.model import CLUSTER, LINK, Finding, Level, Observation
 from checks.policy import Rule
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 PEERS = "peers"
 MOST_SHOWN = 8
@@ -113,4 +113,4 @@ def _statement(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Tow
     said, is_predicate = unequal(
         check, rule.metric, [("", max(numbers) if numbers else values[0])], rule.equals
     )
-    return f"{said} ({listed([f'from {a} to {b}' for a, b in shown], MOST_SHOWN)})", is_predicate
+    return f"{said} ({listed_names([f'from {a} to {b}' for a, b in shown], MOST_SHOWN)})", is_predicate

@@ -23,7 +23,7 @@ from checks.judge.rules.wording import bounded, noun_of, subject_text, unit_of
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
 from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import Expect, Rule
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 LEARN = "Learn a baseline: prelaunch baseline learn REPORT... --out FILE."
 # If the low end of an expected value is further below it than this share, the threshold is computed from the low end: half of what
@@ -301,7 +301,7 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]
         (floor, "was only compared with the minimum for its links"),
     ):
         if about:
-            message = f"no baseline: {noun_of(check, rule.metric)} {held}: {listed(about, 8)}"
+            message = f"no baseline: {noun_of(check, rule.metric)} {held}: {listed_names(about, 8)}"
             small = not too_small.isdisjoint(about)
             kind = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
             yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", LEARN, kind=kind)

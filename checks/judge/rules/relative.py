@@ -34,7 +34,7 @@ from checks.judge.rules.wording import MEDIANS, figure, percent, quantity, spoke
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
 from checks.model_details import Comparison
 from checks.policy import Over, Rule
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 # A finding that names nobody lists at most so many candidates.
 CANDIDATES = 8
@@ -275,7 +275,7 @@ def _candidates(
 ) -> Finding:
     """What is so far that a broken part may be the reason, in a group of which noise alone takes values as far."""
     farthest = sorted(far, key=lambda one: -abs(one[1] - 1.0))
-    named = listed([f"{found.subject} ({ratio:.2f})" for found, ratio in farthest], CANDIDATES)
+    named = listed_names([f"{found.subject} ({ratio:.2f})" for found, ratio in farthest], CANDIDATES)
     reason = "the noise of healthy parts reaches as far" if noise.is_known else _unknown(values)
     message = f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, but {reason}: "
     remedy = f"Run the gate again: a broken part stays slow. {rule.remedy}".strip()

@@ -31,7 +31,7 @@ from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.probes.pairs.tcp_counters import NOTHING_SENT, TcpCounters, counted, have_links
-from checks.value_types import listed
+from checks.value_types import listed_names
 
 MIB = 1 << 20
 SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
@@ -168,7 +168,7 @@ def _bounds(context: Context) -> Bounds:
 
 
 def _lost(gone: Sequence[int]) -> str:
-    ranks = f"rank{'' if len(gone) == 1 else 's'} {listed([str(rank) for rank in gone], MOST_NAMED)}"
+    ranks = f"rank{'' if len(gone) == 1 else 's'} {listed_names([str(rank) for rank in gone], MOST_NAMED)}"
     return f"{ranks} stopped answering in the pair tests, or hang with a rank that did: no collective of all ranks can complete"
 
 

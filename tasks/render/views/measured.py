@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from checks.documents.columns import by_check
 from checks.judge.rules.wording import figure
 from checks.model import Observation, Outcome, Report, Value, node_of
-from checks.value_types import listed
+from checks.value_types import listed_names
 from tasks.text.inert import one_line
 
 # Characters of all nodes together, and of one line: a page is opened on a phone; the report has the rest.
@@ -87,4 +87,4 @@ def _range_text(values: Sequence[Value]) -> str:
         low, high = figure(min(numbers)), figure(max(numbers))
         return low if low == high else f"{low} to {high}"
     texts = list(dict.fromkeys("none" if one is None else one_line(str(one), 60) for one in flat))
-    return listed(texts, TEXTS) if texts else "none"
+    return listed_names(texts, TEXTS) if texts else "none"

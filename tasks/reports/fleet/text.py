@@ -10,7 +10,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.time_series import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
-from checks.value_types import listed
+from checks.value_types import listed_names
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
@@ -88,7 +88,7 @@ def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
     for state, words in ADVICE.items():
         mine = [node for node in nodes if node.state is state]
         causes = sorted({cause for node in mine for cause in node.doubts})
-        because = f" ({listed([f'cause {cause.value}' for cause in causes], NAMED)})" if causes else ""
+        because = f" ({listed_names([f'cause {cause.value}' for cause in causes], NAMED)})" if causes else ""
         means = f" {CONFIGURATION}" if Cause.CONFIGURATION in causes else ""
         lines += [f"{state.value}{because}: {words}{means}"] if mine else []
     return lines
@@ -112,7 +112,7 @@ def fleet_text(fleet: Fleet) -> str:
         lines += ["", *aligned(list(zip(*told, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
     lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
-        named = listed([one_line(node.name, 60) for node in fleet.unseen], NAMED)
+        named = listed_names([one_line(node.name, 60) for node in fleet.unseen], NAMED)
         lines.append(f"Not named by any gate for {span(SEEN_S)}: {named}")
     if gone := len(fleet.replaced):
         were = "machine was" if gone == 1 else "machines were"
