@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.command_line import InputError, Parser, UsageError
+from checks.command_line import InputError, Parser, UsageError, number
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.model import Profile
@@ -46,10 +44,10 @@ def main(argv: list[str], prog: str = "python -m checks") -> int:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command that was parsed."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
-    for number in inheritance.FOR_TRAINING:
-        signal.signal(number, signal.SIG_IGN)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _interrupted)
+    for harmless in inheritance.FOR_TRAINING:
+        signal.signal(harmless, signal.SIG_IGN)
     try:
         code: int = arguments.verb(arguments)
     except Interrupted as signalled:
@@ -122,7 +120,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     judging.set_defaults(verb=_judge)
     _gate_parser(verbs)
     _hook_parsers(verbs)
-    commands.add_verbs(verbs, seconds)
+    commands.add_verbs(verbs)
     return verbs
 
 
@@ -143,7 +141,7 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="accept the pass's machines under any name and in any order, identified by the token of their pool",
     )
     text = "wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one"
-    gating.add_argument("--ask-s", type=seconds(0.0, ASKED_S), default=0.0, help=text)
+    gating.add_argument("--ask-s", type=number(0.0, ASKED_S, "seconds"), default=0.0, help=text)
     gating.add_argument(
         "--observe", action="store_true", help="check and record, then start COMMAND whatever the verdict is"
     )
@@ -166,7 +164,7 @@ def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
     parser.add_argument("--instance-type", required=True, help="the instance type of this machine")
     parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
     text = "how many seconds the checks may take (default 30)"
-    parser.add_argument("--deadline-s", type=seconds(1.0, 86400.0), default=30.0, help=text)
+    parser.add_argument("--deadline-s", type=number(1.0, 86400.0, "seconds"), default=30.0, help=text)
     text = f"how to end where something could not be measured (default {otherwise})"
     parser.add_argument("--cannot-tell", choices=("fail", "pass"), default=otherwise, help=text)
     parser.set_defaults(verb=_hook, profile=Profile.QUICK.value, option=[], drain=False, node="")
@@ -176,21 +174,6 @@ def _hook(arguments: argparse.Namespace) -> int:
     from checks.runner import slurm_hooks
 
     return slurm_hooks.run(arguments)
-
-
-def seconds(least: float, most: float) -> Callable[[str], float]:
-    """The type of an argument: a number within bounds, which "nan" is not."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number from {least:g} to {most:.0f}")
-        return value
-
-    return read
 
 
 def _list(arguments: argparse.Namespace) -> int:

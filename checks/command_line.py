@@ -7,8 +7,9 @@ InputError          a file, or another thing that was named, cannot be used: exi
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -117,3 +118,20 @@ def _quoted(value: object) -> str:
     """Inert: repr writes out what a terminal would act upon."""
     text = str(value)
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
+
+
+def number(least: float, most: float, unit: str) -> Callable[[str], float]:
+    """The type of an argument that is a number of this unit above 0, not below `least` and not above `most`."""
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 < value and least <= value <= most):
+            bounds = f"from {least:g} to {most:g}" if least else f"above 0, at most {most:g}"
+            message = f"{text!r:.40} is not a number of {unit} {bounds}"
+            raise argparse.ArgumentTypeError(message)
+        return value
+
+    return parsed

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
+
+from checks.command_line import number
 
 # Loopback: who wants metrics from other hosts says so, and protects them.
 LISTEN = "127.0.0.1:9402"
 EVERY_S = 60.0
 
 
-def add_verbs(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser], seconds: Callable[..., Callable[[str], float]]
-) -> None:
-    """Adds the commands; `seconds` makes the type of an argument that is a number within bounds."""
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the commands."""
     watching = verbs.add_parser(
         "watch", help="check this node at an interval, beside whatever runs on it, and serve metrics about it"
     )
     watching.add_argument("--instance-type", required=True, help="the instance type of this machine")
     watching.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
     watching.add_argument(
-        "--every", type=seconds(0.5, 86400.0), default=EVERY_S,
+        "--every", type=number(0.5, 86400.0, "seconds"), default=EVERY_S,
         help=f"seconds between the starts of two rounds (default {EVERY_S:g})",
     )  # fmt: skip
     watching.add_argument(

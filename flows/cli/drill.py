@@ -7,12 +7,12 @@ import os
 import shlex
 import socket
 
-from checks.command_line import InputError
+from checks.command_line import InputError, number
 from checks.exit_codes import Exit
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from flows.cli.machines import opened, require_node_name
 from flows.cli.output import write_stderr
-from flows.cli.shared_arguments import add_gate_file, number
+from flows.cli.shared_arguments import add_gate_file
 from tasks.drills.drive import DrillRun, Interruption, commands_for
 from tasks.drills.faults import DRILLS, DrillRefused, FaultOptions
 

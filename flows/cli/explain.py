@@ -6,14 +6,14 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from checks.command_line import InputError
+from checks.command_line import InputError, number
 from checks.culprit.matrix import Better
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from flows.cli.output import json_text, rejection, stdout_colour, stdout_width, write_stderr, write_stdout
-from flows.cli.shared_arguments import add_format, add_policy, number, whole_number
+from flows.cli.shared_arguments import add_format, add_policy, whole_number
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import write_file
 from tasks.reports.explained_input import ExplainedInput, explain_input, explanation_text

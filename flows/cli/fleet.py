@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.command_line import InputError
+from checks.command_line import InputError, number
 from checks.exit_codes import Exit
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.shared_arguments import add_cluster, add_format, add_store, number
+from flows.cli.shared_arguments import add_cluster, add_format, add_store
 from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import write_file
 from tasks.reports.fleet.fleet import Fleet, GateMark

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 
+from checks.command_line import number
 from tasks.gate_file.folder import typed_path
 from tasks.reports.read import DEFAULT
 from tasks.reports.store_argument import typed_store
@@ -116,23 +115,6 @@ def host_port(text: str) -> str:
     if place is None or int(place[1]) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r:.80} is not of the form HOST:PORT")
     return text
-
-
-def number(least: float, most: float, unit: str) -> Callable[[str], float]:
-    """The type of an argument that is a number of this unit above 0, not below `least` and not above `most`."""
-
-    def parsed(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not (0 < value and least <= value <= most):
-            bounds = f"from {least:g} to {most:g}" if least else f"above 0, at most {most:g}"
-            message = f"{text!r:.40} is not a number of {unit} {bounds}"
-            raise argparse.ArgumentTypeError(message)
-        return value
-
-    return parsed
 
 
 def whole_number(text: str) -> int:

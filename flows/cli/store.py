@@ -7,13 +7,13 @@ import re
 import time
 from datetime import UTC, datetime
 
-from checks.command_line import InputError
+from checks.command_line import InputError, number
 from checks.documents.report import plain, plain_table
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
 from flows.cli.fleet import say_cluster
 from flows.cli.output import json_text, write_result, write_stderr, write_stdout
-from flows.cli.shared_arguments import add_cluster, add_format, add_store, number
+from flows.cli.shared_arguments import add_cluster, add_format, add_store
 from tasks.gate.outcome import Decision, Ending
 from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState

@@ -95,7 +95,7 @@ def test_a_deadline_that_is_none_is_refused(seconds: str, capsys: pytest.Capture
     code = cli.main(["prolog", "--instance-type", "cpu", "--deadline-s", seconds])
 
     assert code == Exit.REJECTED
-    assert f"--deadline-s: '{seconds}' is not a number from 1 to 86400" in capsys.readouterr().err
+    assert f"--deadline-s: '{seconds}' is not a number of seconds from 1 to 86400" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
