@@ -61,7 +61,7 @@ from tasks.orchestration.server.settings import configured_api_url
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport, publish_ending, with_past
+from tasks.publish import PublishedReport, may_have_launched, publish_ending, with_past
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -200,7 +200,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
     if isinstance(error, PreflightFailed):
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
-    if judged is not None and published is not None and not _may_have_launched(session, judged):
+    if judged is not None and published is not None and not may_have_launched(session, judged):
         refusal = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
         return _outcome(
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, refusal
@@ -371,10 +371,3 @@ def _outcome(
     return GateOutcome(
         session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
     )
-
-
-def _may_have_launched(session: Session, judged: JudgedReport) -> bool:
-    """Whether the verdict or a person's approval let the training start."""
-    observed = session.context.gate.policy.mode is Mode.OBSERVE
-    approved = session.answer is not None and session.answer.launches
-    return observed or approved or judged.verdict.answer is Answer.GO

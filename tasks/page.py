@@ -45,7 +45,7 @@ from tasks.paging.content import (
 )
 from tasks.paging.notifier_secrets import check_secrets
 from tasks.store.base import Store
-from tasks.store.layout import run_notification_key
+from tasks.store.layout import html_key, report_key, run_notification_key
 from tasks.text.redact import redacted
 
 LOG = logging.getLogger("prelaunch")
@@ -100,7 +100,11 @@ def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
 
 def _after_go(session: Session, outcome: GateOutcome, notification: Notification) -> Iterator[Notification]:
     if session.refused is not None:
-        refused = replace(outcome, decision=Decision.REFUSED, judged=session.refused)
+        location, own_id = session.context.store.location, session.refused.report.gate_id
+        report, html = location(report_key(own_id)), location(html_key(own_id))
+        refused = replace(
+            outcome, decision=Decision.REFUSED, judged=session.refused, report=report, html=html
+        )
         yield _notification_of(session, refused)
     if session.unreleased:
         yield unreleased_page(notification, tuple(session.unreleased))

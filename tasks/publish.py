@@ -21,14 +21,19 @@ from urllib.parse import quote
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.documents.report import dump, dump_plain
+from checks.documents.report import digest, dump, dump_plain, load
+from checks.model import Answer
 from checks.runner.deadline import limited
+from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
-from tasks.gate.outcome import JudgedReport
+from tasks.gate.jobs import new_gate_id
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, keep_outcome
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
+from tasks.gate_file.model import Mode
+from tasks.judge import report_verdict
 from tasks.launchers.base import LaunchError
 from tasks.orchestration import artifacts
 from tasks.render.context import GateHistory, VerdictContext, advice
@@ -178,9 +183,8 @@ def put_pages(
 def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
     """Store report, verdict, record, nodes, HTML and summary. Raises StoreError."""
     store, gate_id, name = session.context.store, session.gate_id, session.context.gate.name
-    store.put(report_key(gate_id), dump(judged.report))
-    store.put(policy_key(gate_id), dump_plain(session.context.policy))
-    store.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
+    keep_replaced(session, judged)
+    _put_verdict(session.context, gate_id, judged)
     report_progress(
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
@@ -193,6 +197,50 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
         store.location(report_key(gate_id)), store.location(html_key(gate_id)), shown.past
     )
     return places, shown
+
+
+def keep_replaced(session: Session, judged: JudgedReport) -> None:
+    """Keep an earlier verdict of this gate that condemned a node as a gate of its own, before the verdict on another report replaces
+    it: the node may be in no later report, and it is still to be repaired. Idempotent. Raises StoreError.
+    """
+    context, gate_id = session.context, session.gate_id
+    try:
+        before = records.read(context.store, gate_id)
+        if before is None or not before.condemned or before.digests.report == judged.verdict.digests.report:
+            return
+        # Of two gates that were judged at the same time, or began at the same time, the later id counts as the newer gate.
+        began = (records.stamped_at(gate_id) or time.time()) - 1
+        own_id = new_gate_id(context.gate.name, began)[:-4] + before.digests.report[:4]
+        report = replace(load(context.store.get(report_key(gate_id)) or b""), gate_id=own_id)
+    except DecodeError as error:
+        LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
+        return
+    earlier = report_verdict(session, report, digest(dump(report)))
+    if session.refused is not None:
+        session.refused = earlier
+    digests = replace(before.digests, report=earlier.verdict.digests.report)
+    record = replace(before, gate_id=own_id, report=report_key(own_id), digests=digests)
+    _put_verdict(context, own_id, earlier)
+    put_pages(context, own_id, earlier, earlier.context)
+    if not may_have_launched(session, earlier):
+        reason = f"{headline(earlier.verdict, context.gate.name)} (gate {gate_id} began again)"
+        end = GateOutcome(own_id, Ending.VERDICT, Decision.REFUSED, earlier, None, reason)
+        keep_outcome(context.store, end, end.code, before.cluster)
+    keep_nodes(session, earlier, record)
+    records.keep(context.store, record)
+
+
+def may_have_launched(session: Session, judged: JudgedReport) -> bool:
+    """Whether the verdict or a person's approval let the training start."""
+    observed = session.context.gate.policy.mode is Mode.OBSERVE
+    approved = session.answer is not None and session.answer.launches
+    return observed or approved or judged.verdict.answer is Answer.GO
+
+
+def _put_verdict(context: GateContext, gate_id: str, judged: JudgedReport) -> None:
+    context.store.put(report_key(gate_id), dump(judged.report))
+    context.store.put(policy_key(gate_id), dump_plain(context.policy))
+    context.store.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
 
 
 def keep_fleet_page(session: Session) -> None:

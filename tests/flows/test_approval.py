@@ -18,8 +18,11 @@ from tasks.gate.approval import wait
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, standing_answer
+from tasks.gate.record.end import kept_ends
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import Placement
+from tasks.store.folder import FolderStore
+from tasks.store.history import listed
 from tests.flows.answering import answered, asked, by_slack, form, paused
 from tests.flows.driving import gate_it, kept, page, request_of, run
 from tests.flows.fake_engine import Engine
@@ -175,11 +178,18 @@ def test_an_answer_in_the_store_is_found_without_a_resume(
     assert (Decision.LAUNCHED, ADA, True) == (outcome.decision, outcome.answer.who, outcome.answer.verified)
 
 
-def test_a_person_may_have_it_checked_again(tmp_path: Path, engine: Engine) -> None:
-    """New jobs, new evidence, and a new question if there is still one."""
-    engine.parts = ["warn", "warn", "healthy"]
+@pytest.mark.parametrize(("part", "refusals"), [("warn", set()), ("wrong", {Decision.REFUSED})])
+def test_a_person_may_have_it_checked_again(
+    tmp_path: Path, engine: Engine, part: str, refusals: set[Decision]
+) -> None:
+    """New jobs, new evidence, and a new question if there is still one. What condemned a node is kept as a refusal."""
+    engine.parts = [part, part, "healthy"]
+    path = gate_file(tmp_path, 'on_fail = "ask"')
 
-    outcome = answered(request_of(gate_file(tmp_path), ask_minutes=1), "check-again", "check-again")
+    outcome = answered(request_of(path, ask_minutes=1), "check-again", "check-again")
+    store = FolderStore(tmp_path / "store")
+    ends = kept_ends(store, [one.gate_id for one in listed(store).records if one.condemned])
+    assert refusals == {end.decision for end in ends.values()}
 
     assert (Decision.LAUNCHED, None) == (outcome.decision, outcome.answer)
     assert [f"{outcome.gate_id}-check-{n}" for n in (1, 2, 3)] == [

@@ -15,6 +15,8 @@ from checks.model import Answer
 from tasks.gate.outcome import Decision, GateOutcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
+from tasks.store.folder import FolderStore
+from tasks.store.history import listed
 from tests.flows.driving import cancelled, gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
@@ -62,7 +64,9 @@ def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
 def test_the_next_job_does_without_the_nodes_that_failed(
     tmp_path: Path, engine: Engine, placement: Placement
 ) -> None:
-    """It is gated anew. The GO names what is excluded, and people are notified of it after the GO. The engine gets its own name."""
+    """It is gated anew. The GO names what is excluded, and people are notified of it after the GO. The engine gets its own name. The
+    refusal is a gate of its own, which the notification names, and which can be repaired.
+    """
     engine.machines = {"node-1": {"engine_node": "ip-10-0-0-7"}}
     engine.placement, engine.excludes_failed = placement, True
     engine.parts = ["wrong", "healthy"]
@@ -71,7 +75,10 @@ def test_the_next_job_does_without_the_nodes_that_failed(
     first = "train" if placement is Placement.IN_JOB else "check"
     jobs = {name.removeprefix(f"{outcome.gate_id}-"): job.exclude for name, job in engine.jobs.items()}
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    refused, launched = listed(FolderStore(tmp_path / "store")).records
 
+    assert (("node-1",), outcome.gate_id) == (refused.condemned, launched.gate_id)
+    assert refused.report in page and launched.report not in page
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert (jobs[f"{first}-1"], jobs[f"{first}-2"]) == ((), ("ip-10-0-0-7",))
     assert "excluded after a refusal: node-1" in outcome.reason

@@ -1,0 +1,83 @@
+"""What a gate keeps of a verdict that another verdict of the same gate replaces: no server, no job."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checks.documents.report import digest, dump, dump_plain
+from checks.judge.verdict import decide
+from checks.model import Answer, Report
+from tasks.gate.question import ApprovalAnswer
+from tasks.gate.record.end import kept_end
+from tasks.gate_file.model import Mode
+from tasks.judge import report_verdict
+from tasks.publish import store_report
+from tasks.remedy import cases_of_gate, last_refused
+from tasks.render.findings import verdict_json
+from tasks.reports.fleet.fleet import NodeState
+from tasks.reports.fleet.reading import read_fleet
+from tasks.store.history import listed, newest_records, rebuild
+from tasks.store.layout import html_key, report_key, verdict_key
+from tests.sample_reports import FACTS, POLICY, healthy, wrong_sums
+from tests.tasks.sessions import answer, session
+
+GATE = "local-20261123-083000-1f3a"
+BAD, WELL = wrong_sums(healthy()), healthy(nodes=1)
+OVERRIDE = answer()
+
+
+@pytest.fixture
+def publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The session of a gate."""
+    made: Any = session(tmp_path)
+    made.gate_id, made.context.baseline = GATE, None
+    made.context.gate.cluster = SimpleNamespace(name="c", launcher="local", options={}, container=None)
+    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
+    return made
+
+
+def publish(session: Any, *reports: Report) -> None:
+    """The verdicts of a gate on these reports, one after the other."""
+    for report in reports:
+        store_report(session, report_verdict(session, replace(report, gate_id=session.gate_id)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "refused"),
+    [(Mode.ENFORCE, None, True), (Mode.ENFORCE, OVERRIDE, False), (Mode.OBSERVE, None, False)],
+)
+def test_a_node_that_a_later_verdict_of_the_gate_does_not_have_stays_condemned(
+    publishing: Any, mode: Mode, given: ApprovalAnswer | None, refused: bool
+) -> None:
+    """The earlier verdict is a gate of its own, in every list, and whatever is lacking is made once. Only a refusal is repaired."""
+    publishing.context.gate.policy.mode, publishing.answer = mode, given
+    context, store = publishing.context, publishing.context.store
+    publish(publishing, BAD, WELL, WELL)
+    rebuild(store)
+
+    first, last = listed(store).records
+    states = {node.name: node.state for node in read_fleet(store, time.time(), cluster="c").nodes}
+    assert [(Answer.NO_GO, ("node-1",)), (Answer.GO, ())] == [(r.answer, r.condemned) for r in (first, last)]
+    assert (GATE, GATE) == (last.gate_id, next(newest_records(store, [])).gate_id)
+    assert (NodeState.CONDEMNED, True) == (states["node-1"], store.get(html_key(first.gate_id)) is not None)
+    assert refused is (kept_end(store, first.gate_id) is not None)
+    if refused:
+        cases = cases_of_gate(context, last_refused(context))
+        assert [("node-1", first.gate_id)] == [(case.node, case.gate_id) for case in cases]
+
+
+def test_a_verdict_is_replaced_where_it_condemned_nobody_or_is_on_the_same_report(publishing: Any) -> None:
+    """The gate has one record, and after a refusal again its first report and verdict."""
+    publish(publishing, WELL, BAD, BAD)
+    store, report = publishing.context.store, replace(BAD, gate_id=GATE)
+    verdict = decide(report, POLICY, FACTS, None, report_digest=digest(dump(report)))
+
+    assert [GATE] == [record.gate_id for record in listed(store).records]
+    assert dump(report) == store.get(report_key(GATE))
+    assert dump_plain(verdict_json(verdict)) == store.get(verdict_key(GATE))
