@@ -2,7 +2,8 @@
 
 A store that cannot be read completely has one sample, prelaunch_store_readable 0, and no other: what is not known now is not served.
 A gate without a record, which was cut short or is writing it just now, is only counted as left out.
-Only records and the names of nodes are remembered between scrapes, by the id of their gate, of which they never change.
+Between scrapes the records of all gates but the newest one of each cluster, which may judge again, are remembered, and the names of
+nodes by the digest of their report.
 """
 
 from __future__ import annotations
@@ -96,19 +97,19 @@ class StoreCollector:
         """The nodes that a gate declared or named, and those of which it had evidence; None if they are not kept, or another version
         kept them. Raises StoreError.
         """
-        gate_id = record.reused or record.gate_id
-        if gate_id not in self._known:
+        report = record.digests.report
+        if report not in self._known:
             try:
-                rows = node_rows.read(self._store, gate_id)
+                rows = node_rows.read(self._store, record.reused or record.gate_id)
             except DecodeError:
                 rows = None
-            if rows is None:
+            if rows is None or rows.numbers.report != report:
                 return None
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
-            self._known[gate_id] = [row.node for row in rows.nodes], measured
-        return self._known[gate_id]
+            self._known[report] = [row.node for row in rows.nodes], measured
+        return self._known[report]
 
     def _read(self) -> tuple[list[Row], int]:
         """Raises StoreError."""

@@ -84,9 +84,8 @@ def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
 
 
 def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListing:
-    """All verdicts. Those in the `cache`, by the ids of their gates, are not read again, and those that are read are added to it.
-
-    Raises StoreError.
+    """All verdicts. Those in the `cache`, by the ids of their gates, are not read again, and those that will not change are added to
+    it. Raises StoreError.
     """
     ids, read = records.recorded(store), {} if cache is None else cache
     problems: list[str] = []
@@ -97,8 +96,10 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     unjudged = tuple(
         gate for gate, keys in gates.items() if outcome_key(gate) in keys and verdict_key(gate) not in keys
     )
-    records_found = [read[gate_id] for gate_id in ids if gate_id in read]
-    ordered = tuple(sorted(records_found, key=_turn))
+    settled, newest = _parted(read[gate_id] for gate_id in ids if gate_id in read)
+    for record in newest:
+        del read[record.gate_id]
+    ordered = tuple(sorted((*settled, *newest), key=_turn))
     return VerdictListing(ordered, (*problems, *cut_short), cut_short, unjudged)
 
 

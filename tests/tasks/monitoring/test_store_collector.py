@@ -151,6 +151,14 @@ def test_a_node_is_proven_by_the_last_go_that_measured_it(kept: Scraped) -> None
     )
 
 
+def test_a_gate_that_judges_again_is_served_with_its_last_verdict(kept: Scraped) -> None:
+    """The nodes of the verdict before are no longer declared, and no longer proven."""
+    read_at = {("prelaunch_store_read_timestamp_seconds", ""): 0.0}
+    for report in (healthy(nodes=1), healthy(), wrong_sums(healthy()), healthy(nodes=3)):
+        keep(kept.store, 2, report, cluster="other")
+        assert scraped(kept.store).series() | read_at == kept.series() | read_at
+
+
 def test_each_scrape_says_when_it_read_the_store(kept: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an exporter which serves an old answer is noticed."""
     read = []
