@@ -24,7 +24,7 @@ from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.history import listed
 from tasks.store.node_rows import Standing
-from tasks.store.records import Record, stamped_at
+from tasks.store.records import RETEST_CLUSTER, Record, stamped_at
 from tasks.text.inert import one_line
 
 # Below Prometheus' own limit of 10 to 15 s, so that a slow store is a sample and no scrape that failed.
@@ -120,7 +120,8 @@ class StoreCollector:
             raise StoreError("there is no gate in it. Look at its address, and whether its mount is there")
         clusters: dict[str, list[Record]] = {}
         for record in found.records:  # oldest first
-            clusters.setdefault(record.cluster, []).append(record)
+            if not RETEST_CLUSTER.search(record.cluster):  # such a cluster never has another gate
+                clusters.setdefault(record.cluster, []).append(record)
         made = [_of_cluster(name, records, self._names) for name, records in sorted(clusters.items())]
         # In the order of what is missed most: if something is left out, it is the nodes of the last clusters.
         rows = [row for gates, _, _ in made for row in gates]

@@ -29,7 +29,7 @@ from tasks.store.layout import (
 )
 from tasks.store.node_history import ClusterHistory, folded, named_nodes
 from tasks.store.node_rows import FILE_BYTES, GateNodes, with_nodes
-from tasks.store.records import Record, stamped_at
+from tasks.store.records import RETEST_CLUSTER, Record, stamped_at
 
 T = TypeVar("T")
 # Gates that a history lacks are read one by one: of so many at most, the newest.
@@ -98,7 +98,8 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     )
     settled, newest = _parted(read[gate_id] for gate_id in ids if gate_id in read)
     for record in newest:
-        del read[record.gate_id]
+        if not RETEST_CLUSTER.search(record.cluster):  # a re-test judges once
+            del read[record.gate_id]
     ordered = tuple(sorted((*settled, *newest), key=_turn))
     return VerdictListing(ordered, (*problems, *cut_short), cut_short, unjudged)
 

@@ -26,6 +26,8 @@ RECORD_BYTES = 1 << 22
 FINDING_CHARACTERS = 300
 # tasks.gate.jobs.new_gate_id ends a gate's id so.
 STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+# tasks.retest ends the name of the cluster of a re-test so.
+RETEST_CLUSTER = re.compile(r"-retest-[0-9a-f]{8}$")
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
 # Checks have names of the form area.thing. The other words that a finding may have ("report", "baseline") are no measurement.
 NO_CHECKS = ("watch.findings",)

@@ -120,6 +120,15 @@ def test_stages_are_the_times_between_begin_measurement_and_judgement(kept: Scra
     )
 
 
+def test_the_re_test_of_a_node_has_no_metrics(kept: Scraped) -> None:
+    """Its cluster never has another gate, which would be missed for ever. A cluster of a similar name has its own."""
+    keep(kept.store, 3, wrong_sums(healthy()), cluster="c-retest-1a2b3c4d")
+    keep(kept.store, 4, healthy(), cluster="c-retest-rack")
+    labels = {label for family, label in kept.series() if family == "prelaunch_gate_end_timestamp_seconds"}
+
+    assert {'cluster="c"', 'cluster="other"', 'cluster="c-retest-rack"'} == labels
+
+
 def test_each_gate_file_of_a_cluster_declares_nodes(kept: Scraped) -> None:
     """A gate of one node does not make the others undeclared; a later gate of the same file does, and so do 90 days without one."""
     counts = []
