@@ -9,7 +9,7 @@ from __future__ import annotations
 from ctypes import byref
 from typing import Any
 
-from checks.probes.gpu.fields import UNSUPPORTED, NotPlausible, Nvml, Reader
+from checks.probes.gpu.fields import NotPlausible, Nvml, Reader, first_of
 
 STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 # Field -> the lowest bit of its two, and which of their values is the fault: 1 or 2; the other one says that all is well, and 0 that
@@ -42,19 +42,18 @@ def decode(mask: int) -> dict[str, int]:
 
 def _info(nvml: Nvml, handle: Any) -> Any:
     """The newest version of the record that the driver fills; older ones lack the summary, the oldest the mask."""
-    for record in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
-        try:
-            info = getattr(nvml, record)()
-            nvml.nvmlDeviceGetGpuFabricInfoV(handle, byref(info))
-            return info
-        except nvml.NVMLError as error:
-            if getattr(error, "value", None) not in UNSUPPORTED:
-                raise
-        except AttributeError:
-            continue  # this pynvml lacks the version
-    info = nvml.c_nvmlGpuFabricInfo_t()
-    nvml.nvmlDeviceGetGpuFabricInfo(handle, byref(info))
-    return info
+
+    def filled(record: str, call: str) -> Any:
+        info = getattr(nvml, record)()
+        getattr(nvml, call)(handle, byref(info))
+        return info
+
+    return first_of(
+        nvml,
+        lambda: filled("c_nvmlGpuFabricInfo_v3_t", "nvmlDeviceGetGpuFabricInfoV"),
+        lambda: filled("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV"),
+        lambda: filled("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo"),
+    )
 
 
 def _plain(name: str) -> Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +15,11 @@ from checks.process.machine_state import try_lock
 from checks.process.tree import alive, start_ticks
 from checks.process.whole_file import write_whole
 from checks.value_types import DecodeError
-from tasks.launchers.base import JobStatus
+from tasks.launchers.base import JobStatus, Request
 
 LOG = "log"
 FILE_BYTES = 1 << 24
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class NodeCommand:
-    """What one node runs. `environment` is added to the one that the submitter had."""
-
-    name: str
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    working_directory: str
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,7 @@ class Submission:
     """
 
     name: str
-    nodes: tuple[NodeCommand, ...]
+    nodes: tuple[Request, ...]
     max_runtime_s: float
     grace_s: float
     log_bytes: int

@@ -18,7 +18,8 @@ from checks.process.free_ports import free_ports
 from checks.process.tree import die_with_parent
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
-from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission
+from tasks.launchers.base import Request
+from tasks.launchers.local.job_folder import LOG, JobFolder, Submission
 
 # All nodes are on one machine: the checks' ranks must not each take all of its cores.
 CHECK_DEFAULTS = {"OMP_NUM_THREADS": "1"}
@@ -50,7 +51,7 @@ def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_environment(
-    own: Mapping[str, str], node: NodeCommand, withheld: Mapping[str, str], attempt: str
+    own: Mapping[str, str], node: Request, withheld: Mapping[str, str], attempt: str
 ) -> dict[str, str]:
     """The submitter's environment, then the job's, then what names the node and this attempt, and what its checks need."""
     job = {**node.environment, **withheld, "PRELAUNCH_ATTEMPT": attempt}
@@ -64,7 +65,7 @@ def node_environment(
 
 def write_roster(folder: JobFolder, submission: Submission, addresses: Sequence[str]) -> None:
     """roster.json, and the hosts file of the namespaces. Raises OSError."""
-    names = [node.name for node in submission.nodes]
+    names = [node.node for node in submission.nodes]
     ports = free_ports(len(names) + 1, "" if submission.network else addresses[0])
     members = tuple(map(Member, names, addresses, ports))
     roster = Roster(members, ports[-1], "eth0" if submission.network else "lo")
@@ -91,8 +92,8 @@ class RunningNode:
     Where it cannot be started, `pid` is None and the log says why.
     """
 
-    def __init__(self, node: NodeCommand, environment: Mapping[str, str], log_bytes: int) -> None:
-        self.name = node.name
+    def __init__(self, node: Request, environment: Mapping[str, str], log_bytes: int) -> None:
+        self.name = node.node
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.log = CappedLog(Path(node.working_directory) / LOG, log_bytes)

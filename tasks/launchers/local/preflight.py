@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from checks.process.environment import CODE
 from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.local import container
 from tasks.launchers.local.container import Submitter
-from tasks.launchers.local.job_folder import NodeCommand
 from tasks.launchers.local.nodes import node_environment
 from tasks.launchers.local.plan import LocalOptions, declared_gpus
 from tasks.launchers.preflight import (
@@ -160,7 +159,7 @@ def _probe(
     node = plan.processes[0]
     # What the checks add to the environment does not reach the training.
     variables = {key: value for key, value in node.environment.items() if key != CODE}
-    command = NodeCommand(node.node, node.argv, variables, node.working_directory)
+    command = replace(node, environment=variables)
     argv = (*python.command(plan), "-c", code, *arguments)
     seconds = CONTAINER_S if python.contained else LOOK_S
     try:

@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from checks.exchange import secret_key
 from checks.process.tree import alive, end_marked, end_tree, start_ticks
 from checks.runner.deadline import ANSWER_S
 from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, JobStatus, LaunchError, Plan
-from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Submission, boot_id
+from tasks.launchers.local.job_folder import JobFolder, Keepers, Submission, boot_id
 from tasks.launchers.local.nodes import WITHHELD
 from tasks.launchers.local.plan import PACKAGES, LocalOptions, label_value, network_name
 from tasks.launchers.local.shepherd import BUSY, remove_resources
@@ -128,13 +129,11 @@ def _last_words(folder: JobFolder) -> str:
 def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submission:
     secrets = _secrets(plan)
     nodes = tuple(
-        NodeCommand(
-            request.node,
-            request.argv,
-            {name: value for name, value in request.environment.items() if name not in secrets},
-            request.working_directory,
+        replace(
+            process,
+            environment={name: value for name, value in process.environment.items() if name not in secrets},
         )
-        for request in plan.processes
+        for process in plan.processes
     )
     return Submission(
         name=plan.job.name,
