@@ -11,6 +11,7 @@ MachineError            nothing can be said or done; the message has the engine'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,11 +98,9 @@ class Mark:
 
     @classmethod
     def read(cls, text: str) -> Mark | None:
-        """The mark in an engine's words; None if they are somebody else's."""
-        if not text.startswith(PREFIX):
-            return None
-        gate_id, _, check = text.removeprefix(PREFIX).partition(" ")
-        return cls(gate_id, check.strip()) if gate_id else None
+        """The mark in an engine's words; None if they are somebody else's, or our health check's ("prelaunch: HARDWARE: ...")."""
+        match = re.fullmatch(rf"{PREFIX}([A-Za-z0-9_][A-Za-z0-9._-]*)(?: (.*))?", text)
+        return cls(match[1], (match[2] or "").strip()) if match else None
 
 
 @dataclass(frozen=True)
@@ -132,6 +131,10 @@ class Machine:
         """What the engine's own checks say of the machine, in its words; "" where it has none."""
         return ""
 
+    def bears(self, gate_id: str) -> bool:
+        """Whether a mark of that gate is on the machine."""
+        return self.mark is not None and self.mark.gate_id == gate_id
+
 
 AnyMachine = TypeVar("AnyMachine", bound=Machine)
 
@@ -158,7 +161,7 @@ def require_ours(machine: Machine, mark: Mark) -> None:
         raise ActRefused(f"{node} belongs to {machine.owner}: {status}. It is left alone.")
     if machine.holder is Holder.NOBODY:
         raise ActRefused(f"{node} is not held by Prelaunch: the engine shows {status}. It is left alone.")
-    if machine.mark is None or machine.mark.gate_id != mark.gate_id:
+    if not machine.bears(mark.gate_id):
         raise ActRefused(f"{node} is held by another gate than {mark.gate_id}: {status}.")
     if machine.service is ServiceState.CHANGING:
         raise ActRefused(f"A repair of {node} is under way: {status}. Wait until it has ended.")

@@ -196,11 +196,12 @@ class SlurmMachines:
         A node that HyperPod may still give back keeps its reservation.
         """
         view, name = self._view(), acts.reservation_name(mark.gate_id, node)
-        if view.only_reserved(node, name) and not view.machine(node).mark:
+        machine = view.machine(node)
+        if view.only_reserved(node, name) and not machine.mark:
             # Somebody changed the reservation, and may delete it.
             self._change(self._as_operator(acts.drain(node, mark)))
             view = self._again(node)
-        elif node in view.nodes and view.machine(node).holder is not Holder.OTHER:
+        elif machine.bears(mark.gate_id) or (machine.holder is Holder.NOBODY and node in view.nodes):
             require_ours(view.listed(node), mark)
             if not view.drained(node, mark):
                 view = self._drained(node, mark)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from checks.documents.hostlist import HostListError, expand
-from tasks.machines.base import Mark
+from tasks.machines.base import PREFIX, Mark
 
 # A sign behind a state -> the flag that it stands for.
 SIGNS: Mapping[str, str] = {
@@ -87,6 +87,7 @@ OF_SYSTEMS: Mapping[str, str] = {
     "[node_problem]": "Soperator",
     "[user_problem]": "Soperator",
     "NHC:": "Node Health Check",
+    PREFIX: "Prelaunch's health check",
 }
 SQUEUE_FORMAT = "%i|%N"
 # Jobs that have a node. squeue(1), "JOB STATE CODES".

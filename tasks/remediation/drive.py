@@ -154,7 +154,7 @@ class Remediation:
                 status=act.before,
             )
             return self.machines.settled(act.rung, before, now)
-        ours = now.holder is Holder.PRELAUNCH and now.mark is not None and now.mark.gate_id == act.gate_id
+        ours = now.holder is Holder.PRELAUNCH and now.bears(act.gate_id)
         if act.rung is Rung.FENCE:
             return Settled.DONE if ours else Settled.PENDING
         if act.rung is Rung.RETURN:

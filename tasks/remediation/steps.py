@@ -90,7 +90,7 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     """What happens next for the case: it ends without a page only where its node is proven, or not under its mark. Pure."""
     step, machine = _next(case, journal, engine, settings, now), engine.machines.get(case.node)
     is_over = step.reason is Reason.PROVEN or any(act.rung is Rung.PAGE for act in journal.acts_of(case))
-    if step.kind is StepKind.CLOSE and not is_over and machine is not None and _is_ours(machine, case):
+    if step.kind is StepKind.CLOSE and not is_over and machine is not None and machine.bears(case.gate_id):
         return Step(StepKind.DO, Rung.PAGE, step.reason)
     return step
 
@@ -180,18 +180,13 @@ def _first(now: Situation) -> Step:
     machine = now.machine
     if machine.holder is Holder.OTHER:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
-    if machine.holder is Holder.PRELAUNCH and not _is_ours(machine, now.case):
+    if machine.holder is Holder.PRELAUNCH and not machine.bears(now.case.gate_id):
         return Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
     if machine.service is ServiceState.CHANGING:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if reason := _void(now, now.case.judged_at, now.case.identity.boot_id):
         return _leave(reason)
     return _capacity(now, Rung.FENCE)
-
-
-def _is_ours(machine: Machine, case: Case) -> bool:
-    """Whether the machine bears the mark of the case's gate."""
-    return machine.mark is not None and machine.mark.gate_id == case.gate_id
 
 
 def _never_sent(act: Act) -> bool:
@@ -281,7 +276,7 @@ def _taken(now: Situation) -> Step | None:
     if machine.holder is Holder.OTHER:
         return Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)
     if machine.holder is Holder.PRELAUNCH:
-        return None if _is_ours(machine, now.case) else Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
+        return None if machine.bears(now.case.gate_id) else Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)
     if now.last.rung in REPAIRS and now.last.state is ActState.DONE:
         # The engine gave the repaired node back by itself, and nobody has proven it yet.
         return Step(StepKind.DO, Rung.FENCE)

@@ -325,6 +325,22 @@ def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() ->
     assert answers.argvs == [CREATE, RESUME, DRAIN]
 
 
+@pytest.mark.parametrize(
+    "reason", ["jdoe: fan", "prelaunch: HARDWARE: gpu.ecc: 3 errors", "prelaunch: gate-0001 gpu.ecc"]
+)
+def test_a_re_test_of_a_node_that_another_drained_frees_its_partner(reason: str) -> None:
+    """Whether a person, our own health check or another gate did it: its drain stays, and only the reservation is removed."""
+    answers = fenced()
+    made = machines(answers)
+    made.open_retest("n1", ("n2",), MARK)
+    answers.nodes["n1"] = FakeNode(["IDLE", "DRAIN"], reason)
+    made.close_retest("n1", MARK)
+
+    assert [argv[1] for argv in answers.argvs] == ["create", "update", "delete"]
+    assert answers.state("n1") == f"IDLE+DRAIN {reason}"
+    assert made.by_name()["n2"].service is ServiceState.SERVING
+
+
 def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
     """Slurm refuses to delete the reservation before; the node is drained at once."""
     answers = fenced()

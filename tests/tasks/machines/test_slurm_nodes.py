@@ -136,6 +136,7 @@ def test_states_with_signs(state: str, flags: str) -> None:
         ("Action:Replace", "HyperPod"),
         ("NVSentinel: Xid 79", "NVSentinel"),
         ("[node_problem] dcgm", "Soperator"),
+        ("prelaunch: HARDWARE: gpu.ecc: 3 errors", "Prelaunch's health check"),
         ("fan", "user jdoe"),
     ],
 )
