@@ -160,7 +160,8 @@ class Remediation:
         if act.rung is Rung.RETURN:
             free = now.service is ServiceState.SERVING and now.holder is Holder.NOBODY
             return Settled.DONE if free else Settled.PENDING
-        return Settled.FAILED  # a re-test whose process is gone: the lock keeps others from being at it
+        # A re-test whose process is gone, or that was not ended: the lock keeps others from being at it.
+        return Settled.DONE if act.proof else Settled.FAILED
 
     def _step(self, case: Case, machines: Mapping[str, Machine]) -> Step:
         now = self.clock()
@@ -220,10 +221,6 @@ class Remediation:
             ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Reason.NOT_SEEN)
         except ActAmbiguous as error:
             ended = in_state(act, ActState.AMBIGUOUS, self.clock(), str(error))
-        except BaseException as error:
-            # Whatever it was, the engine may have got the request.
-            self._keep(in_state(act, ActState.AMBIGUOUS, self.clock(), f"{type(error).__name__}: {error}"))
-            raise
         self._keep(ended)
         self.people.tell(ended)
         return step
@@ -248,12 +245,18 @@ class Remediation:
             with suppress(MachineError):  # what it raises itself must not hide why
                 self.machines.close_retest(case.node, mark)
             raise
-        self.machines.close_retest(case.node, mark)
-        state = ActState.FAILED if result.proof is Proof.FAILED else ActState.DONE
-        return replace(
-            in_state(act, state, self.clock(), result.said),
+        measured = replace(
+            in_state(act, ActState.INTENDED, self.clock(), result.said),
             proof=result.proof, found=result.found, gate=result.gate_id, measured_at=result.measured_at,
         )  # fmt: skip
+        self._keep(measured)  # it counts however the re-test ends
+        try:
+            self.machines.close_retest(case.node, mark)
+        except MachineError as error:
+            LOG.warning("the re-test of %s has not ended, and it is ended again: %s", case.node, error)
+            return in_state(measured, ActState.AMBIGUOUS, self.clock())
+        state = ActState.FAILED if result.proof is Proof.FAILED else ActState.DONE
+        return in_state(measured, state, self.clock())
 
     def _intend(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Act | None:
         """Write the act to the journal and to its record; None if its record is there already, which nobody may act on."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, Holder, Mark, Retest, ServiceState
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    Mark,
+    Retest,
+    Rung,
+    ServiceState,
+)
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Case, Identity, Proof
 from tests.fakes.machines import PlayedMachines, serving
@@ -63,23 +72,42 @@ def test_the_partner_of_a_re_test_serves_again(errors: dict[str, list[BaseExcept
     """There is no other partner. The node is proven and returned, or a person has `taken` it, and nobody is paged."""
     world, engine = World(1, hostile=False), Paired(serving("n0", "n1").shown)
     engine.errors = {step: list(left) for step, left in errors.items()}
+    for number in follow(world, engine, [Proof.PASSED]):
+        if taken and number == 1:
+            engine.shown["n0"] = replace(engine.shown["n0"], holder=Holder.OTHER, mark=None)
+
+    assert ((), []) == (world.journal.cases, world.pages)
+    assert engine.shown["n1"].service is ServiceState.SERVING
+    assert (engine.shown["n0"].service is ServiceState.SERVING) is not taken
+
+
+@pytest.mark.parametrize("error", [SILENT, REFUSED, AMBIGUOUS, Killed()])
+def test_a_re_test_that_failed_counts_whatever_the_engine_answers_at_its_end(error: BaseException) -> None:
+    """A second one would have passed without a repair."""
+    world, engine = World(1, hostile=False), Paired(serving("n0", "n1").shown)
+    engine.errors = {"close": [error]}
+    list(follow(world, engine, [Proof.FAILED, Proof.PASSED]))
+
+    acts = [(act.rung, act.proof) for act in world.journal.acts][:3]
+    assert acts == [(Rung.FENCE, None), (Rung.RECHECK, Proof.FAILED), (Rung.REBOOT, None)]
+    assert engine.shown["n1"].service is ServiceState.SERVING
+
+
+def follow(world: World, engine: Paired, proofs: list[Proof]) -> Iterator[int]:
+    """Twenty rounds, each by a process of its own, for a node that needs a partner; the last of the proofs is repeated."""
     (case,) = world.condemn("n0", hard=False)
     blame = replace(case.blames[0], check="nccl.pairs")
     world.open([replace(case, blames=(blame,), partners=("n1",))])
 
     def recheck(case: Case, place: Retest) -> Rechecked:
         engine.fail("test")
-        return Rechecked(Proof.PASSED, Identity("boot"), measured_at=world.now)
+        proof = proofs.pop(0) if len(proofs) > 1 else proofs[0]
+        return Rechecked(proof, Identity("boot"), measured_at=world.now)
 
     for number in range(20):
         people = world.process("").people
         drive = Remediation(world.records, engine, world.settings, recheck, people, f"w{number}", world.clock)
         with contextlib.suppress(Killed):
             drive.round()
-        if taken and number == 1:
-            engine.shown["n0"] = replace(engine.shown["n0"], holder=Holder.OTHER, mark=None)
+        yield number
         world.pass_time(60.0)
-
-    assert ((), []) == (world.journal.cases, world.pages)
-    assert engine.shown["n1"].service is ServiceState.SERVING
-    assert (engine.shown["n0"].service is ServiceState.SERVING) is not taken
