@@ -297,16 +297,26 @@ def say_step(case: Case, step: Step) -> None:
 async def start_again(work: RemedyRun, gate: Gate, ends: Mapping[str, Reason | None]) -> None:
     """Run the refused gate again, and with it the training, once all of its nodes were proven; the gate file has to ask for it.
 
-    Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run.
+    Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run. Only the newest gate of a gate
+    file that was to launch is started: the owner may have started it anew, and a training must not run twice.
     """
-    if not work.context.gate.remediation.resume or not ends:
+    context, gate_ids = work.context, {case.gate_id for case in work.cases}
+    if not context.gate.remediation.resume or not ends:
         return
     if any(end is not Reason.PROVEN for end in ends.values()):
         LOG.info("the gate is not started again: not every node was proven")
         return
-    for gate_id in dict.fromkeys(case.gate_id for case in work.cases):
-        request = kept_request(work.context.store, gate_id)
-        if request is None or not request.launch:
-            continue
-        LOG.info("the gate of %s is started again", gate_id)
-        await gate(request.model_copy(update={"reason": f"again, after the repair for {gate_id}"}))
+    passed: set[str] = set()
+    for record in newest_records(context.store, []):
+        is_newest = record.cluster == context.gate.cluster.name and record.gate not in passed
+        request = kept_request(context.store, record.gate_id) if is_newest else None
+        if request is not None and request.launch:
+            passed.add(record.gate)
+            if record.gate_id in gate_ids:
+                LOG.info("the gate of %s is started again", record.gate_id)
+                await gate(
+                    request.model_copy(update={"reason": f"again, after the repair for {record.gate_id}"})
+                )
+        gate_ids.discard(record.gate_id)
+        if not gate_ids:
+            return

@@ -206,9 +206,11 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
 def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
     tmp_path: Path, engine: Engine, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its training may run for days."""
+    """Its training may run for days. Of two gates of the file that condemned the same node, only the newer one is started."""
     path = gate_file(tmp_path, ACTS + "resume = true\n")
-    refuse(path, engine)
+    request = RemedyRequest(gate_file=str(path), gate_id=refuse(path, engine))
+    remedies.open_cases(remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested")))
+    newer = refuse(path, engine)
     held: list[bool] = []
     again = remedies.start_again
 
@@ -217,7 +219,7 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
         await again(*args)
 
     monkeypatch.setattr("flows.remedy.start_again", started)
-    state = remedy(path)
+    state = remedy(path, newer)
     ends = [
         json.loads(one.read_bytes())["decision"]
         for one in (tmp_path / "store" / "gates").glob("*/outcome.json")

@@ -1,0 +1,52 @@
+"""Which refused gates are started again once their nodes were proven."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tasks import remedy
+from tasks.gate_file.request import GateRequest
+from tasks.remediation.model import Reason
+from tasks.remedy import RemedyRun, start_again
+
+
+@pytest.mark.parametrize(
+    ("kept", "started"),
+    [
+        ("B:prod A:prod", ["B"]),
+        ("A:prod B:prod", ["A"]),
+        ("B:other A:prod", ["B", "A"]),
+        ("C:prod B:prod A:prod", []),
+        ("C:other B:prod A:prod", ["B"]),
+        ("C:prod:elsewhere B:prod A:prod", ["B"]),
+        ("no-launch:prod B:prod A:prod", ["B"]),
+    ],
+)
+def test_only_the_newest_gate_of_a_gate_file_is_started_again(
+    kept: str, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A and B condemned the same node. A training never runs twice side by side, nor beside what its owner has launched meanwhile."""
+    rows = [(*row.split(":"), "c")[:3] for row in kept.split()]
+    records = [
+        SimpleNamespace(gate_id=gate_id, gate=name, cluster=cluster) for gate_id, name, cluster in rows
+    ]
+    monkeypatch.setattr(remedy, "newest_records", lambda store, problems: iter(records))
+    monkeypatch.setattr(
+        remedy,
+        "kept_request",
+        lambda store, gate_id: GateRequest(gate_file="gate.toml", launch=gate_id != "no-launch"),
+    )
+    gate = SimpleNamespace(remediation=SimpleNamespace(resume=True), cluster=SimpleNamespace(name="c"))
+    cases = [SimpleNamespace(gate_id=gate_id) for gate_id in ("A", "B")]
+    work = SimpleNamespace(context=SimpleNamespace(gate=gate, store=None), cases=cases)
+    reasons: list[str] = []
+
+    async def run(request: GateRequest) -> Any:
+        reasons.append(request.reason)
+
+    asyncio.run(start_again(cast(RemedyRun, work), run, {"n1": Reason.PROVEN}))
+    assert reasons == [f"again, after the repair for {gate_id}" for gate_id in started]
