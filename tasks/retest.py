@@ -9,9 +9,11 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from checks.documents.report import digest
+from checks.facts.profile_options import DEADLINE_S
 from checks.judge.clocks import seconds_of
 from tasks.gate.context import GateContext, launcher_of
 from tasks.gate.progress import LISTENER, EndListener
+from tasks.gate_file.model import START_S
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.people import Approval, Notify
 from tasks.gate_file.request import Advanced, GateRequest
@@ -29,8 +31,8 @@ Gate = Callable[[GateRequest, GateContext], Awaitable[State[Any]]]
 
 
 def retest_context(context: GateContext, case: Case, retest: Retest) -> GateContext:
-    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody, and
-    measures everything itself.
+    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough and as long as that takes; it pages nobody
+    and asks nobody, and measures everything itself.
 
     Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
     """
@@ -41,10 +43,20 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
     declared = gate.cluster.declared.model_copy(update={"nodes": len(retest.nodes)})
     cluster = gate.cluster.model_copy(update={"name": name, "options": options, "declared": declared})
     profile = max(gate.checks.profile, case.profile, key=DEPTH.index)
+    limits = gate.checks
+    deadline_s = max(limits.deadline_s or 0.0, DEADLINE_S[profile])
+    checks = limits.model_copy(
+        update={
+            "profile": profile,
+            "deadline_s": deadline_s,
+            "stage_s": max(limits.stage_s, deadline_s),
+            "max_runtime_minutes": max(limits.max_runtime_minutes, (deadline_s + START_S) / 60),
+        }
+    )
     changed = gate.model_copy(
         update={
             "cluster": cluster,
-            "checks": gate.checks.model_copy(update={"profile": profile}),
+            "checks": checks,
             "policy": gate.policy.model_copy(update={"mode": GateMode.ENFORCE, "reuse_pass_minutes": 0.0}),
             "notify": Notify(),
             "approval": Approval(),
