@@ -40,9 +40,8 @@ from tasks.remediation.model import (
     RepairQuestion,
     RepairSettings,
 )
-from tasks.remediation.proof import needs_partner
 from tasks.remediation.records import JournalError, Records, act_id, forget, in_state, with_act, without_case
-from tasks.remediation.steps import PAGED, Engine, Step, StepKind, act_number, next_step
+from tasks.remediation.steps import PAGED, Engine, Step, StepKind, act_number, next_step, partners_of
 
 LOG = logging.getLogger("prelaunch")
 
@@ -169,7 +168,9 @@ class Remediation:
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
         lost = step.kind is StepKind.SETTLE and step.act is not None and step.act.rung is Rung.RECHECK
         ending = step.reason if step.kind is StepKind.CLOSE else Reason.PROVEN
-        if lost or ending not in (Reason.PROVEN, *PAGED):
+        # An earlier re-test of this case may have left a partner fenced: its process was killed, or the engine refused.
+        needs_partner = step.kind is StepKind.WAIT and step.rung is Rung.RECHECK
+        if lost or needs_partner or ending not in (Reason.PROVEN, *PAGED):
             self._end_retest(case)
         if step.kind is StepKind.CLOSE:
             self._change_journal(lambda latest: without_case(latest, case))
@@ -203,18 +204,11 @@ class Remediation:
         )
 
     def _do(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Step:
-        partners: tuple[str, ...] = ()
-        if rung is Rung.RECHECK and needs_partner(case):
-            partners = _partner(case, machines)
-            if not partners:
-                # An earlier re-test of this case may have left one fenced: its process was killed, or the engine refused.
-                self._end_retest(case)
-                return Step(StepKind.WAIT, rung, Reason.JOBS_RUN)
         act = self._intend(case, step, rung, machines)
         if act is None:
             return Step(StepKind.WAIT, rung, Reason.IN_FLIGHT)
         try:
-            ended = self._requested(case, act, partners)
+            ended = self._requested(case, act, partners_of(case, machines) or ())
         except ActRefused as error:
             ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Reason.ACT_REFUSED)
         except EngineSilent as error:
@@ -359,15 +353,6 @@ def _mark(case: Case) -> Mark:
 
 def _gpus(case: Case) -> tuple[int, ...]:
     return tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
-
-
-def _partner(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...]:
-    """A node that the gate found healthy and that is free now."""
-    for name in case.partners:
-        one = machines.get(name)
-        if one and one.service is ServiceState.SERVING and one.holder is Holder.NOBODY and not one.jobs:
-            return (name,)
-    return ()
 
 
 def _status(case: Case, machines: Mapping[str, Machine]) -> str:

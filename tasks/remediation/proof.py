@@ -32,7 +32,8 @@ from tasks.render.remedy_commands import gpu_numbers
 HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
 # Checks of several nodes: a node alone cannot show that it passes them.
 TOGETHER = ("nccl.", "collective.", "network.", "efa.")
-MOST_PARTNERS = 8
+# Spread over the cluster: a training has neighbours, and one of these may be free.
+MOST_PARTNERS = 64
 BESIDE_PEERS = {Reference.PEERS: Over.PEERS, Reference.FLEET: Over.FLEET}
 DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 
@@ -59,7 +60,7 @@ def cases_of(
             at,
             identities.get(node, Identity()),
             blames,
-            tuple(names[partner] for partner in well[:MOST_PARTNERS]),
+            tuple(names[partner] for partner in well[:: 1 + len(well) // MOST_PARTNERS]),
             domains.get(node, ""),
             len(blamed),
             verdict.suspect_policy,

@@ -14,6 +14,7 @@ from enum import StrEnum
 from tasks.machines.base import REPAIRS, Holder, Machine, Rung, ServiceState, Settled
 from tasks.remediation.ladder import next_repair, obstacle, required, shows_repair, tried, trips
 from tasks.remediation.model import (
+    DAY_S,
     Act,
     ActState,
     Case,
@@ -25,6 +26,7 @@ from tasks.remediation.model import (
     RepairQuestion,
     RepairSettings,
 )
+from tasks.remediation.proof import needs_partner
 
 # A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
 # One whose process was ended is no try. But one that ends its process each time must not be repeated for ever without a person.
@@ -92,7 +94,24 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     is_over = step.reason is Reason.PROVEN or any(act.rung is Rung.PAGE for act in journal.acts_of(case))
     if step.kind is StepKind.CLOSE and not is_over and machine is not None and machine.bears(case.gate_id):
         return Step(StepKind.DO, Rung.PAGE, step.reason)
+    if step == Step(StepKind.DO, Rung.RECHECK) and partners_of(case, engine.machines) is None:
+        # A training may have every node that could help, for weeks: after a day a person has to know.
+        if case.partners and now - journal.acts_of(case)[-1].changed_at <= DAY_S:
+            return Step(StepKind.WAIT, Rung.RECHECK, Reason.JOBS_RUN)
+        return Step(StepKind.DO, Rung.PAGE, Reason.JOBS_RUN)
     return step
+
+
+def partners_of(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...] | None:
+    """A node that the gate found healthy and that is free now, if a re-test needs one; None if none is free."""
+    if not needs_partner(case):
+        return ()
+    for name in case.partners:
+        machine = machines.get(name, Machine(name, ServiceState.GONE))
+        is_free = machine.holder is Holder.NOBODY and not machine.jobs
+        if machine.service is ServiceState.SERVING and is_free:
+            return (name,)
+    return None
 
 
 def _next(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:

@@ -19,10 +19,12 @@ from tasks.machines.base import (
     ServiceState,
 )
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Identity, Proof
+from tasks.remediation.model import Case, Identity, Proof, Reason
+from tasks.remediation.steps import Step, StepKind
 from tests.fakes.machines import PlayedMachines, serving
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.simulated_engine import Killed
+from tests.tasks.remediation.test_steps import FENCED, NOW, a_case, an_act, machines, step
 
 SILENT, REFUSED, AMBIGUOUS = EngineSilent("no answer"), ActRefused("a conflict"), ActAmbiguous("no answer")
 
@@ -91,6 +93,28 @@ def test_a_re_test_that_failed_counts_whatever_the_engine_answers_at_its_end(err
     acts = [(act.rung, act.proof) for act in world.journal.acts][:3]
     assert acts == [(Rung.FENCE, None), (Rung.RECHECK, Proof.FAILED), (Rung.REBOOT, None)]
     assert engine.shown["n1"].service is ServiceState.SERVING
+
+
+@pytest.mark.parametrize(
+    ("partners", "hours", "expected"),
+    [
+        ((), 0, Step(StepKind.DO, Rung.PAGE, Reason.JOBS_RUN)),
+        (("n2", "n3"), 23, Step(StepKind.WAIT, Rung.RECHECK, Reason.JOBS_RUN)),
+        (("n2", "n3"), 25, Step(StepKind.DO, Rung.PAGE, Reason.JOBS_RUN)),
+        (("n2", "n3", "n4"), 25, Step(StepKind.DO, Rung.RECHECK)),
+    ],
+)
+def test_a_re_test_waits_a_day_for_a_partner_and_then_a_person_is_called(
+    partners: tuple[str, ...], hours: int, expected: Step
+) -> None:
+    """A training of weeks may have them all. Only n4 is free; without any partner there is nothing to wait for."""
+    case = a_case(hard=False, partners=partners)
+    case = replace(case, blames=(replace(case.blames[0], check="nccl.pairs"),))
+    seen = machines(**FENCED)
+    for name in ("n2", "n3"):
+        seen[name] = replace(seen[name], jobs=("7",))
+
+    assert step(case, an_act(Rung.FENCE), seen=seen, now=NOW + hours * 3600) == expected
 
 
 def follow(world: World, engine: Paired, proofs: list[Proof]) -> Iterator[int]:

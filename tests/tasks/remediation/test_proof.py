@@ -55,6 +55,7 @@ def test_a_case_says_what_the_verdict_said() -> None:
     assert ["compute.gemm"] == [blame.check for blame in case.blames]
     assert ("node-0", "node-2", "node-3", "node-4", "node-5") == case.partners
     assert 1 == case.condemned
+    assert 31 == len(condemned(wrong_sums(healthy(32)))[0].partners)
     assert not needs_partner(case)
     assert needs_partner(condemned(wrong_sums(healthy(NODES)))[0])
 
