@@ -139,15 +139,10 @@ def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
     if not cases:
         raise RemedyRejected(f"gate {gate_id} blames no machine, so there is nothing to repair")
     if observed:
-        advice = (
-            "only observes"
-            if decision is Decision.OBSERVED
-            else f"ended as {decision.value}"
-            if decision is not None
-            else "kept no end in the store (outcome.json)"
-        )
+        ending = f"ended as {decision.value}" if decision else "kept no end in the store (outcome.json)"
         raise RemedyRejected(
-            f"gate {gate_id} {advice}, and only a refusal is acted on. Its findings are in the report."
+            f"gate {gate_id} {ending}, and only the refusal of a gate that does not only observe is acted on. Its findings are in the "
+            "report."
         )
     return cases
 

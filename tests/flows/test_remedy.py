@@ -239,7 +239,7 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     observed = gate_it(observing)[1]
     assert Decision.OBSERVED is observed.decision
     state = remedy(observing, observed.gate_id)
-    assert ("Rejected", True) == (state.name, "only observes" in state.message)
+    assert ("Rejected", True) == (state.name, "only observe" in state.message)
 
     path = gate_file(tmp_path / "healthy")
     engine.parts = ["healthy"]
