@@ -124,6 +124,14 @@ def listed_names(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + more
 
 
+def age_text(seconds: float) -> str:
+    """In the largest unit of which there are two: "35 min", "2 days". What is negative, because of another clock, counts as 0."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
 def byte_size(count: float, digits: int = 4) -> str:
     """In the largest binary unit of which there is one: "1.862 GiB"."""
     power = min(4, int(math.log2(abs(count)) / 10)) if abs(count) >= 1024 else 0

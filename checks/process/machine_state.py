@@ -109,14 +109,20 @@ def boot_s() -> float:
 def _locked(path: Path) -> Iterator[None]:
     """The lock; TimeoutError if another process keeps it, such as one that was stopped while it had it."""
     with open(path, "ab") as file:
-        ends_at = time.monotonic() + LOCK_S
-        while not try_lock(file):
-            if time.monotonic() > ends_at:
-                raise TimeoutError(
-                    errno.ETIMEDOUT, f"another process has kept its lock for {LOCK_S:g} s", str(path)
-                )
-            time.sleep(LOOK_S)
+        if not lock_within(file, LOCK_S, LOOK_S):
+            message = f"another process has kept its lock for {LOCK_S:g} s"
+            raise TimeoutError(errno.ETIMEDOUT, message, str(path))
         yield
+
+
+def lock_within(file: IO[bytes], seconds: float, again_s: float) -> bool:
+    """Take the lock of an open file; returns whether that worked in time."""
+    ends_at = time.monotonic() + seconds
+    while not try_lock(file):
+        if time.monotonic() > ends_at:
+            return False
+        time.sleep(again_s)
+    return True
 
 
 def try_lock(file: IO[bytes]) -> bool:

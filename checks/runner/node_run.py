@@ -23,7 +23,6 @@ from checks.check import Check, CheckError
 from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
 from checks.judge.certificates.decision import CertificateDecision
-from checks.judge.certificates.findings import age_text
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
 from checks.process import machine_state
@@ -47,6 +46,7 @@ from checks.runner.node_context import (
     uplink,
 )
 from checks.runner.watchers import Watchers
+from checks.value_types import age_text
 
 CHILD = "checks.runner.isolated_child"
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from checks.model import Cause
+from checks.value_types import age_text
 from tasks.gate_file.model import Gate
 from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Notification, PageKind, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver
 from tasks.paging.content import finish_page
 from tasks.reports.fleet.fleet import Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import answer_line, budget_line, moved_line, span, state_line
+from tasks.reports.fleet.text import answer_line, budget_line, moved_line, state_line
 from tasks.store.base import Store
 from tasks.store.layout import fleet_key
 from tasks.text.inert import browsable
@@ -38,7 +39,7 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
     title = f"Fleet {cluster}: {answer_line(fleet)}"
     facts = [
         ("nodes", str(len(fleet.nodes))),
-        ("a proof counts for", span(fleet.fresh_s)),
+        ("a proof counts for", age_text(fleet.fresh_s)),
         ("chance", budget_line(fleet)),
     ]
     facts += [("all together", moved)] if (moved := moved_line(fleet)) else []

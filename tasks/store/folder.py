@@ -7,13 +7,11 @@ import errno
 import os
 import secrets
 import stat
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO
 
-from checks.process.machine_state import try_lock
+from checks.process.machine_state import lock_within
 from tasks.store.base import (
     KEY,
     StoreError,
@@ -139,19 +137,11 @@ class FolderStore:
     def _locked(self) -> Iterator[None]:
         self.root.mkdir(parents=True, exist_ok=True)
         with open(self.root / LOCK, "ab") as file:
-            self._take(file)  # the kernel lets go of it when its holder dies
+            # The kernel lets go of it when its holder dies; one that is stopped must not stop everybody.
+            if not lock_within(file, LOCK_S, LOCK_AGAIN_S):
+                message = f"another process has held {file.name} for {LOCK_S:g} s. See which (fuser -v {file.name}), and end it."
+                raise StoreUnreachable(message)
             yield
-
-    def _take(self, file: IO[bytes]) -> None:
-        """A holder that is stopped, or a file server that does not answer, must not stop everybody."""
-        end = time.monotonic() + LOCK_S
-        while not try_lock(file):
-            if time.monotonic() > end:
-                raise StoreUnreachable(
-                    f"another process has held {file.name} for {LOCK_S:g} s. "
-                    f"See which (fuser -v {file.name}), and end it."
-                )
-            time.sleep(LOCK_AGAIN_S)
 
     @contextlib.contextmanager
     def _errors(self, path: Path) -> Iterator[None]:

@@ -10,6 +10,7 @@ from checks.judge.certificates.decision import CertificateDecision, WhyMeasured
 from checks.judge.not_measured import not_measured
 from checks.model import Cause, Coverage, Finding, FindingKind, Level, Observation
 from checks.model_details import Unmeasured
+from checks.value_types import age_text
 
 AGAIN = "Run the gate again: it measures the check where no certificate stands for it."
 
@@ -40,10 +41,3 @@ def choice_text(choice: Choice) -> str:
         f"A fault since then on {count}: {choice.probability:.2g} x {choice.lost:.3g} {choice.unit} = {expected:.2g}; "
         f"the check: {choice.cost:.2g} {choice.unit}"
     )
-
-
-def age_text(seconds: float) -> str:
-    """ "40 s", "35 min" or "3.2 h"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

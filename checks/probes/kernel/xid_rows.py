@@ -13,7 +13,7 @@ from checks.documents.report import plain
 from checks.model import Action, Value
 from checks.probes.kernel.log_lines import Event
 from checks.probes.kernel.xid_catalogue import ACTIONS, IN_WORDS, NEEDS, Need, Since, table
-from checks.value_types import DecodeError, Range
+from checks.value_types import DecodeError, Range, age_text
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,8 @@ class IncidentRow:
         reason = f" ({self.reason})" if self.reason else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
-        age = f"; last seen {_ago(self.age_s)} before the check" if self.age_s >= 0 else ""
+        age = f"; last seen {age_text(self.age_s)} before the check" if self.age_s >= 0 else ""
         return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{reason}{since}{age}"
-
-
-def _ago(age_s: float) -> str:
-    for unit, seconds in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if age_s >= 2 * seconds:
-            return f"{age_s / seconds:.0f} {unit}"
-    return f"{age_s:.0f} s"
 
 
 WORDS = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from checks.process import machine_state
-from checks.process.machine_state import try_lock
+from checks.process.machine_state import lock_within
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
@@ -152,10 +151,7 @@ class LocalLauncher(FolderLauncher):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        deadline = time.monotonic() + LOCK_S + more_s
         with open(path, "rb") as file:  # to read: a job must be ended on a disk that cannot be written, too
-            while not try_lock(file):
-                if time.monotonic() > deadline:
-                    raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
-                time.sleep(POLL_S)
+            if not lock_within(file, LOCK_S + more_s, POLL_S):
+                raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
             yield

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
+from checks.value_types import age_text
 from checks.version import ENGINE
 from tasks.render.html import page_template, security
 from tasks.render.trend_text import worse_words
@@ -26,7 +27,6 @@ from tasks.reports.fleet.text import (
     open_words,
     proof_words,
     scheduler_words,
-    span,
     state_words,
 )
 from tasks.reports.machines.table import time_text
@@ -69,11 +69,11 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         advice=[one_line(line, 2000) for line in advice_lines(fleet.nodes)],
         nodes=[_node_row(node, link_of) for node in fleet.nodes],
         unseen=[_node_row(node, link_of) for node in fleet.unseen[:REPLACED]],
-        seen=span(SEEN_S),
+        seen=age_text(SEEN_S),
         replaced=[_node_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),
         asked=fleet.asked is not None,
-        span=span(fleet.fresh_s),
+        span=age_text(fleet.fresh_s),
         gates=f"{fleet.gates:,}",
         now=f"{fleet.now:.0f}",
         fresh=f"{fleet.fresh_s:.0f}",

@@ -10,7 +10,7 @@ from checks.judge.clocks import seconds_of
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.time_series import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
-from checks.value_types import listed_names
+from checks.value_types import age_text, listed_names
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
@@ -24,7 +24,7 @@ from tasks.render.trend_text import (
     worse_words,
 )
 from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
-from tasks.reports.machines.table import age_text, time_text
+from tasks.reports.machines.table import time_text
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
@@ -53,11 +53,11 @@ ADVICE = {
 
 def answer_line(fleet: Fleet) -> str:
     """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 d old)"."""
-    gone = f"; {len(fleet.unseen)} more not named by any gate for {span(SEEN_S)}" if fleet.unseen else ""
+    gone = f"; {len(fleet.unseen)} more not named by any gate for {age_text(SEEN_S)}" if fleet.unseen else ""
     if not fleet.nodes:
         return "No node is known" + gone + _incomplete(fleet)
     nodes = counted(len(fleet.nodes), "node")
-    parts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {span(fleet.fresh_s)}"]
+    parts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {age_text(fleet.fresh_s)}"]
     states = (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL)
     parts += [f"{fleet.count(state)} {state.value}" for state in states if fleet.count(state)]
     parts += _unproven(fleet)
@@ -113,7 +113,7 @@ def fleet_text(fleet: Fleet) -> str:
     lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
         named = listed_names([one_line(node.name, 60) for node in fleet.unseen], NAMED)
-        lines.append(f"Not named by any gate for {span(SEEN_S)}: {named}")
+        lines.append(f"Not named by any gate for {age_text(SEEN_S)}: {named}")
     if gone := len(fleet.replaced):
         were = "machine was" if gone == 1 else "machines were"
         lines.append(f"{gone} {were} replaced: another one has the name now.")
@@ -222,7 +222,7 @@ def proof_words(node: FleetNode) -> str:
     ago = (
         "in the future, so that its age is not known"
         if node.proof_age_s < -1
-        else f"{span(node.proof_age_s)} ago"
+        else f"{age_text(node.proof_age_s)} ago"
     )
     return f"proven {ago}{profile}"
 
@@ -289,18 +289,13 @@ def mark_words(mark: GateMark, now: float) -> str:
     return f"{text}{profile}{measured}{reason}{failed}"
 
 
-def span(seconds: float) -> str:
-    """A duration in its largest unit; a day and less in hours."""
-    return f"{seconds / 3600:.0f} h" if 3600 <= seconds < 2 * 86_400 else age_text(seconds)
-
-
 def _unproven(fleet: Fleet) -> list[str]:
     found = [node for node in fleet.nodes if node.state is NodeState.UNPROVEN]
     if not found:
         return []
     never = sum(node.proof_age_s is None for node in found)
     ages = [node.proof_age_s for node in found if node.proof_age_s is not None]
-    oldest = [f"the oldest proof is {span(max(ages))} old"] if ages else []
+    oldest = [f"the oldest proof is {age_text(max(ages))} old"] if ages else []
     text = ", ".join([*oldest, *([f"{never} never proven"] if never else [])])
     return [f"{len(found)} unproven ({text})"]
 

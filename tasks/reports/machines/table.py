@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from checks.documents.report import plain_table
+from checks.value_types import age_text
 from tasks.machines.base import Holder, Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import MachineRow
@@ -123,12 +124,3 @@ def time_text(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return "unknown time"
-
-
-def age_text(seconds: float) -> str:
-    """A duration in its largest unit; what is negative, because of another clock, counts as 0."""
-    seconds = max(0.0, seconds)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

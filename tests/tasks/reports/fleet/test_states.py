@@ -111,7 +111,7 @@ def test_the_answer_is_first_and_the_worst_node_comes_next() -> None:
 
     assert ["b", "d", "c", "old", "a"] == [one.name for one in found.nodes]
     assert answer_line(found) == (
-        "1 of 5 nodes proven within 24 h; 1 condemned; 1 cannot tell; 1 doubtful; 1 unproven (the oldest proof is 9 d old)"
+        "1 of 5 nodes proven within 24 h; 1 condemned; 1 cannot tell; 1 doubtful; 1 unproven (the oldest proof is 9 days old)"
     )
     assert fleet_text(found).startswith(answer_line(found))
     assert 1 == fleet_code(found)
@@ -285,8 +285,8 @@ def test_a_machine_that_no_gate_names_any_more_is_counted_apart() -> None:
         [one.name for one in found.unseen],
         fleet_code(found),
     )
-    assert answer_line(found) == "1 of 1 node proven within 24 h; 1 more not named by any gate for 90 d"
-    assert "Not named by any gate for 90 d: old" in fleet_text(found)
+    assert answer_line(found) == "1 of 1 node proven within 24 h; 1 more not named by any gate for 90 days"
+    assert "Not named by any gate for 90 days: old" in fleet_text(found)
     assert (1, 0) == (fleet_code(before), len(before.unseen))
 
 
