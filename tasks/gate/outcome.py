@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 from checks.documents.report import dump_plain, plain
 from checks.exit_codes import Exit, RejectionKind
-from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
+from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.question import ApprovalAnswer
@@ -260,16 +260,9 @@ def ended_otherwise(judged: JudgedReport, name: str) -> bool:
 
 
 def refusal_decision(answer: Answer) -> Decision:
-    """The decision for an answer that launches nothing."""
-    if answer is Answer.CANNOT_TELL:
-        return Decision.CANNOT_TELL
-    if answer is Answer.ASK:
-        return Decision.AWAITING
-    if answer is Answer.NO_GO:
-        return Decision.REFUSED
-    if answer is Answer.GO:
-        raise ValueError("go is no refusal")
-    return unreachable(answer)
+    """The decision for an answer that launches nothing. Raises KeyError for GO."""
+    decisions = {Answer.CANNOT_TELL: Decision.CANNOT_TELL, Answer.ASK: Decision.AWAITING}
+    return {**decisions, Answer.NO_GO: Decision.REFUSED}[answer]
 
 
 def outcome_summary(outcome: GateOutcome) -> dict[str, object]:

@@ -213,51 +213,42 @@ class Machines(Protocol):
 
     def by_name(self) -> Mapping[str, Machine]:
         """Every machine of the cluster by the engine's node name. Raises EngineSilent."""
-        ...
 
     def fence(self, node: str, mark: Mark) -> str:
         """Take a machine that serves, or is ours already, out of service; returns the engine's words.
 
         Running jobs go on. Raises ActRefused, also for a machine that another holds, ActAmbiguous, EngineSilent.
         """
-        ...
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """Request a repair of a machine that is fenced under this mark; returns the engine's words, and does not wait for the repair.
 
         Raises ActRefused, ActAmbiguous, EngineSilent (before the request was sent).
         """
-        ...
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """Whether the engine has done with a repair that was requested when the machine was as in `before`. Pure.
 
         The service of `before` is CHANGING if the machine was seen so since.
         """
-        ...
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Let our checks, and nobody else's job, run on the machine and its partners. Idempotent.
 
         Raises ActRefused where the engine cannot do that (the message says why), ActAmbiguous, EngineSilent.
         """
-        ...
 
     def close_retest(self, node: str, mark: Mark) -> None:
         """End the re-test with the machine still fenced; partners serve again. Idempotent. Raises as `fence` does."""
-        ...
 
     def free(self, node: str, mark: Mark) -> str:
         """Return a machine that is fenced or tested under this mark to service, and end its re-test; returns the engine's words.
 
         Raises ActRefused, also if the mark is not there any more, ActAmbiguous, EngineSilent.
         """
-        ...
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """What a person would type for it; "" if the engine has nothing for it. Names are quoted for a shell. Pure."""
-        ...
 
     def shell(self, machine: Machine) -> str:
         """What opens a shell on the machine; "" if that is not known. Pure."""
-        ...

@@ -62,19 +62,15 @@ class People(Protocol):
 
     def ask(self, case: Case, rung: Rung, number: int, command: str) -> float:
         """Ask whether this may be done; returns the deadline in Unix seconds."""
-        ...
 
     def answer(self, question: RepairQuestion) -> tuple[Permission, str]:
         """What was answered, and by whom; ASKED while nobody has."""
-        ...
 
     def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call a person because of these cases of one gate."""
-        ...
 
     def tell(self, act: Act) -> None:
         """Say what was done, where the gate's page was sent."""
-        ...
 
 
 class _Changed(Exception):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -97,28 +98,35 @@ def remove(engine: str, label: str) -> str:
     problem = ""
     for _ in range(REMOVE_TRIES):
         try:
-            done = _call(engine, "ps", "--all", "--quiet", "--filter", f"label={label_of(label)}")
+            done = called(
+                (engine, "ps", "--all", "--quiet", "--filter", f"label={label_of(label)}"), REMOVE_S
+            )
             if done.returncode == 0:
                 left = done.stdout.split()
                 if not left:
                     return ""
                 # podman waits 10 s for the end of what ignores SIGTERM, docker kills at once.
                 at_once = ("--time", "0") if engine == ContainerEngine.PODMAN else ()
-                done = _call(engine, "rm", "--force", *at_once, "--volumes", *left)
+                done = called((engine, "rm", "--force", *at_once, "--volumes", *left), REMOVE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"its containers may be left: {engine}: {error}"
         problem = " ".join(done.stderr.split())[:300]
     return f"its containers may be left: {engine}: {problem}"
 
 
-def _call(engine: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def called(
+    argv: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a command gave, away from the folder of whoever calls it. Raises OSError and TimeoutExpired."""
     return subprocess.run(
-        (engine, *arguments),
+        argv,
+        cwd="/",
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=REMOVE_S,
+        timeout=seconds,
         check=False,
     )
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -111,7 +111,7 @@ def _image(engine: str, image: str) -> Iterator[PreflightCheck]:
         )
         return
     try:
-        done = _run((engine, "image", "inspect", "--format", "{{.Id}}", image), None, LOOK_S)
+        done = container.called((engine, "image", "inspect", "--format", "{{.Id}}", image), LOOK_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield unseen("container_image", f"{engine} did not answer: {error}")
         return
@@ -163,7 +163,7 @@ def _probe(
     argv = (*python.command(plan), "-c", code, *arguments)
     seconds = CONTAINER_S if python.contained else LOOK_S
     try:
-        done = _run(argv, node_environment(os.environ, command, {}, ""), seconds)
+        done = container.called(argv, seconds, node_environment(os.environ, command, {}, ""))
     except subprocess.TimeoutExpired:
         if python.contained:
             container.remove(argv[0], _preflight_label())
@@ -178,7 +178,7 @@ def _probe(
     elif done.returncode and not python.contained:
         yield unseen(subject, how)
     elif done.returncode in REFUSED:
-        message = " ".join(done.stderr.decode(errors="replace").split())[:300]
+        message = " ".join(done.stderr.split())[:300]
         yield wrong(
             "container",
             f"{argv[0]} cannot start a container as the nodes would be: {message}",
@@ -189,19 +189,5 @@ def _probe(
         yield wrong("python", how, remedy)
 
 
-def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
-    return done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
-
-
-def _run(
-    argv: tuple[str, ...], environment: Mapping[str, str] | None, seconds: float
-) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        argv,
-        cwd="/",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=seconds,
-        check=False,
-    )
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stderr.strip().rpartition("\n")[2][:300]
