@@ -132,13 +132,10 @@ def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
     report, verdict = _judged_again(context, gate_id)
     end = kept_end(context.store, gate_id)
     decision = end.decision if end is not None else None
-    observed = context.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
-    cases = cases_of(
-        report, verdict, digest(dump_plain(verdict)), context.gate.cluster.name, context.file, observed
-    )
+    cases = cases_of(report, verdict, digest(dump_plain(verdict)), context.gate.cluster.name, context.file)
     if not cases:
         raise RemedyRejected(f"gate {gate_id} blames no machine, so there is nothing to repair")
-    if observed:
+    if context.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED:
         ending = f"ended as {decision.value}" if decision else "kept no end in the store (outcome.json)"
         raise RemedyRejected(
             f"gate {gate_id} {ending}, and only the refusal of a gate that does not only observe is acted on. Its findings are in the "
@@ -277,7 +274,7 @@ def final_state(ends: Mapping[str, Reason | None], waiting: tuple[Case, ...]) ->
         return Failed(name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {text}")
     if all(end is Reason.PROVEN for end in ends.values()):
         return Completed(name="Repaired", message=text or "there was nothing to do")
-    if all(end in (Reason.PROVEN, Reason.MODE, Reason.OBSERVED, Reason.NO_REPAIR) for end in ends.values()):
+    if all(end in (Reason.PROVEN, Reason.MODE, Reason.NO_REPAIR) for end in ends.values()):
         return Completed(name="Planned", message=text)
     return Failed(name="NotRepaired", message=text)
 

@@ -66,7 +66,6 @@ class Reason(StrEnum):
     """Why nothing is done, or why a person is called."""
 
     MODE = "mode"
-    OBSERVED = "observed"
     SUSPECT_POLICY = "suspect_policy"
     NO_REPAIR = "no_repair"
     STALE = "stale"
@@ -138,7 +137,6 @@ class Case:
     domain: str = ""
     condemned: int = 1
     suspect_policy: bool = False
-    observed: bool = False
     policy: str = ""
 
 

@@ -38,9 +38,7 @@ BESIDE_PEERS = {Reference.PEERS: Over.PEERS, Reference.FLEET: Over.FLEET}
 DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 
 
-def cases_of(
-    report: Report, verdict: Verdict, digest: str, cluster: str, gate_file: str, observed: bool = False
-) -> tuple[Case, ...]:
+def cases_of(report: Report, verdict: Verdict, digest: str, cluster: str, gate_file: str) -> tuple[Case, ...]:
     """A case for each node that the verdict condemns: FAILs with the cause HARDWARE, and nothing else."""
     at = seconds_of(report.measured_at) or 0.0  # which is stale
     blamed = {node: _blames(verdict, node) for node in verdict.condemned}
@@ -64,7 +62,6 @@ def cases_of(
             domains.get(node, ""),
             len(blamed),
             verdict.suspect_policy,
-            observed,
             verdict.digests.policy,
         )
         for node, blames in blamed.items()

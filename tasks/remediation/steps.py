@@ -145,8 +145,6 @@ def _forbidden(case: Case, settings: RepairSettings) -> Reason | None:
     """Why no machine may be touched for this case at all."""
     if settings.mode in (RepairMode.OFF, RepairMode.PLAN):
         return Reason.MODE
-    if case.observed:
-        return Reason.OBSERVED
     if case.suspect_policy:
         return Reason.SUSPECT_POLICY
     return None if required(case) is not None else Reason.NO_REPAIR

@@ -91,7 +91,6 @@ def test_a_node_is_fenced_first() -> None:
     [
         pytest.param(a_case(), RepairSettings(RepairMode.OFF), None, Reason.MODE, id="off"),
         pytest.param(a_case(), RepairSettings(RepairMode.PLAN), None, Reason.MODE, id="plan"),
-        pytest.param(a_case(observed=True), ACT, None, Reason.OBSERVED, id="observed"),
         pytest.param(a_case(Action.NONE), ACT, None, Reason.NO_REPAIR, id="no action"),
         pytest.param(a_case(Action.RESTART_APP), ACT, None, Reason.NO_REPAIR, id="application"),
         pytest.param(a_case(), ACT, machines(service=ServiceState.OUT, holder=Holder.OTHER), Reason.HELD_BY_OTHER, id="foreign"),
