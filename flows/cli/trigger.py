@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
         "--once",
         metavar="KEY",
         default="",
-        help="start only one run for this key, even if the command is repeated (such as a pipeline's id)",
+        help="start only one run of this deployment for this key, even if the command is repeated (such as a pipeline's id)",
     )
     add_timeout(parser, TIMEOUT)
     add_output_arguments(parser)
@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
         from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
 
     started: list[UUID] = []
-    once = arguments.once or f"trigger-{uuid4()}"
+    order = (arguments.deployment, _request(arguments), arguments.once or f"trigger-{uuid4()}")
 
     async def followed() -> FollowedRun:
-        started.append(await start(arguments.deployment, _request(arguments), once))
+        started.append(await start(*order))
         write_stderr(begun(started[0], arguments.deployment, page_of(started[0])))
         return await follow(started[0], report_progress, limit_s(arguments))
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
             reason = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()
-            text = f"{reason.rstrip('.')}. {_cancelled(started, once)}"
+            text = f"{reason.rstrip('.')}. {_cancelled(started, order)}"
             return no_verdict(arguments, text, cancelled=True)
     except Unreachable as error:
         return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
@@ -87,9 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     except FlowInterrupted as error:
         ignore_signals()
         by = signal.Signals(error.number).name
-        return no_verdict(
-            arguments, f"cancelled by {by}: {_cancelled(started, once)}", error.code, cancelled=True
-        )
+        text = f"cancelled by {by}: {_cancelled(started, order)}"
+        return no_verdict(arguments, text, error.code, cancelled=True)
     return show(arguments, ended)
 
 
@@ -112,14 +111,14 @@ def _request(arguments: argparse.Namespace) -> dict[str, object]:
     return asked
 
 
-def _cancelled(started: list[UUID], once: str) -> str:
+def _cancelled(started: list[UUID], order: tuple[str, dict[str, object], str]) -> str:
     """What became of the run; one whose id was not heard of yet is looked for, so that it launches nothing by itself."""
     from httpx import HTTPError
 
     from tasks.orchestration.follow import cancel, find_started
 
     try:
-        run = started[0] if started else asyncio.run(find_started(once))
+        run = started[0] if started else asyncio.run(find_started(*order))
         return asyncio.run(cancel(run)) if run else "no run is known to have been started"
     except HTTPError:
         return "the Prefect server does not answer, so it is not known whether a run was started. Look for the run in Prefect's UI."

@@ -19,19 +19,13 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    ArtifactFilterType,
-    FlowRunFilter,
-    FlowRunFilterIdempotencyKey,
-)
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 
-from checks.documents.report import digest, load
+from checks.documents.report import digest, dump_plain, load
 from checks.exit_codes import Exit
 from checks.model import Report
 from checks.value_types import DecodeError
@@ -120,16 +114,15 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
 async def start(deployment: str, request: Mapping[str, object], once: str) -> UUID:
     """Start a run of a deployment ("gate/p5-prod"), its own request changed where `request` says so.
 
-    The same `once` starts one run, however often it is asked: a server that fails, as one may that is busy, is asked again for a
-    minute. Raises NoSuchRun, FollowError, Unreachable.
+    The same three arguments start one run, however often they are given: a server that fails, as one may that is busy, is asked
+    again for a minute. Raises NoSuchRun, FollowError, Unreachable.
     """
     until = time.monotonic() + FIRST_ANSWER_S
     while True:
         try:
             return await _started(deployment, request, once)
         except Unreachable as error:
-            failed = isinstance(error.__cause__, httpx.HTTPStatusError)
-            if not failed or not once or time.monotonic() > until:
+            if not isinstance(error.__cause__, httpx.HTTPStatusError) or time.monotonic() > until:
                 raise
         await asyncio.sleep(POLL_S)
 
@@ -145,9 +138,13 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
                 raise FollowError(
                     f"{deployment} has no gate file of its own. Name one: prelaunch trigger {deployment} --gate NAME"
                 )
+            parameters, key = {**target.parameters, "request": wanted}, _run_key(deployment, request, once)
             flow_run = await client.create_flow_run_from_deployment(
-                target.id, parameters={**target.parameters, "request": wanted}, idempotency_key=once or None
+                target.id, parameters=parameters, idempotency_key=key
             )
+            if flow_run.deployment_id != target.id:
+                message = f"run {flow_run.id} of this key belongs to another deployment than {deployment}. Give --once another key."
+                raise FollowError(message)
             return flow_run.id
     except httpx.HTTPError as error:
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
@@ -157,6 +154,11 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
         at = _at(client.api_url)
         message = f"the server {at} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
         raise NoSuchRun(message) from error
+
+
+def _run_key(deployment: str, request: Mapping[str, object], once: str) -> str:
+    """Prefect's key of the run. It is unique in a flow, which all deployments of gates share."""
+    return f"{deployment} {digest(dump_plain(request))} {once}"
 
 
 async def cancel(run: UUID) -> str:
@@ -184,9 +186,10 @@ def page_of(run: UUID) -> str:
     return redact(run_url(str(run)), os.environ)
 
 
-async def find_started(once: str) -> UUID | None:
-    """The run that was started with the key `once` by a request whose answer got lost; None if there is no such run."""
-    chosen = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[once]))
+async def find_started(deployment: str, request: Mapping[str, object], once: str) -> UUID | None:
+    """The run that a call of `start` with these arguments started, whose answer got lost; None if there is no such run."""
+    keys = [_run_key(deployment, request, once)]
+    chosen = FlowRunFilter.model_validate({"idempotency_key": {"any_": keys}})
     async with get_client() as client:
         for _ in range(LOOKS):
             if runs := await client.read_flow_runs(flow_run_filter=chosen, limit=1):
@@ -214,8 +217,9 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
         begins = state is None or state.is_scheduled() or state.is_pending()
         idle = begins or (state is not None and state.is_paused())
         return Progress("waiting" if begins else "run", f"{name}: {detail}" if detail else name, waits=idle)
-    of_run, of_kind = ArtifactFilterFlowRunId(any_=[run.id]), ArtifactFilterType(any_=["progress"])
-    chosen = ArtifactFilter(flow_run_id=of_run, type=of_kind)
+    chosen = ArtifactFilter.model_validate(
+        {"flow_run_id": {"any_": [run.id]}, "type": {"any_": ["progress"]}}
+    )
     newest = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.UPDATED_DESC, limit=1)
     if not newest:
         return Progress("run", "running")

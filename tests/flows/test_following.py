@@ -159,22 +159,34 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(
         asyncio.run(asyncio.wait_for(follow.follow(UUID(int=7), lambda progress: None, limit_s), 20))
 
 
-def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
-    """A trigger that is interrupted while it starts a run ends that run all the same."""
+def test_a_key_names_one_run_of_one_deployment_and_request() -> None:
+    """Prefect's own keys are unique in a flow, which all gates share: another gate's run, and its GO, would be the answer.
 
-    async def found() -> tuple[UUID, UUID | None, UUID | None]:
+    A trigger that is interrupted while it starts a run finds that run by the same three, and ends it.
+    """
+    check_only = {"launch": False}
+    orders = [
+        ("gate/key-a", {}, "pipeline-7"),
+        ("gate/key-b", {}, "pipeline-7"),
+        ("gate/key-a", check_only, "pipeline-7"),
+        ("gate/key-a", {}, "pipeline-8"),
+    ]
 
+    async def started() -> tuple[list[UUID], list[UUID], list[UUID | None], UUID | None]:
         from flows.gate import gate
 
         async with get_client() as client:
             flow = await client.create_flow(gate)
-            deployment = await client.create_deployment(flow, "by-key")
-            made = await client.create_flow_run_from_deployment(deployment, idempotency_key="pipeline-7")
-        return made.id, await follow.find_started("pipeline-7"), await follow.find_started("pipeline-8")
+            for name in ("key-a", "key-b"):
+                await client.create_deployment(flow, name, parameters={"request": {"gate_file": "local"}})
+        first, again = [[await follow.start(*order) for order in orders] for _ in range(2)]
+        known = [await follow.find_started(*order) for order in orders]
+        return first, again, known, await follow.find_started("gate/key-b", check_only, "pipeline-7")
 
-    made, known, unknown = asyncio.run(found())
+    first, again, known, unknown = asyncio.run(started())
 
-    assert (known, unknown) == (made, None)
+    assert 4 == len({*first})
+    assert (again, known, unknown) == (first, first, None)
 
 
 def test_cancel_leaves_a_running_run_to_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,14 +236,14 @@ def test_a_wrong_password_or_address_is_said_at_once(
     with pytest.raises(error, match=remedy):
         asyncio.run(asyncio.wait_for(follow.follow(uuid4(), lambda progress: None, 60.0), 30))
     with pytest.raises(error, match=remedy):
-        asyncio.run(follow.start("gate/local", {}, ""))
+        asyncio.run(follow.start("gate/local", {}, "pipeline-7"))
 
 
-@pytest.mark.parametrize("once", ["pipeline-7", ""])
+@pytest.mark.parametrize("of", [3, 9])
 def test_a_server_that_fails_for_a_moment_is_asked_again_to_start_a_run(
-    monkeypatch: pytest.MonkeyPatch, once: str
+    monkeypatch: pytest.MonkeyPatch, of: int
 ) -> None:
-    """Nothing was rejected. Without a key that lets it start one run at most, a person decides about a second try."""
+    """Nothing was rejected, and the key lets it start one run at most. A run of another deployment is never followed."""
     failures = [500]
 
     class Busy(Offline):
@@ -244,15 +256,15 @@ def test_a_server_that_fails_for_a_moment_is_asked_again_to_start_a_run(
             return SimpleNamespace(id=UUID(int=3), parameters={"request": {"gate_file": "local"}})
 
         async def create_flow_run_from_deployment(self, deployment: UUID, **more: object) -> SimpleNamespace:
-            return SimpleNamespace(id=UUID(int=4))
+            return SimpleNamespace(id=UUID(int=4), deployment_id=UUID(int=of))
 
     monkeypatch.setattr(follow, "get_client", Busy)
     monkeypatch.setattr(follow, "POLL_S", 0.01)
-    if once:
-        assert UUID(int=4) == asyncio.run(follow.start("gate/p5", {}, once))
+    if of == 3:
+        assert UUID(int=4) == asyncio.run(follow.start("gate/p5", {}, "pipeline-7"))
     else:
-        with pytest.raises(follow.Unreachable):
-            asyncio.run(follow.start("gate/p5", {}, once))
+        with pytest.raises(follow.FollowError, match="belongs to another deployment"):
+            asyncio.run(follow.start("gate/p5", {}, "pipeline-7"))
 
 
 def test_a_deployment_without_a_gate_file_says_how_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +279,7 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named(monkeypatch: pyt
     monkeypatch.setattr(follow, "get_client", Deployed)
 
     with pytest.raises(follow.FollowError, match=r"gate/here has no gate file of its own\. .*--gate NAME"):
-        asyncio.run(follow.start("gate/here", {"wait": "verdict"}, ""))
+        asyncio.run(follow.start("gate/here", {"wait": "verdict"}, "pipeline-7"))
 
 
 @pytest.mark.parametrize(

@@ -177,8 +177,6 @@ def _value(expression: str, given: Mapping[str, str]) -> str:
         first, _, second = expression.partition(" || ")
         if first in given:
             return given[first] or given.get(second, "")
-    if expression.startswith("inputs.deployment && format("):
-        return "1-1-train" if given["inputs.deployment"] else ""
     raise AssertionError(f"{expression} is not known here")
 
 
