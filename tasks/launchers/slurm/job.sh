@@ -27,11 +27,12 @@ export PRELAUNCH_GRACE_S="$grace_s" PRELAUNCH_JOIN_S="$join_s"
 [[ -z "$python" ]] || export PRELAUNCH_PYTHON="$python"
 [[ -z "$interface" ]] || export PRELAUNCH_INTERFACE="$interface"
 
-# --export=ALL, because the job itself has --export=NONE and the step would find no PATH.
+# --export=ALL, because the job itself has --export=NONE and the step would find no PATH. Bash before 4.4 ends a script with set -u that
+# expands an empty array; the + does not.
 # shellcheck disable=SC2016
 set -- "$(type -P srun || echo /usr/bin/srun)" \
     --export=ALL --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none \
-    --input=none --open-mode=append --output="$job/logs/%N.log" "${srun_options[@]}" \
+    --input=none --open-mode=append --output="$job/logs/%N.log" ${srun_options[@]+"${srun_options[@]}"} \
     /bin/sh -c 'PRELAUNCH_ROOT=$0/nodes/$SLURMD_NODENAME exec /bin/sh "$0/in/start.sh" "$@"' "$job" "${agent[@]}"
 # The training's variables may have the names of this script's own: they are set only where nothing but srun follows.
 # shellcheck disable=SC1091

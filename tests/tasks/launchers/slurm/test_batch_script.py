@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -233,6 +234,14 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
 
     assert (0, "") == (done.returncode, done.stdout)
     assert batch_script._body() in path.read_text()
+
+
+def test_an_array_without_elements_ends_no_script() -> None:
+    """Bash before 4.4, as on Amazon Linux 2, takes its expansion for that of an unset variable, which set -u forbids."""
+    (name,) = re.findall(r"(?m)^(\w+)=\(\)$", script())
+
+    assert f'${{{name}[@]+"${{{name}[@]}}"}}' in batch_script._body()
+    assert 2 == batch_script._body().count(f"{name}[@]")
 
 
 @pytest.mark.parametrize(
