@@ -145,6 +145,19 @@ def test_the_services_come_back(name: str) -> None:
     )
 
 
+def test_the_watch_sees_the_mounts_of_the_host() -> None:
+    """These settings give a unit mounts of its own, which lie over those that have to answer, such as an NFS /home."""
+    own = re.compile(
+        r"(Protect|Private|ReadOnly|ReadWrite|Inaccessible|TemporaryFileSystem|Root|Bind|DynamicUser)"
+    )
+
+    assert {} == {
+        key: values
+        for key, values in unit("prelaunch-watch", SHIPPED).items()
+        if own.match(key) and values != ["no"]
+    }
+
+
 @pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize("name", ["prelaunch-watch", "prelaunch-exporter", "prometheus"])
 def test_systemd_knows_every_setting(tmp_path: Path, name: str) -> None:
