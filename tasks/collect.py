@@ -35,7 +35,7 @@ from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import StopWatch
 from tasks.gate.context import GateContext
 from tasks.gate.job_failures import HISTORY_LINES, end_said, ending_text, require_reports, starts_said
-from tasks.gate.job_times import JobTimes, SilenceNotices
+from tasks.gate.job_times import JobTimes, TrainingNotices
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
@@ -68,7 +68,7 @@ STORY_CHARACTERS = 1200
 class CheckDeadline:
     """When the checks of one start of a job began, and when the gate stops waiting for them, in time.monotonic().
 
-    The nodes' reports are whole at their deadline; `margin_s` later they are looked at for the last time.
+    The nodes' reports are whole at their deadline; `margin_s` later they are looked at for the last time. `reported` is a start.
     """
 
     deadline_s: float
@@ -77,13 +77,18 @@ class CheckDeadline:
     runs_since: float | None = None
     begun: float | None = None
     complete: bool = False
+    reported: str = ""
 
-    def see(self, state: JobState, reported: bool, now: float) -> None:
-        """Take in what one poll found: the engine's state, and whether a node has begun its report."""
+    def see(self, state: JobState, attempt: str, now: float) -> None:
+        """Take in what one poll found: the engine's state, and the start of which a node reports, or "". A job that ran and waits
+        again will check from the beginning.
+        """
+        if state is JobState.PENDING and self.runs_since is not None:
+            self.runs_since = self.begun = None
         if state is JobState.RUNNING and self.runs_since is None:
             self.runs_since = now
-        if reported and self.begun is None:
-            self.begun = now
+        if attempt not in ("", self.reported) and self.begun is None:
+            self.reported, self.begun = attempt, now
 
     @property
     def gives_up_at(self) -> float:
@@ -110,11 +115,8 @@ def check_deadline(session: Session, margin_s: float = MARGIN_S) -> CheckDeadlin
 @task(cache_policy=NO_CACHE, task_run_name="watch {job}")
 async def wait_for_checks(session: Session, job: str) -> JobEnd:
     """Wait for the health check; it is ended when it outlives its time."""
-    meter, clock, decoded = (
-        ProgressArtifact(session.context.gate.cluster.name),
-        check_deadline(session),
-        NodeReports(),
-    )
+    meter = ProgressArtifact(session.context.gate.cluster.name)
+    clock, decoded = check_deadline(session), NodeReports()
     on_poll = poll_action(session, job, meter, clock, decoded)
     watched = await follow_job(session, job, checks_limit_s(session), on_poll, clock=clock)
     await meter.finish()
@@ -139,7 +141,7 @@ def poll_action(
             report_progress(Progress("checks", f"the output of {job} cannot be fetched: {error}"))
         files = node_reports.read_files(session.folder / job, status.attempt)
         counts = node_reports.count_observations(bundle, files, decoded)
-        clock.see(status.state, bool(files), time.monotonic())
+        clock.see(status.state, status.attempt if files else "", time.monotonic())
         clock.complete = node_reports.all_complete(bundle, files, decoded)
         session.answer_by = clock.answer_by
         late = waited_for(bundle.declared, counts)
@@ -178,34 +180,34 @@ async def follow_job(
 
     `limit_s` is of running: for its machines a job may wait as long as the launcher says. `clock` bounds the checks: where
     they are given up, the job is ended while its reports are judged. A job that `trains` after a GO is never ended because nothing
-    is heard of it.
+    is heard of it, or because it waits for machines again; one whose nodes decide has run by then.
     """
-    launcher, times, stop, ran = session.context.launcher, JobTimes(), StopWatch(session), False
-    begun, notices = (last := time.monotonic()), SilenceNotices(session, job)
+    launcher, stop, notices = session.context.launcher, StopWatch(session), TrainingNotices(session, job)
+    times = JobTimes(trains and (session.in_job or session.trained))
+    begun = last = time.monotonic()
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await stop.check()
         status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
         session.statuses[job] = status = times.settle(status, now - last, trains or session.in_job)
-        ran = ran or status.state is JobState.RUNNING
         last = now
         if trains:
-            await run_to_end(notices.see, times.silent_s, status.detail)
+            await run_to_end(notices.see, times, status.detail)
         await on_poll(status)
         if status.state.final or enough(status):
             if status.state.final:
                 session.ended(job)
-            return JobEnd(job, status, ran=ran)
+            return JobEnd(job, status, ran=times.ran)
         unheard = trains and status.state is JobState.UNKNOWN
         if clock is not None and time.monotonic() >= clock.gives_up_at and not unheard:
             if ends:
                 session.end_soon(job)
             late = f"its checks were stopped at their deadline of {clock.deadline_s:g} s"
-            return JobEnd(job, status, late, ran)
+            return JobEnd(job, status, late, times.ran)
         late = times.reason_to_end(launcher, status, limit_s, trains)
         if late:
-            end = JobEnd(job, status, late, ran)
+            end = JobEnd(job, status, late, times.ran)
             return await run_to_end(_end_late, session, end) if ends else end
         pause = poll_pause_s(launcher.poll_s, now - begun)
         until = clock.gives_up_at if clock is not None and not unheard else math.inf

@@ -20,9 +20,10 @@ FORGETS_TRAINING_S, FORGETS_CHECKS_S = 600.0, 60.0
 @dataclass
 class JobTimes:
     """How long a job has waited for its machines without a break, run, been without a known state, and been unknown to its engine; in
-    seconds. `listed` is what the engine said of it last, where it has said anything.
+    seconds. `ran` says that it has run before; `listed` is what the engine said of it last, where it has said anything.
     """
 
+    ran: bool = False
     waited_s: float = 0.0
     ran_s: float = 0.0
     silent_s: float = 0.0
@@ -47,16 +48,19 @@ class JobTimes:
     def add(self, status: JobStatus, seconds: float) -> None:
         """Add the time that the job spent in that state."""
         pending = status.state is JobState.PENDING
+        self.ran = self.ran or status.state is JobState.RUNNING
         self.waited_s = self.waited_s + seconds if pending else 0.0
         self.ran_s += 0.0 if pending else seconds
         self.silent_s = self.silent_s + seconds if is_unanswered(status) else 0.0
         self.absent_s = self.absent_s + seconds if status.absent else 0.0
 
     def reason_to_end(self, launcher: Launcher, status: JobStatus, limit_s: float, trains: bool) -> str:
-        """Why the gate waits no longer, "" while it does. Silence of the engine is no such reason for a job that `trains`."""
+        """Why the gate waits no longer, "" while it does. Silence of the engine is no such reason for a job that `trains`, nor is a
+        wait for other machines once it ran.
+        """
         if self.ran_s > limit_s:
             return f"it was still {status.state.value} after {limit_s:.0f} s"
-        if self.waited_s > launcher.start_s:
+        if self.waited_s > launcher.start_s and not (trains and self.ran):
             return f"it did not start within {launcher.start_s:.0f} s"
         if self.absent_s > launcher.silence_s and self.listed is None:
             return f"the engine has had no such job for {launcher.silence_s:.0f} s"
@@ -65,42 +69,44 @@ class JobTimes:
         return ""
 
 
-class SilenceNotices:
-    """Says once and then hourly that nothing is heard of a training, and tells its owner after an hour."""
+class TrainingNotices:
+    """Says that nothing is heard of a training, or that it waits for machines again."""
 
     def __init__(self, session: Session, job: str) -> None:
-        self._session, self._job = session, job
-        self._hours: int | None = None
-        self._notified = False
+        silent = f"nothing has been heard of job {job}"
+        waits = f"job {job} ran, and waits for machines again"
+        self._silence = HourlyNotices(session, silent, f"the engine answers again about job {job}")
+        self._wait = HourlyNotices(session, waits, f"the engine no longer says that job {job} waits")
 
-    def see(self, silent_s: float, detail: str) -> None:
-        """Take in for how long nothing has been heard; 0 where the engine has answered."""
-        if not silent_s:
-            if self._hours is not None:
-                self._say(f"the engine answers again about job {self._job}")
-            self._hours, self._notified = None, False
-            return
-        hours = int(silent_s // HOUR_S)
-        if self._hours is not None and hours <= self._hours:
+    def see(self, times: JobTimes, detail: str) -> None:
+        """Take in what is known of the job now."""
+        self._wait.see(times.waited_s if times.ran else 0.0, detail)
+        self._silence.see(times.silent_s, detail)
+
+
+class HourlyNotices:
+    """Says once and then hourly that a training may not run (`begins`), tells its owner after an hour, and says when that is over
+    (`ends`).
+    """
+
+    def __init__(self, session: Session, begins: str, ends: str) -> None:
+        self._session, self._begins, self._ends = session, begins, ends
+        self._hours = -1
+
+    def see(self, lasts_s: float, detail: str) -> None:
+        """Take in for how long that state has lasted; 0 where the training is not in it."""
+        before, hours = self._hours, int(lasts_s // HOUR_S) if lasts_s else -1
+        if hours == before:
             return
         self._hours = hours
         since = f" for {hours} h" if hours else ""
-        line = (
-            f"nothing has been heard of job {self._job}{since} ({detail}). It may run on, and it is not ended: the gate asks until "
-            "the job's own time limit"
-        )
-        self._say(line)
-        if hours and not self._notified:
-            self._notified = True
+        line = f"{self._begins}{since} ({detail}). It may run on, and it is not ended: the gate asks until the job's own time limit"
+        report_progress(Progress("training", line if hours >= 0 else self._ends, lasting=True))
+        if before <= 0 < hours:
             self._tell_owner(line)
-
-    def _say(self, line: str) -> None:
-        report_progress(Progress("training", line, lasting=True))
 
     def _tell_owner(self, line: str) -> None:
         context, gate_id = self._session.context, self._session.gate_id
         title = redact(f"gate {context.gate.name}: {line}", os.environ)
-        remedy = (
-            "Look at the job in the engine's console, and at the network and the credentials of the gate."
-        )
+        remedy = "Look at the job in the engine's console, and at the gate's network and credentials."
         page_owner(context.gate, context.file, context.store, gate_id, title, (remedy,))

@@ -47,9 +47,12 @@ async def find_jobs(session: Session) -> PredecessorJobs:
 
 
 def report_takeover(session: Session, jobs: PredecessorJobs) -> None:
-    """Tell people that this gate continues a job of an earlier run, if the engine has one. A training that runs was seen to."""
-    lease = session.renewal.lease
-    session.trained = session.trained or (not session.in_job and jobs.train.state is JobState.RUNNING)
+    """Tell people that this gate continues a job of an earlier run, if the engine has one. A training that runs was seen to, and so
+    was one that has the token of a start and waits for machines again.
+    """
+    lease, train = session.renewal.lease, jobs.train
+    runs = train.state is JobState.RUNNING or (train.state is JobState.PENDING and bool(train.attempt))
+    session.trained = session.trained or (not session.in_job and runs)
     for stage, status in ((TRAIN, jobs.train), (CHECK, jobs.check)):
         if not status.absent:
             message = f"this gate continues job {lease.job(stage)} of an earlier run, whose process is gone ({status.text})"

@@ -21,7 +21,7 @@ from tasks.gate.jobs import JobEnd
 from tasks.gate.lease import lease as leases
 from tasks.gate.session import Session
 from tasks.launch import training_result
-from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
@@ -36,6 +36,7 @@ ENDED = JobStatus(JobState.SUCCEEDED, "Completed", "t1", {"node-0": 0})
 FAILED = JobStatus(JobState.FAILED, "Failed", "t1", {"node-0": 7})
 SILENT = JobStatus(JobState.UNKNOWN, "no answer", "t1", {})
 EXPIRED = replace(SILENT, detail="ExpiredTokenException: renew the credentials")
+WAITS = replace(RUNS, state=JobState.PENDING, detail="Interrupted")
 ABSENT = JobStatus(JobState.UNKNOWN, "no such job", "", {}, absent=True)
 LIMIT_S, STEP_S = 5 * 3600.0, 30.0  # the clock is read twice at each look
 
@@ -88,14 +89,18 @@ def cancelled(one: Session) -> bool:
     return ("cancel", TRAIN_JOB) in one.context.launcher.calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("silent", [SILENT, EXPIRED])
-@pytest.mark.parametrize("before", [(RUNS,), ()])
+@pytest.mark.parametrize(
+    ("silent", "before"),
+    [(SILENT, ()), (EXPIRED, ()), (SILENT, (RUNS,)), (EXPIRED, (RUNS,)), (WAITS, (RUNS,))],
+)
 @pytest.mark.parametrize("last", [ENDED, FAILED])
 @pytest.mark.parametrize("minutes", [1, 6, 200])
-def test_silence_never_ends_a_training(
+def test_neither_silence_nor_another_wait_for_machines_ends_a_training(
     tmp_path: Path, pages: list[str], silent: JobStatus, before: tuple[JobStatus, ...], last: JobStatus, minutes: int
 ) -> None:  # fmt: skip
-    """However long it is, and whatever its cause: what ended is what the engine says has ended."""
+    """However long it is, and whatever its cause (spot machines were taken away, a queue took them back, a job was requeued): what
+    ended is what the engine says has ended.
+    """
     end, one, _ = followed(tmp_path, *before, *[silent] * minutes, last)
 
     assert (end.status, end.late, cancelled(one)) == (last, "", False)
@@ -119,6 +124,33 @@ def test_silence_is_said_once_then_hourly_and_paged_after_an_hour(tmp_path: Path
     ]
     assert "renew the credentials" in lines[-2] and "it is not ended" in lines[-2]
     assert [f"gate local: {line}" for line in (lines[1], lines[5])] == pages
+
+
+def test_a_training_that_waits_for_machines_again_is_said_hourly_and_paged_after_an_hour(
+    tmp_path: Path, pages: list[str]
+) -> None:
+    """Silence in between is told as such. A job whose nodes have decided has run."""
+    _, _, lines = followed(tmp_path, *[WAITS] * 130, SILENT, RUNS, ENDED, placement=Placement.IN_JOB)
+
+    assert [line.split(" (")[0] for line in lines] == [
+        f"job {TRAIN_JOB} ran, and waits for machines again",
+        f"job {TRAIN_JOB} ran, and waits for machines again for 1 h",
+        f"job {TRAIN_JOB} ran, and waits for machines again for 2 h",
+        f"the engine no longer says that job {TRAIN_JOB} waits",
+        f"nothing has been heard of job {TRAIN_JOB}",
+        f"the engine answers again about job {TRAIN_JOB}",
+    ]
+    assert "(Interrupted)" in lines[0] and [f"gate local: {lines[1]}"] == pages
+
+
+@pytest.mark.parametrize(("before", "trains"), [((), True), ((RUNS,), False)])
+def test_a_first_wait_and_that_of_a_check_have_their_limit(
+    tmp_path: Path, pages: list[str], before: tuple[JobStatus, ...], trains: bool
+) -> None:
+    """Nothing is lost by ending a training that never ran, and a check measures only what is there."""
+    end, one, _ = followed(tmp_path, *before, *[WAITS] * 6, ENDED, trains=trains)
+
+    assert (end.late, cancelled(one)) == ("it did not start within 120 s, so it was ended", True)
 
 
 # How long each launcher waits for an answer.
@@ -166,7 +198,7 @@ def test_a_job_that_its_engine_no_longer_has_is_over(
         (SILENT, True, False, "it was still unknown after 18000 s, so it was ended", False),
         (RUNS, True, False, "it was still running after 18000 s, so it was ended", False),
         (RUNS, True, True, "it was still running after 18000 s; it could not be ended, and may run on", True),
-        (replace(RUNS, state=JobState.PENDING), True, False, "it did not start within 120 s, so it was ended", False),
+        (WAITS, True, False, "it did not start within 120 s, so it was ended", False),
     ],
 )  # fmt: skip
 def test_silent_job_is_reported_as_ended_only_if_it_was(

@@ -179,7 +179,8 @@ def _operator_policy(job: JobSpec, options: KubernetesOptions) -> Table:
 
 def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:
     waits_s = options.start_minutes * 60 + options.image_minutes * 60
-    seconds = math.ceil(waits_s + job.max_runtime_s + options.grace_s + UPLOAD_S + BACKSTOP_S)
+    starts = 1 + options.auto_resume_retries if options.auto_resume else 1  # each may wait for a node
+    seconds = math.ceil(starts * waits_s + job.max_runtime_s + options.grace_s + UPLOAD_S + BACKSTOP_S)
     return {
         "backoffLimit": 0,
         "completions": 1,

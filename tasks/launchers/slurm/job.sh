@@ -76,7 +76,9 @@ while kill -0 "$step" 2>/dev/null; do
         kill -TERM "$step" 2>/dev/null
         break
     fi
+    before=$SECONDS
     pause $((left < 5 ? left : 5))
+    ((SECONDS - before < 60)) || SECONDS=$before # the job was suspended, and did not run meanwhile
 done
 wait "$step"
 code=$?

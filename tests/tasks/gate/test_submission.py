@@ -16,6 +16,7 @@ from rich.console import Console
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import GateOutcome
+from tasks.gate.predecessor import PredecessorJobs, report_takeover
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
@@ -237,6 +238,25 @@ def test_a_gate_says_which_job_it_continues(
 
     assert [progress.detail for progress in heard.lines if progress.stage == "adopt"] == said
     assert all(progress.lasting for progress in heard.lines if progress.stage == "adopt")
+
+
+@pytest.mark.parametrize(
+    ("train", "trained"),
+    [
+        (RUNS, True),
+        (replace(RUNS, state=JobState.PENDING, attempt="t1"), True),
+        (replace(RUNS, state=JobState.PENDING), False),
+        (replace(FAILED, attempt="t1"), False),
+    ],
+)
+def test_a_gate_knows_of_a_training_that_it_continues_whether_it_ran(
+    tmp_path: Path, train: JobStatus, trained: bool
+) -> None:
+    """One that has the token of a start and waits has lost its machines."""
+    one = session(tmp_path, FakeEngine(Placement.PINNED))
+    report_takeover(one, PredecessorJobs(RUNS, train))
+
+    assert one.trained is trained
 
 
 def test_lasting_progress_line_stays_on_a_terminal() -> None:
