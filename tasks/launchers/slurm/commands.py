@@ -87,12 +87,11 @@ def environment_of(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def jobs_named(name: str) -> tuple[SlurmJob, ...]:
-    """Every job of that name and of our own user that slurmctld knows, ended ones included (slurm.conf, MinJobAge).
-
-    Raises EngineUnavailable.
+    """Every job of that name and of our own user that slurmctld knows, ended ones included (slurm.conf, MinJobAge), and those in
+    hidden partitions. Raises EngineUnavailable.
     """
-    arguments = ("--noheader", "--states=all", f"--name={name}", own_user(), f"--format={SQUEUE_FORMAT}")
-    return _parsed(run("squeue", *arguments))
+    which = ("--noheader", "--all", "--states=all", f"--name={name}", own_user())
+    return _parsed(run("squeue", *which, f"--format={SQUEUE_FORMAT}"))
 
 
 def accounted(job_id: int) -> tuple[SlurmJob, ...]:
@@ -109,22 +108,16 @@ def accounted(job_id: int) -> tuple[SlurmJob, ...]:
 
 def node_reasons(nodes: str) -> tuple[str, ...]:
     """Why the nodes of a list are drained or down, in Slurm's words; () where none is. Raises EngineUnavailable."""
-    done = run("sinfo", "--noheader", f"--nodes={nodes}", "--format=%E")
-    if done.code:
-        raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
-    return tuple(line.strip() for line in done.out.splitlines() if line.strip() not in ("", "none"))
+    out = _printed(run("sinfo", "--noheader", "--all", f"--nodes={nodes}", "--format=%E"))
+    return tuple(line.strip() for line in out.splitlines() if line.strip() not in ("", "none"))
 
 
 def lost_nodes(nodes: str) -> tuple[tuple[str, str], ...]:
     """The result holds the nodes of a list that are down or do not answer, each with Slurm's state and reason. Raises
     EngineUnavailable.
     """
-    done = run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E")
-    if done.code:
-        raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
-    records = {
-        tuple(map(str.strip, line.split("|", 2))) for line in done.out.splitlines() if line.count("|") >= 2
-    }
+    out = _printed(run("sinfo", "--noheader", "--all", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E"))
+    records = {tuple(map(str.strip, line.split("|", 2))) for line in out.splitlines() if line.count("|") >= 2}
     lost = ((node, state, "" if reason == "none" else reason) for node, state, reason in sorted(records))
     return tuple(
         (node, one_line(": ".join(filter(None, (state, reason))), 100))
@@ -143,10 +136,14 @@ def own_user() -> str:
     return f"--user={os.geteuid()}"
 
 
-def _parsed(done: SlurmReply) -> tuple[SlurmJob, ...]:
+def _printed(done: SlurmReply) -> str:
     if done.code:
         raise EngineUnavailable(f"slurmctld does not answer: {done.text}")
+    return done.out
+
+
+def _parsed(done: SlurmReply) -> tuple[SlurmJob, ...]:
     try:
-        return rows_of(done.out)
+        return rows_of(_printed(done))
     except UnreadableRow as error:
         raise EngineUnavailable(str(error)) from error

@@ -105,7 +105,7 @@ def _can_start(lines: list[PreflightCheck]) -> bool:
 
 def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """Whether slurmctld would take the batch scripts, and would ever start them. Nothing is submitted (sbatch(1), --test-only)."""
-    listed = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
+    listed = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner", "--all").out)
     for plan in plans:
         job, script = plan.job, plan.processes[0].script
         subject = f"request {job.name}"
@@ -144,14 +144,14 @@ def _test_only(script: str, plan: Plan, options: SlurmOptions) -> SlurmReply:
 
 def _shortage(plan: Plan, options: SlurmOptions) -> str:
     """Why a job that Slurm refuses now would be taken later: nodes that it needs are out of service; "" where they are not."""
-    where = ("--partition", options.partition) if options.partition else ()
+    where = ("--all", "--partition", options.partition) if options.partition else ()
     done = commands.run("sinfo", "--noheader", "--Node", "--format=%N %T", *where)
     return "" if done.code else partition.shortage(done.out, plan.job.nodes)
 
 
 def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """How many nodes are free; the job waits for the others."""
-    where = ("--partition", options.partition) if options.partition else ()
+    where = ("--all", "--partition", options.partition) if options.partition else ()
     done = commands.run("sinfo", "--noheader", "--states=idle", "--format=%n", *where)
     if done.code:
         yield unseen("free nodes", done.text)

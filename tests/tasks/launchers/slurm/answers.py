@@ -39,7 +39,9 @@ HOUR = replace(JOB, max_runtime_s=3600.0)
 
 @dataclass
 class Answers:
-    """What each command answers; `asked` is what was called. The first `silent` calls of squeue are not answered."""
+    """What each command answers; `asked` is what was called. The first `silent` calls of squeue are not answered. The partition is
+    hidden: squeue and sinfo leave out what is in it unless they are asked for all of them.
+    """
 
     squeue: str = ""
     silent: int = 0
@@ -55,6 +57,8 @@ class Answers:
         if argv[0] == "squeue" and self.silent:
             self.silent -= 1
             return SILENT
+        if argv[0] in ("squeue", "sinfo") and "--all" not in argv:
+            return DONE
         told = {
             "squeue": SlurmReply(0, self.squeue, ""),
             "sbatch": self.sbatch,
@@ -93,6 +97,8 @@ def looked_at(
     }
 
     def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
+        if (argv[0] == "scontrol" or "--partition" in argv) and "--all" not in argv:
+            return DONE
         if argv[0] == "sbatch":
             left[0] -= 1
         if argv[0] == "sbatch" and left[0] < 0:
