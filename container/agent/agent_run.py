@@ -46,8 +46,8 @@ def live(settings: Settings, signals: Signals) -> int:
     become_subreaper()
     for stale in (exit_record.failure_path(settings.root), settings.out / MERGED_FILE):
         _remove(stale)  # of a life before this one
-    number = uuid.uuid4().hex
-    record = ExitRecord(UNKNOWN, number, settings.node or os.uname().nodename, now())
+    node = settings.node or os.uname().nodename
+    record = ExitRecord(UNKNOWN, uuid.uuid4().hex, node, now(), restarts=settings.restarts)
     scratch: Path | None = None
     try:
         remove_abandoned()

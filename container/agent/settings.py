@@ -51,7 +51,7 @@ class Settings:
     for the number. `termination_log` is the file of which Kubernetes keeps the text when the container has ended.
 
     With `keep` the machine gets a token that the next job on it can show, with `pooled` the token that it shows is looked
-    for. Nodes hold `ask_s` for a person's answer, which lies below `answers`, a folder or an s3:// prefix.
+    for. Nodes hold `ask_s` for a person's answer, which lies below `answers`, a folder or an s3:// prefix. Slurm counts `restarts`.
     """
 
     root: Path
@@ -80,6 +80,7 @@ class Settings:
     pod: str = ""
     pod_address: str = ""
     termination_log: str = ""
+    restarts: str = ""
 
     @property
     def patience_s(self) -> float:
@@ -102,6 +103,7 @@ def make(root: Path, arguments: Mapping[str, str | None], environment: Mapping[s
         command=command,
         verb=Verb.GATE if command else Verb.CHECK,
         job=environment.get("TRAINING_JOB_NAME", ""),
+        restarts=environment.get("SLURM_RESTART_COUNT", ""),
         ask_s=_number("ask_s", find("ask_s"), 0.0, most=MOST_ASKED_S),
         join_s=_number("join_s", find("join_s"), JOIN_S),
         grace_s=_number("grace_s", find("grace_s"), 0.0),

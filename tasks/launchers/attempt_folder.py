@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, starts_of
+from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, restarts_of, starts_of
 from tasks.launchers.base import JobState, JobStatus, Trouble
 
 
@@ -30,12 +31,16 @@ class Attempts:
 
 def attempts_in(out: Path) -> Attempts:
     """The starts of the job whose nodes wrote into this folder. A file that cannot be read is as one that is not there."""
-    starts = starts_of(_written(out))
+    written, codes = list[Written](), dict[str, int | None]()
+    for path, at, record in _records(out):
+        written.append(Written(path, at, restarts_of(record)))
+        codes[path] = exit_code_of(record)
+    starts = starts_of(written)
     if not starts:
         return Attempts()
     current = starts[-1][-1]
-    codes = ((host, _exit_code(out, current.token, host)) for host in sorted(current.hosts))
-    ended = tuple((host, code) for host, code in codes if code is not None)
+    hosts = ((host, codes[f"{current.token}/agent/{host}.json"]) for host in sorted(current.hosts))
+    ended = tuple((host, code) for host, code in hosts if code is not None)
     earlier = tuple(start[-1].token for start in starts[:-1])
     return Attempts(current.token, earlier, current.hosts, ended)
 
@@ -45,19 +50,12 @@ def has_started(out: Path, attempt: str) -> bool:
     return bool(attempt) and any((out / attempt / "started").glob("*"))
 
 
-def _written(out: Path) -> Iterator[Written]:
+def _records(out: Path) -> Iterator[tuple[str, datetime, bytes]]:
     """The agents' records. Listing a folder makes an NFS client look again."""
     for path in sorted(out.glob("*/agent/*.json")):
         try:
-            at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+            with open(path, "rb") as file:
+                at = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
+                yield path.relative_to(out).as_posix(), at, file.read(RECORD_BYTES)
         except OSError:
             continue
-        yield Written(path.relative_to(out).as_posix(), at)
-
-
-def _exit_code(out: Path, token: str, host: str) -> int | None:
-    try:
-        with open(out / token / "agent" / f"{host}.json", "rb") as file:
-            return exit_code_of(file.read(RECORD_BYTES))
-    except OSError:
-        return None

@@ -28,18 +28,22 @@ RECORD_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Written:
-    """One file of an attempt: `path` is <attempt>/[folder/]file, `at` when it was written as far as is known."""
+    """One file of an attempt: `path` is <attempt>/[folder/]file, `at` when it was written as far as is known, `restarts` how often the
+    job had been started again.
+    """
 
     path: str
     at: datetime
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One token: which hosts wrote under it, and when the oldest and the newest of its files were written."""
+    """One token: which hosts wrote under it, after how many restarts, and when the oldest and the newest of its files were written."""
 
     token: str
     hosts: frozenset[str]
+    restarts: int
     began: datetime
     last: datetime
 
@@ -62,13 +66,13 @@ def plain(path: str) -> bool:
 def starts_of(files: Iterable[Written]) -> tuple[tuple[Attempt, ...], ...]:
     """The job's starts in their order, each with its attempts; the last attempt of the last start is the current one.
 
-    A host that shows up again under another token has started again. Of one start's several tokens the one that most
-    hosts share counts, so it is the last.
+    A host that shows up again under another token has started again, and so has one after another number of restarts: an engine may
+    take other machines. Of one start's several tokens the one that most hosts share counts, so it is the last.
     """
     starts: list[list[Attempt]] = []
-    for attempt in sorted(_grouped(files), key=lambda attempt: (attempt.began, attempt.last, attempt.token)):
-        earlier_hosts = {host for other in starts[-1] for host in other.hosts} if starts else set()
-        if not starts or attempt.hosts & earlier_hosts:
+    for attempt in sorted(_grouped(files), key=lambda one: (one.restarts, one.began, one.last, one.token)):
+        hosts_before = {host for other in starts[-1] for host in other.hosts} if starts else set()
+        if not starts or attempt.hosts & hosts_before or attempt.restarts != starts[-1][0].restarts:
             starts.append([])
         starts[-1].append(attempt)
     return tuple(
@@ -78,20 +82,18 @@ def starts_of(files: Iterable[Written]) -> tuple[tuple[Attempt, ...], ...]:
 
 
 def _grouped(files: Iterable[Written]) -> list[Attempt]:
-    hosts: dict[str, set[str]] = {}
-    times: dict[str, list[datetime]] = {}
+    groups: dict[str, list[tuple[Written, str]]] = {}
     for written in files:
-        match = FILE.fullmatch(written.path)
-        if match is None:
-            continue
-        token = match["attempt"]
-        times.setdefault(token, []).append(written.at)
-        host = match["file"].removesuffix(".json")
-        if match["folder"] in ("agent", "nodes") and re.fullmatch(NODE_NAME, host):
-            hosts.setdefault(token, set()).add(host)
-    return [
-        Attempt(token, frozenset(hosts.get(token, ())), min(when), max(when)) for token, when in times.items()
-    ]
+        if match := FILE.fullmatch(written.path):
+            host = match["file"].removesuffix(".json")
+            names_host = match["folder"] in ("agent", "nodes") and re.fullmatch(NODE_NAME, host)
+            groups.setdefault(match["attempt"], []).append((written, host if names_host else ""))
+    return [_attempt_of(token, group) for token, group in groups.items()]
+
+
+def _attempt_of(token: str, group: list[tuple[Written, str]]) -> Attempt:
+    hosts, times = frozenset(host for _, host in group if host), [written.at for written, _ in group]
+    return Attempt(token, hosts, max(written.restarts for written, _ in group), min(times), max(times))
 
 
 def exit_code_of(record: bytes) -> int | None:
@@ -102,6 +104,14 @@ def exit_code_of(record: bytes) -> int | None:
     except (ValueError, TypeError, KeyError):
         return None
     return code if type(code) is int else None
+
+
+def restarts_of(record: bytes) -> int:
+    """How often the job had been started again when the agent wrote this record; 0 where it does not say so."""
+    try:
+        return int(str(json.loads(record[:RECORD_BYTES])["restarts"]))
+    except (ValueError, TypeError, KeyError):
+        return 0
 
 
 def finished(path: str, data: bytes) -> bool:

@@ -48,8 +48,10 @@ def test_without_a_bundle_nothing_begins_and_a_record_is_left(
 ) -> None:
     """Rejected, exit code 2, with a reason in all three places."""
     uploads = tmp_path / "uploads"
-    ended = run(make_root(tmp_path, bundle), "check", "--upload", str(uploads), TRAINING_JOB_NAME="job-7")
+    job = {"TRAINING_JOB_NAME": "job-7", "SLURM_RESTART_COUNT": "1"}
+    ended = run(make_root(tmp_path, bundle), "check", "--upload", str(uploads), **job)
 
+    assert "1" == ended.record["restarts"]
     assert (2, True) == (ended.code, said in ended.failure)
     assert (2, ended.failure) == (ended.record["exit_code"], ended.record["reason"])
     assert [ended.record] == [json.loads(path.read_bytes()) for path in uploads.glob("job-7/*/agent/*.json")]

@@ -84,6 +84,8 @@ def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
     assert (kept["restarts"], kept["exit_code"]) == (1, 0)
     assert {token: {p.stem for p in (job / "out" / token / "nodes").iterdir()} for token in lives} == lives
     assert lives[report["attempt"]] == second
+    records = (job / "out" / report["attempt"] / "agent").iterdir()
+    assert ["1", "1"] == [json.loads(record.read_bytes())["restarts"] for record in records]
     until(lambda: slurm.processes("n1") == [] and slurm.run("squeue", "-h") == "", 60.0)
 
 

@@ -19,7 +19,7 @@ TERMINATION_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class ExitRecord:
-    """One run of one agent. `exit_code` is null while it runs."""
+    """One run of one agent. `exit_code` is null while it runs, `restarts` how often Slurm had started the job again ("" for none)."""
 
     gate_id: str
     attempt: str
@@ -30,6 +30,7 @@ class ExitRecord:
     signal: str = ""
     reason: str = ""
     missing: tuple[str, ...] = ()
+    restarts: str = ""
 
 
 def write_record(folder: Path, record: ExitRecord) -> None:

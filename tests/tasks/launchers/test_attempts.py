@@ -1,19 +1,32 @@
-"""Which start of a job counts, from what lies in S3."""
+"""Which start of a job counts, from what lies in S3 or in a folder."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from tasks.launchers.attempts import Written, exit_code_of, finished, plain, safe, starts_of, told_all
+from tasks.launchers.attempt_folder import attempts_in
+from tasks.launchers.attempts import (
+    Written,
+    exit_code_of,
+    finished,
+    plain,
+    restarts_of,
+    safe,
+    starts_of,
+    told_all,
+)
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
 
-def at(second: int, *paths: str) -> list[Written]:
+def at(second: int, *paths: str, restarts: int = 0) -> list[Written]:
     """Files written then."""
-    return [Written(path, datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=second)) for path in paths]
+    when = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=second)
+    return [Written(path, when, restarts) for path in paths]
 
 
 FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
@@ -29,14 +42,36 @@ FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
         (FIRST + at(5, f"{B}/agent/algo-1.json") + at(99, f"{A}/nodes/algo-2.json"), [[A], [B]]),
         # A host that found nobody: of one start's tokens the one that most hosts share counts.
         (at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-3.json") + at(60, f"{B}/agent/algo-2.json"), [[B, A]]),
+        # A start on other machines is another one where the engine counts them, also if it has fewer or its records are older.
+        (FIRST + at(60, f"{B}/agent/algo-3.json", restarts=1), [[A], [B]]),
+        (at(-9, f"{B}/agent/algo-3.json", restarts=1) + FIRST + at(60, f"{C}/agent/algo-4.json", restarts=1), [[A], [B, C]]),
         # Neither another folder nor another name makes an attempt.
         (at(0, "algo-1", f"{A}/secrets/x", "../x/nodes/y.json", "nodes/algo-1.json"), []),
     ],
-    ids=["second life", "three lives", "straggler", "alone", "none"],
+    ids=["second life", "three lives", "straggler", "alone", "other machines", "clocks", "none"],
 )  # fmt: skip
 def test_starts_are_told_apart_and_in_their_order(files: list[Written], starts: list[list[str]]) -> None:
     """By the tokens of their files, and the oldest file of each."""
     assert [[attempt.token for attempt in start] for start in starts_of(files)] == starts
+
+
+@pytest.mark.parametrize(("restarts", "earlier"), [("1", (A,)), ("", ())])
+def test_a_start_of_fewer_nodes_on_other_machines_is_the_current_one(
+    tmp_path: Path, restarts: str, earlier: tuple[str, ...]
+) -> None:
+    """Its agents' records say which start they belong to. A job whose engine counts none is as it was."""
+    records = {
+        f"{A}/agent/n1.json": (143, ""),
+        f"{A}/agent/n2.json": (143, ""),
+        f"{B}/agent/n3.json": (3, restarts),
+    }
+    for path, (code, count) in records.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(json.dumps({"exit_code": code, "restarts": count}))
+    found = attempts_in(tmp_path)
+
+    assert (found.current, found.earlier) == ((B, earlier) if earlier else (A, ()))
+    assert dict(found.exit_codes) == ({"n3": 3} if earlier else {"n1": 143, "n2": 143})
 
 
 SAFE = [f"{A}/nodes/algo-1.json", f"{A}/health_check_metrics.json", f"{A}/evidence/ab.gz"]
@@ -59,8 +94,8 @@ def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> Non
 @pytest.mark.parametrize(
     ("record", "code"),
     [
-        (b'{"exit_code": 0}', 0),
-        (b'{"exit_code": 7}', 7),
+        (b'{"exit_code": 0, "restarts": "1"}', 0),
+        (b'{"exit_code": 7, "restarts": Infinity}', 7),
         (b'{"exit_code": null}', None),
         (b'{"exit_code": true}', None),
         (b'{"exit_code": "0"}', None),
@@ -71,7 +106,7 @@ def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> Non
 )
 def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> None:
     """One that is garbled or has no end yet says nothing, and its host may still write."""
-    assert code == exit_code_of(record)
+    assert (code, int(code == 0)) == (exit_code_of(record), restarts_of(record))
     assert (code is not None) is finished(f"{A}/agent/algo-1.json", record)
     assert (code is not None) is told_all(
         {f"{A}/agent/algo-1.json": record, f"{A}/started/algo-1": b""}, A, "algo-1"
