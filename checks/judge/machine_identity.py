@@ -87,15 +87,23 @@ def same_machines(
 
 
 def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
-    """(a node, an earlier node, what they share) for nodes of one report that are the same machine: two names, but one measurement."""
-    first: dict[str, str] = {}
+    """(a node, an earlier node, what they share) for nodes of one report that are the same machine: two names, but one measurement.
+
+    Firmware may give many boards one id. It proves nothing about two nodes whose boots and GPUs are known: those are compared.
+    """
+    first: dict[str, Node] = {}
     for node in nodes:
         boot = node.identity.get("boot_id", "")
         for key in (*((f"boot_id {boot}",) if boot else ()), *keys_of(node)):
-            other = first.setdefault(key, node.name)
-            if other != node.name:
-                yield node.name, other, key
+            other = first.setdefault(key, node)
+            is_decided_by_others = key.startswith("product_uuid ") and _is_known(node) and _is_known(other)
+            if other.name != node.name and not is_decided_by_others:
+                yield node.name, other.name, key
                 break
+
+
+def _is_known(node: Node) -> bool:
+    return bool(node.identity.get("boot_id") and gpu_uuids(node))
 
 
 def about_machines(report: Report, instance: Instance | None) -> Iterator[Finding]:

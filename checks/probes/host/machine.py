@@ -24,8 +24,13 @@ def machine_id(root: Path) -> str:
 
 
 def product_uuid(root: Path) -> str:
-    """The firmware's id of the machine (readable by root alone, absent in most micro-VMs)."""
-    return text_of(root / "sys/class/dmi/id/product_uuid").lower()
+    """The firmware's id of the machine (readable by root alone, absent in most micro-VMs); "" for a placeholder, which many boards
+    have: few different digits, or small bytes (03000200-0400-0500-0006-000700080009). osquery's core/system.cpp has a list.
+    """
+    uuid = text_of(root / "sys/class/dmi/id/product_uuid").lower()
+    digits = uuid.replace("-", "")
+    is_placeholder = len(set(digits)) <= 4 or set(digits[::2]) == {"0"}
+    return "" if is_placeholder else uuid
 
 
 def instance_id(root: Path) -> str:

@@ -21,13 +21,13 @@ def _findings(report: Report) -> Sequence[Finding]:
     return decide(report, policy_of(kind), builtin()).findings
 
 
-def _with_identity(kind: str, *shared: str) -> Report:
-    """Two nodes whose identities are alike in these keys and differ in all others."""
+def _with_identity(kind: str, *shared: str, unread: str = "") -> Report:
+    """Two nodes whose identities are alike in these keys and differ in all others, without the one that was not read."""
     keys = ("boot_id", "product_uuid", "gpu_uuids")
 
     def named(node: Node) -> Node:
         made = {key: f"{key}-{'one' if key in shared else node.name}" for key in keys}
-        return replace(node, identity={**node.identity, **made})
+        return replace(node, identity={**node.identity, **made, **({unread: ""} if unread else {})})
 
     report = catalogue_report(kind, 2)
     return replace(report, nodes=tuple(map(named, report.nodes)))
@@ -60,19 +60,24 @@ def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) ->
     assert _is_missing(found, check, "node-1") and "the check lists 7 of 8 GPUs" in found.message
 
 
-@pytest.mark.parametrize("shared", ["boot_id", "product_uuid", "gpu_uuids"])
+@pytest.mark.parametrize(
+    ("shared", "unread"),
+    [("boot_id", ""), ("product_uuid", "boot_id"), ("product_uuid", "gpu_uuids"), ("gpu_uuids", "")],
+)
 @pytest.mark.parametrize("kind", [P5, "trn1.32xlarge"])
-def test_machine_under_two_node_names_is_missing_evidence(kind: str, shared: str) -> None:
+def test_machine_under_two_node_names_is_missing_evidence(kind: str, shared: str, unread: str) -> None:
     """Two agents on one host: the second machine was never looked at."""
-    (found,) = _findings(_with_identity(kind, shared))
+    (found,) = _findings(_with_identity(kind, shared, unread=unread))
 
     assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
     assert "is the same machine as node-0" in found.message
 
 
-@pytest.mark.parametrize(("kind", "shared"), [(P5, ()), ("cpu", ("boot_id", "product_uuid"))])
+@pytest.mark.parametrize(
+    ("kind", "shared"), [(P5, ()), (P5, ("product_uuid",)), ("cpu", ("boot_id", "product_uuid"))]
+)
 def test_machines_that_differ_and_trials_on_one_host_are_no_twins(kind: str, shared: tuple[str, ...]) -> None:
-    """A gate without accelerators is tried out on one host."""
+    """Boards of one vendor may share an id. A gate without accelerators is tried out on one host."""
     assert () == _findings(_with_identity(kind, *shared))
 
 

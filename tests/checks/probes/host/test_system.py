@@ -169,6 +169,25 @@ def test_an_unreadable_identity_never_raises(tmp_path: Path) -> None:
     assert found["host"]
 
 
+@pytest.mark.parametrize(
+    ("uuid", "known"),
+    [
+        ("4C4C4544-0042-3510-8052-B3C04F4B4E32", "4c4c4544-0042-3510-8052-b3c04f4b4e32"),
+        ("00000000-0000-0000-0000-ac1f6b7e2d90", "00000000-0000-0000-0000-ac1f6b7e2d90"),
+        ("03000200-0400-0500-0006-000700080009", ""),
+        ("00020003-0004-0005-0006-000700080009", ""),
+        ("03020100-0504-0706-0809-0A0B0C0D0E0F", ""),
+        ("10000000-0000-8000-0040-000000000000", ""),
+        ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", ""),
+    ],
+)
+def test_a_placeholder_of_the_firmware_identifies_no_machine(tmp_path: Path, uuid: str, known: str) -> None:
+    """Every unit of such a board has it. Lists of them: osquery's core/system.cpp, FOGProject issue 196."""
+    root = tree(tmp_path, {"sys/class/dmi/id/product_uuid": f"{uuid}\n"})
+
+    assert known == machine.product_uuid(root)
+
+
 def test_an_arm_processor_has_a_name(tmp_path: Path) -> None:
     """Its cpuinfo has no model name."""
     root = tree(tmp_path, {"proc/cpuinfo": "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"})
