@@ -99,7 +99,7 @@ def _healthy(check: Check) -> list[Case]:
 
 def _journal(check: Check) -> Observe:
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        return sources(check, None, [Reply(journal_form(()), asked="-k --boot")])(tmp_path)
+        return sources(check, None, [Reply(journal_form(()), asked="--boot")])(tmp_path)
 
     return observe
 

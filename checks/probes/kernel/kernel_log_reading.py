@@ -182,7 +182,6 @@ class _Explainer:
     excerpt: LogExcerpt = field(default_factory=LogExcerpt)
     doubts: dict[str, str] = field(default_factory=dict)
     records: list[int] = field(default_factory=list)
-    lost: int = 0
 
     def read(self, text: str) -> Reading:
         """The reading. Raises NotRecognised, Garbled."""
@@ -190,16 +189,12 @@ class _Explainer:
         lines = [line for number, raw_line in enumerate(raw, 1) for line in self._line(number, raw_line)]
         if not self.excerpt.spoken:
             self._refuse(raw, lines)
-        self.lost += _gaps(self.records)
         left_out = self._put_in_order(lines)
         if len(self.excerpt.hosts) > 1:
-            names = ", ".join(list(self.excerpt.hosts)[:NAMED])
-            doubt = (
-                f"lines of {len(self.excerpt.hosts)} machines ({names}), whose GPUs have the same addresses"
-            )
-            self._doubt(
-                "hosts", f"the text has {doubt}. Explain the log of each machine separately", complete=True
-            )
+            hosts = list(self.excerpt.hosts)
+            machines = f"{len(hosts)} machines ({', '.join(hosts[:NAMED])})"
+            doubt = f"the text has lines of {machines}, whose GPUs have the same addresses"
+            self._doubt("hosts", f"{doubt}. Explain the log of each machine separately", complete=True)
         results = tuple(result for family in FAMILIES if (result := self._result_of(family, lines)))
         covers_s = self.excerpt.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
@@ -247,7 +242,6 @@ class _Explainer:
     def _line(self, number: int, raw: str) -> list[Line]:
         """The kernel's line in one of the text, or none. Its record is counted here, because `_put_in_order` drops lines."""
         line = read_line(raw[:LINE_CHARACTERS].replace("\0", ""), self.now)
-        self.lost += log_source.missed(raw[:LINE_CHARACTERS])
         if "\0" in raw:
             self._doubt("zero", f"line {number} has a zero byte: the text at that place is lost")
         if len(raw) > LINE_CHARACTERS:
@@ -267,7 +261,7 @@ class _Explainer:
     def _result_of(self, family: _Family, lines: list[Line]) -> CheckData | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
         reader.take(lines)
-        reader.lost += self.lost
+        reader.lost += _gaps(self.records)
         log = reader.log("text")
         if not family.decides_restarts:
             log = boots_apart(log, lines, self.excerpt.newest_first)

@@ -69,8 +69,11 @@ _CTIME = re.compile(
 _DMESG = re.compile(rf"\[ *(\d+(?:\.\d+)?|\.\.\.){_SINCE_LAST}\](?:\[ *[TC]\d+\])? ?(.*)")
 # `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c) print who wrote the line, and its severity.
 _LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
-# The name of a host does not end with a colon, but that of a program does.
-_TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel(?:: | \S+ \S+ (?:-|\[.*?[^\\]\])+ (?:\ufeff)?)")
+# The name of a host does not end with a colon, but that of a program does. journald counts the kernel's lines that it missed.
+_TAG = re.compile(
+    r"(?:(\S*[^\s:]) )?(?:kernel(?:: | \S+ \S+ (?:-|\[.*?[^\\]\])+ (?:\ufeff)?)"
+    r"|systemd-journald?\[\d+\]: (?=Missed \d+ kernel messages))"
+)
 # The beginning of a kernel line after a timestamp without a tag: the kernel's own timestamp, or the name of a driver.
 _BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")

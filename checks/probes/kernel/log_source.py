@@ -28,6 +28,8 @@ from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line, re
 from checks.process import tool
 
 JOURNAL, START = "journalctl", "Linux version "
+# The kernel's lines, and journald's about kernel lines that it missed (SD_MESSAGE_JOURNAL_MISSED). `-k` would leave the latter out.
+MATCHES = ("_TRANSPORT=kernel", "+", "_TRANSPORT=driver", "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606")
 # What journalctl prints, with exit code 1, if a search finds nothing.
 NOTHING = "-- No entries --"
 FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
@@ -41,8 +43,9 @@ RECORD_BYTES = 16 << 10
 # The clocks of the log and of the reader are not read at the same instant.
 BOOT_SLACK_S = 60.0
 # What the kernel and journald print if messages were dropped (kernel/printk, journald-kmsg.c).
-_DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
-_MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
+_DROPPED = re.compile(
+    r"(?:\*\* |printk: |Missed )(\d{1,9}) (?:printk |kernel )?messages(?: suppressed| dropped|$)"
+)
 
 
 class UnusableSource(Exception):
@@ -118,7 +121,8 @@ class Reader:
             yield line
 
     def _count_lost(self, line: Line) -> None:
-        if dropped := _DROPPED.match(line.message):
+        dropped = _DROPPED.match(line.message)
+        if dropped and (line.age_s is None or line.age_s <= self.window_s):
             self.lost += int(dropped[1])
         if line.record is None:
             return
@@ -128,17 +132,10 @@ class Reader:
                 self.notes.append(
                     f"the kernel's ring buffer begins at record {line.record}: earlier records were overwritten"
                 )
-        elif (
-            line.record != self.last_record + 1
-        ):  # numbers that decrease mean that the order of the text is wrong
+        elif line.record != self.last_record + 1:
+            # Numbers that decrease mean that the order of the text is wrong.
             self.lost += max(line.record - self.last_record - 1, 1)
         self.last_record = line.record
-
-
-def missed(text: str) -> int:
-    """How many kernel lines journald says in this line that it missed."""
-    match = _MISSED.search(text)
-    return int(match[1]) if match else 0
 
 
 def read(context: Context, find: Find) -> Log | Skipped:
@@ -184,7 +181,7 @@ def _ring_and_others(
     kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
 ) -> Log:
     """The log of all of them. Records that were overwritten within the window are lost, unless another source goes back over it, or to
-    the boot.
+    the boot, and has not lost records itself.
     """
     reader = Reader(find, now, window_s)
     log = ring = read_ring(kmsg, reader, deadline_s)
@@ -194,8 +191,10 @@ def _ring_and_others(
     log = _with_files(log, files, find, now)
     covers_s = min(log.covers_s, now.uptime_s)
     elsewhere = covers_s > ring.covers_s and covers_s >= min(window_s, now.uptime_s - BOOT_SLACK_S)
-    lost = 0 if elsewhere or ring.covers_s >= window_s else reader.first_record or 0
-    return replace(log, covers_s=covers_s, records_lost=log.records_lost + lost)
+    lost = ring.records_lost
+    if reader.first_record and ring.covers_s < window_s:
+        lost = log.records_lost + (0 if elsewhere else reader.first_record)
+    return replace(log, covers_s=covers_s, records_lost=lost)
 
 
 def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:
@@ -251,8 +250,6 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
     older, complete = _searched(reader, deadline) if len(newest) >= JOURNAL_LINES else ([], True)
     read_already = set(newest)
     texts = [*(text for text in older if text not in read_already), *newest]
-    for text in texts:
-        reader.lost += missed(text)
     reader.take(line for text in texts if (line := read_line(text, reader.now)) is not None and line.tagged)
     if not reader.tagged:
         raise UnusableSource(f"the journal has no line of the kernel: {result.stderr.strip()[:200]}")
@@ -263,7 +260,7 @@ def read_journal(reader: Reader, deadline_s: float) -> Log:
 
 
 def _journal(deadline: float, *more: str) -> tool.ToolResult:
-    arguments = (JOURNAL, "-k", "--boot", "--no-pager", "-o", "short-iso-precise", *more)
+    arguments = (JOURNAL, "--boot", "--no-pager", "-o", "short-iso-precise", *MATCHES, *more)
     return tool.run(arguments, max(deadline - time.monotonic(), 0.1))
 
 
@@ -273,7 +270,7 @@ def _searched(reader: Reader, deadline: float) -> tuple[list[str], bool]:
     It has every form that would be found, and goes back in time, so that all is known since the oldest line that it gives, even if
     it is cut. A line before the window shows that the journal goes back that far, where nothing was found.
     """
-    forms = f"{START}|{_DROPPED.pattern}|Missed |{reader.find.form}"
+    forms = f"{START}|{_DROPPED.pattern}|{reader.find.form}"
     # With --lines, journalctl before 253 searches only these last lines (github.com/systemd/systemd/issues/25147).
     search = ("--reverse", "--case-sensitive=yes", rf"--grep=^\s*(?:{forms})")
     before = ("--reverse", "--lines=1", f"--until=@{reader.now.epoch_s - reader.window_s - 1:.0f}")
@@ -326,14 +323,18 @@ def _with_files(ring: Log, files: Iterable[Path], find: Find, now: Now) -> Log:
 
 
 def _joined(ring: Log, more: Log) -> Log:
-    """What another source adds to the ring buffer. It goes further back only if nothing can be missing between them."""
+    """What another source adds to the ring buffer. It goes further back only if nothing can be missing between them. What it lost
+    itself is then lost, but may be what another source lost as well.
+    """
     meets = more.newest_age_s is not None and more.newest_age_s <= ring.covers_s
+    if meets and more.covers_s > ring.covers_s:
+        lost, notes = max(ring.records_lost, more.records_lost), (*ring.notes, *more.notes)
+        ring = replace(ring, covers_s=more.covers_s, records_lost=lost, notes=notes)
     this_boot = (*ring.this_boot, *_beyond(ring.recent, more.recent), *_beyond(ring.older, more.older))
     return replace(
         ring,
         source=f"{ring.source}, {more.source}",
         lines_read=ring.lines_read + more.lines_read,
-        covers_s=max(ring.covers_s, more.covers_s * meets),
         this_boot=_by_time(this_boot),
         earlier_boot=_by_time((*ring.earlier_boot, *_beyond(ring.earlier_boot, more.earlier_boot))),
     )

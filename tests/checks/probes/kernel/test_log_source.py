@@ -144,6 +144,27 @@ def test_missing_records_are_counted(numbers: tuple[int, ...], lost: int) -> Non
     assert log_of(text).records_lost == lost
 
 
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("Feb 23 16:00:00 host systemd-journald[7]: Missed 5 kernel messages", 5),
+        ("Feb 23 16:00:00 host systemd-journal[7]: Missed 5 kernel messages", 5),
+        ("Feb 20 16:00:00 host systemd-journald[7]: Missed 5 kernel messages", 0),
+        ("Feb 23 16:00:00 host app[7]: Missed 5 kernel messages", 0),
+        ("Feb 23 16:00:00 host kernel: printk: 12 messages suppressed.", 12),
+        ("Feb 20 16:00:00 host kernel: printk: 12 messages suppressed.", 0),
+    ],
+)
+def test_lost_lines_of_the_window_are_counted_in_a_file(tmp_path: Path, line: str, lost: int) -> None:
+    """The kernel and journald report them; what was lost before the window says nothing about the window."""
+    path = tmp_path / "messages"
+    path.write_text(
+        f"Feb 20 15:00:00 host kernel: x\n{line}\nFeb 23 16:20:00 host kernel: x\n", encoding="utf-8"
+    )
+
+    assert read_file(path, reader(), vouched=False).records_lost == lost
+
+
 def test_no_source_at_all_is_skipped(tmp_path: Path) -> None:
     """Nothing there is TOOL_MISSING; something that says nothing is NOT_PERMITTED, with every reason."""
     silent = tmp_path / "messages"
@@ -168,7 +189,7 @@ def test_kernel_log_reads_the_journal_for_records_lost_by_the_ring(
     """Its first records are overwritten, and with them a fault of yesterday; a whole ring needs no journal."""
     ring = tmp_path / "kmsg"
     ring.write_text(f"6,{first},9000000000,-;all well\n", encoding="utf-8")
-    install(tmp_path, "journalctl", [Reply(OLD_FAULT + JOURNAL, "-k --boot")])
+    install(tmp_path, "journalctl", [Reply(OLD_FAULT + JOURNAL, "--boot")])
     log = usable(ring, [], tmp_path)
 
     assert isinstance(log, Log)

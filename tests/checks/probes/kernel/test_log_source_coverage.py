@@ -109,19 +109,23 @@ def test_a_journal_covers_what_could_be_found_in_it(
 
 
 NEW = at("23T16:26:00", "audit: line")
+# What is asked for: the kernel's lines, and journald's about lines that it missed, which no other program can write.
+KERNEL_LINES = "--boot .*_TRANSPORT=kernel \\+ _TRANSPORT=driver MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606"
+MISSED = at(NOON, "").replace("kernel: ", "systemd-journald[576]: Missed 1234 kernel messages")
 
 
 @pytest.mark.parametrize("source", ["journalctl", "messages"])
 @pytest.mark.parametrize(
     ("uptime_s", "first", "ring_s", "other", "covers_s", "lost"),
     [
-        (10_000, 0, 10_000, [], 10_000, 0),
+        (10_000, 0, 10_000, [YESTERDAY, MISSED, NEW], 10_000, 0),
         (20, 0, 20, [YESTERDAY, NEW], 20, 0),
-        (864_000, 50, 90_000, [], 90_000, 0),
+        (864_000, 50, 90_000, [YESTERDAY, MISSED, NEW], 108_000, 0),
         (864_000, 50, 70, [], 70, 50),
         (10_000, 50, 9_990, [], 9_990, 50),
         (10_000, 50, 70, [at("23T13:40:20", "audit: line"), NEW], 9_980, 0),
         (864_000, 50, 70, [YESTERDAY, NEW], 108_000, 0),
+        (864_000, 50, 70, [YESTERDAY, MISSED, NEW], 108_000, 1234),
         (864_000, 50, 70, [at(NOON, "audit: line"), NEW], 16_000, 50),
         (864_000, 50, 70, [YESTERDAY], 70, 50),
     ],
@@ -133,6 +137,7 @@ NEW = at("23T16:26:00", "audit: line")
         "boot-overwritten",
         "since-boot",
         "window",
+        "missed",
         "rotated",
         "ended",
     ],
@@ -151,7 +156,7 @@ def test_overwritten_records_of_the_ring_are_lost_unless_another_log_has_them(
     (ring := tmp_path / "kmsg").write_text(f"6,{first},{uptime_s - ring_s:.0f}000000,-;x\n", encoding="utf-8")
     text = "".join(f"{line}\n" for line in other)
     (tmp_path / "messages").write_text(text if source == "messages" else "", encoding="utf-8")
-    install(tmp_path, "journalctl", [Reply(text if source == "journalctl" else "", "-k --boot")])
+    install(tmp_path, "journalctl", [Reply(text if source == "journalctl" else "", KERNEL_LINES)])
     now = replace(NOW, uptime_s=uptime_s)
     with on_path(tmp_path, alone=True):
         log = first_usable(ring, [tmp_path / "messages"], xid.find, now, WINDOW_S, 5.0)
