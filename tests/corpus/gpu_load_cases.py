@@ -23,10 +23,16 @@ from tests.corpus.gpu_machines import (
 )
 
 OLDER = "nvmlDeviceGetNvLinkErrorCounter"
+# What a driver older than NVLink 5 answers, as a real H100 answers numbers that it does not know (recordings/h100/nvml.json).
+UNKNOWN_FIELDS = {f"*/field:{ident}": error(2) for ident in (206, 207, 208, 211, 215)}
 NVLINK = [
     healthy(nvlink, "8 x H100", links({}, {})),
     healthy(nvlink, "8 x B200, which count no replays", links({}, {}, "B200"), B200),
     healthy(nvlink, "8 x A100", links({}, {}, "A100"), A100),
+    healthy(nvlink, "8 x H100, an older driver", links(UNKNOWN_FIELDS, UNKNOWN_FIELDS)),
+    healthy(nvlink, "8 x A100, an older driver", links(UNKNOWN_FIELDS, UNKNOWN_FIELDS, "A100"), A100),
+    faulty(nvlink, "an older driver's checksum errors", links(UNKNOWN_FIELDS, {**UNKNOWN_FIELDS, "5/field:163:7": 100_000}),
+        "link_errors_per_s"),
     healthy(nvlink, "old errors", links({"*/field:163": 900}, {"*/field:163": 900})),
     faulty(nvlink, "a link down", links({}, {"5/nvmlDeviceGetNvLinkState:7": 0}),
         "links_active GPU 5 (0000:a8:00.0): number of active NVLinks is 17, but the instance type has 18"),

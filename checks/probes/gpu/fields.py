@@ -12,8 +12,9 @@ from typing import Any
 Nvml = ModuleType | Any
 Reader = Callable[[Nvml, Any], object]
 
-# nvmlReturn_t: not supported, function not found, argument version mismatch, deprecated. Another way may answer.
-UNSUPPORTED = (3, 13, 25, 26)
+# nvmlReturn_t: invalid argument (a number that this driver does not know), not supported, function not found, argument version
+# mismatch, deprecated. Another way may answer.
+UNSUPPORTED = (2, 3, 13, 25, 26)
 MIB = 1 << 20
 MILLI = 1e-3
 FIELD_MEMORY_TEMPERATURE = 82

@@ -23,9 +23,8 @@ INVALID_ARGUMENT, NOT_SUPPORTED = 2, 3
 # NVLink 5: malformed packets, buffer overruns, receive errors, local link integrity; all link recovery events.
 PACKET_FIELDS = (206, 207, 208, 211)
 RECOVERY_EVENTS = 215
-MOST_LINKS = (
-    18  # of Hopper and Blackwell; a pynvml older than they are says 12, and six links of each would be lost
-)
+# Of Hopper and Blackwell: a pynvml older than they are says 12, and six links of each would be lost.
+MOST_LINKS = 18
 REPLAY, RECOVERY, CRC = 161, 162, 163
 KINDS = ("link_errors", "link_recoveries", "link_replays")
 EVENTS = ("link_errors_per_s", "link_recoveries", "link_replays")

@@ -258,7 +258,7 @@ def _violations(module: Any, handle: Any) -> dict[str, int]:
         try:
             values = [sound(field_value(module, handle, ident)) for ident in idents]
         except module.NVMLError as error:
-            if nvml.code_of(error) not in (2, *UNSUPPORTED):
+            if nvml.code_of(error) not in UNSUPPORTED:
                 continue
             try:
                 values = [sound(module.nvmlDeviceGetViolationStatus(handle, policy).violationTime)]
