@@ -165,15 +165,6 @@ def test_train_leaves_a_whole_report(builder: Builder, container: str, tmp_path:
     assert not {row for row in measured if row.startswith(("collective.", "training."))}
 
 
-def test_train_without_a_bundle_leaves_its_reason(builder: Builder, container: str, tmp_path: Path) -> None:
-    """The failure file and the agent's record."""
-    words = ("--volume", f"{tmp_path}:/opt/ml", container, "--", *entrypoint(builder, container), "train")
-    done = builder("buildah", "run", *words)
-
-    assert 0 != done.returncode and "no bundle" in (tmp_path / "output" / "failure").read_text()
-    assert 1 == len(list(tmp_path.glob("output/data/*/agent/*.json")))
-
-
 @pytest.mark.parametrize("base", ["aws", "scratch"])
 def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, base: str) -> None:
     """Whoever goes round create-image.sh meets the same rule, before anything is downloaded."""

@@ -10,8 +10,6 @@ import pytest
 
 from checks.explain.registry import claimed_by
 from checks.model import Answer
-from checks.probes.collectives import nccl_tests as nccl_text
-from checks.probes.collectives import operations
 from tests.corpus import dcgm_cases
 from tests.corpus.case import Case, Sort
 from tests.corpus.judging import verdict_of
@@ -45,23 +43,6 @@ def test_the_page_shows_what_is_tested() -> None:
 
     assert made == PAGE.read_text(encoding="utf-8")
     assert LEAST <= len({defect.row for defect in DEFECTS}) == len(DEFECTS)
-
-
-def test_columns_are_not_taken_for_others() -> None:
-    """Time, algorithm bandwidth and bus bandwidth of a row: train.py reads each one place to the left."""
-    (run,) = nccl_text.read(all_reduce(sizes=(1 << 30,)))
-    (row,) = run.results
-
-    assert (1 << 30, 248.27, 434.47) == (
-        row.size_bytes, row.out_of_place.algbw_gbps, row.out_of_place.busbw_gbps,
-    )  # fmt: skip
-
-
-def test_sums_stay_exact_at_every_size() -> None:
-    """A tensor of ones that is summed in place again and again leaves float32's integers: train.py's does."""
-    assert operations.MOST_RANKS > 14_000
-    with pytest.raises(ValueError, match="not exact"):
-        operations.summed(operations.MOST_RANKS + 1, 8, 0, "cpu")
 
 
 def test_healthy_node_does_not_hide_a_sick_one_in_the_cluster(tmp_path: Path) -> None:

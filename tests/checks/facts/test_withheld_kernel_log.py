@@ -139,7 +139,9 @@ def test_no_policy_makes_a_stand_in_optional(kind: str, name: str) -> None:
     rest = tuple(row for row in report.observations if row.check != name)
 
     assert Answer.CANNOT_TELL is judged(replace(report, observations=skipped), eased).answer
-    assert Answer.CANNOT_TELL is judged(replace(bare, observations=rest), without).answer
+    missing = judged(replace(bare, observations=rest), without)
+    assert (Answer.CANNOT_TELL, name) == (missing.answer, missing.findings[0].check)
+    assert "replaces the kernel log, but the plan does not contain it" in missing.findings[0].message
 
 
 @pytest.mark.parametrize("kind", KINDS)

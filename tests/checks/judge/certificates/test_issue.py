@@ -11,18 +11,7 @@ from checks.documents.report import dump as dump_report
 from checks.judge.certificates.issue import GateEvidence, issued
 from checks.judge.verdict import decide
 from checks.model import Cause, Finding, Level, Report
-from tests.certified_machines import (
-    CHECKS,
-    COSTLY,
-    FACTS,
-    THEN,
-    History,
-    PastGate,
-    measured,
-    past,
-    skipped,
-    steady,
-)
+from tests.certified_machines import CHECKS, COSTLY, FACTS, THEN, PastGate, measured, past, skipped, steady
 
 TWO = (PastGate("first", 900.0), PastGate("second", 1900.0))
 
@@ -157,10 +146,3 @@ def test_two_nodes_on_one_machine_certify_what_both_measured() -> None:
     both = replace(first.document, nodes=(node, replace(node, name="node-1", rank=1)), observations=rows)
 
     assert [("first", ("cpu.stress",), ())] == made([replace(judged(first, both), verdict=first.verdict)])
-
-
-def test_history_fixture_gates_pass() -> None:
-    """Otherwise these tests would say nothing."""
-    history: History = steady(1.0, TWO)
-
-    assert [Level.PASS, Level.PASS] == [gate.verdict.level for gate in past(history) if gate is not None]
