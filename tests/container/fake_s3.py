@@ -44,10 +44,7 @@ class FakeS3:
                 if status != 200:
                     code = CODES.get(status, "InternalError")
                     body = f"<Error><Code>{code}</Code><Message>as the test says</Message></Error>".encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(status, body)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

@@ -44,23 +44,21 @@ PASSWORD = {"PREFECT_API_AUTH_STRING": "prelaunch:word"}
 class _Resumed(QuietHandler):
     """A server that answers as Prefect 3.8.8 does (prefect/server/api/flow_runs.py). A fake: it resumes nothing."""
 
-    answer: Answered = ACCEPTED
+    wanted: Answered = ACCEPTED
     got: tuple[str, str, bytes] = ("", "", b"")
 
     def do_POST(self) -> None:
         """Keep what came."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         type(self).got = (self.path, self.headers.get("Authorization", ""), body)
-        code, said = type(self).answer
-        self.send_response(code)
-        self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
+        code, said = type(self).wanted
+        self.answer(code, json.dumps(said).encode())
 
 
 def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """The documented command, as it is written, against a server with this answer."""
     block = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
-    _Resumed.answer, _Resumed.got = answer, ("", "", b"")
+    _Resumed.wanted, _Resumed.got = answer, ("", "", b"")
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Resumed)) as server:
         address = f"http://127.0.0.1:{server.server_port}/api"
         given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}

@@ -90,9 +90,7 @@ class _Posted(QuietHandler):
         """One message."""
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.posted.append((self.path, json.loads(data)))
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        self.answer(self.server.status)
 
 
 @contextmanager

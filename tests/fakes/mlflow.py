@@ -13,8 +13,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import socket
-import struct
 import threading
 import time
 import uuid
@@ -182,37 +180,27 @@ class _Handler(QuietHandler):
         parts = urlsplit(self.path)
         state.calls.append(parts.path)
         if state.token and self.headers.get("Authorization") != f"Bearer {state.token}":
-            return self._say(401, b"You are not authenticated.")
+            return self.answer(401, b"You are not authenticated.")
         if state.failure is not None and state.at in parts.path and self._fails(state.failure):
             return None
         try:
             found = _answer(state, self.command, parts.path, parse_qs(parts.query), body)
-            return self._say(200, json.dumps(found).encode())
+            return self.answer(200, json.dumps(found).encode())
         except _Refusal as error:
             said = {"error_code": error.code, "message": str(error)}
-            return self._say(error.status, json.dumps(said).encode())
+            return self.answer(error.status, json.dumps(said).encode())
 
     do_GET = do_POST = do_PUT = _serve
 
-    def _say(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
     def _fails(self, failure: Failure) -> bool:
         if failure in ANSWERS:
-            self._say(*ANSWERS[failure])
+            self.answer(*ANSWERS[failure])
         elif failure is Failure.REDIRECT:
-            self._say(302, b"", ("Location", "http://127.0.0.1:9/elsewhere"))
+            self.answer(302, Location="http://127.0.0.1:9/elsewhere")
         elif failure is Failure.HANG:
             self.state.ends.wait(600)
         elif failure is Failure.RESET:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-            self.close_connection = True
+            self.reset()
         elif failure in (Failure.TRICKLE, Failure.ENDLESS):
             self._pour(failure is Failure.ENDLESS)
         else:

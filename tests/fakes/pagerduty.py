@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,35 +177,20 @@ class _Handler(QuietHandler):
                 pagerduty.take(body)
             if failure is Failure.HANG:
                 pagerduty.healed.wait()
-            return self._drop()
+            return self.reset()
         if failure is Failure.REDIRECT:
             return self._answer(307, {}, Location="http://127.0.0.1:9/")
         if failure is not None:
-            more = {"Retry-After": retry_after} if retry_after else {}
+            more = {"Retry_After": retry_after} if retry_after else {}
             return self._answer(int(failure.value), {"status": "throttle exceeded", "errors": []}, **more)
         if self.path != "/v2/enqueue":
             return self._answer(404, {})
         return self._answer(*pagerduty.take(body))
 
     def _answer(self, status: int, said: dict[str, Any], **headers: str) -> None:
-        data = json.dumps(said).encode()
         with self.server.pagerduty.lock:
             self.server.pagerduty.answers.append(status)
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **headers,
-        }.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _drop(self) -> None:
-        """The connection is reset."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
+        self.answer(status, json.dumps(said).encode(), Content_Type="application/json", **headers)
 
 
 @contextmanager

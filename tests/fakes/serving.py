@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,20 @@ class QuietHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         return True
+
+    def answer(self, status: int, data: bytes = b"", **headers: str) -> None:
+        """Send a whole answer. In the name of a header an underscore stands for a hyphen."""
+        self.send_response(status)
+        for name, value in {"Content_Length": str(len(data)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def reset(self) -> None:
+        """Close the connection with a reset, instead of an answer."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
 
 
 @contextmanager

@@ -84,8 +84,7 @@ class _Page(QuietHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.posted.append((self.path, body))
-        self.send_response(200)
-        self.end_headers()
+        self.answer(200)
 
 
 # /var/log is an empty file system with the file $1 as its messages; then the words after it are run.

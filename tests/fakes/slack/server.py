@@ -6,8 +6,6 @@ It is no Slack: it keeps the rules that are written down in methods.py and block
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -139,7 +137,7 @@ class _Handler(QuietHandler):
             said = "ok" if answer.get("ok") else str(answer.get("error"))
             slack.calls.append(Call(method, given, time.monotonic(), said))
         if failure is Failure.LOST_ANSWER:
-            self._reset()
+            self.reset()
         else:
             self._send(200, answer)
 
@@ -159,18 +157,14 @@ class _Handler(QuietHandler):
             if dial.failure is not Failure.LOST_ANSWER:
                 slack.calls.append(Call(method, given, time.monotonic(), dial.failure.value))
         if dial.failure is Failure.RATE_LIMIT:
-            self._send(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": str(dial.retry_after_s)})
+            self._send(429, {"ok": False, "error": "ratelimited"}, Retry_After=str(dial.retry_after_s))
         elif dial.failure is Failure.SERVER_ERROR:
             self._send(500, {"ok": False, "error": "internal_error"})
         elif dial.failure is Failure.HANG:
             slack.released.wait(600)
         elif dial.failure is Failure.RESET:
-            self._reset()
+            self.reset()
         return dial.failure
-
-    def _reset(self) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
 
     def _answer(self, path: str, method: str, given: dict[str, Any]) -> dict[str, Any]:
         slack = self.server.slack
@@ -210,14 +204,5 @@ class _Handler(QuietHandler):
         slack.responses.append(Response(slack.origin + path, given))
         return {}
 
-    def _send(self, status: int, answer: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **(headers or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+    def _send(self, status: int, answer: dict[str, Any], **headers: str) -> None:
+        self.answer(status, json.dumps(answer).encode(), Content_Type="application/json", **headers)
