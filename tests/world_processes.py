@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from checks.process.free_ports import free_port
+from tests import waiting
 
 PREFECT = (sys.executable, "-m", "prefect")
 # A process in a script's background ignores SIGINT, and Prefect's worker would then swallow its first SIGTERM.
@@ -175,10 +176,7 @@ def end_marked(name: str, value: str, timeout_s: float = 10) -> None:
 
 def until(done: Callable[[], object], timeout_s: float, log: Path, what: str, every_s: float = 0.05) -> None:
     """Return once it is so; fail with the log's last lines where it is not in time."""
-    end = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}\n{tail(log)}"
-        time.sleep(every_s)
+    waiting.until(done, lambda: f"{what}\n{tail(log)}", timeout_s, every_s)
 
 
 def tail(log: Path, lines: int = 40) -> str:

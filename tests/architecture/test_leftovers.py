@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from tests.architecture import leftovers
+from tests.waiting import until
 
 SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
 FORK_TWICE = f"import subprocess; subprocess.Popen({SLEEP!r}, start_new_session=True)"
@@ -33,7 +33,7 @@ def test_a_process_that_detached_itself_is_found_and_ended(mark: str) -> None:
 
     assert "sleep(60)" in left.command
     assert "detached_itself" in left.test
-    assert () == _soon_empty(mark)
+    until(lambda: not leftovers.find(mark))
 
 
 def test_a_process_that_ends_by_itself_in_time_is_none(mark: str) -> None:
@@ -65,10 +65,3 @@ def test_a_zombie_is_dead(mark: str) -> None:
 
 def _marked(mark: str) -> dict[str, str]:
     return {**os.environ, leftovers.MARK: mark}
-
-
-def _soon_empty(mark: str) -> tuple[leftovers.Leftover, ...]:
-    until = time.monotonic() + 60
-    while (left := leftovers.find(mark)) and time.monotonic() < until:
-        time.sleep(0.02)
-    return left

@@ -20,6 +20,7 @@ from container.agent.files.mirror import Mirror
 from container.agent.sagemaker import ResourceError, parse_resources
 from container.agent.settings import SettingsError, Verb
 from tasks.launchers.node_code import code_archive, start_script
+from tests.waiting import until
 
 OLD = time.time() - 3600
 AGENT = "from container.agent.files import scratch; print(scratch.make(), flush=True); input()"
@@ -105,12 +106,9 @@ def test_a_mirror_copies_before_the_end(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     mirror = Mirror(tmp_path / "source", str(tmp_path / "target"))
     (tmp_path / "source" / "report").write_text("so far")
-    deadline = time.monotonic() + 60.0
-    while not (tmp_path / "target" / "report").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    copied = (tmp_path / "target" / "report").exists()
+    until((tmp_path / "target" / "report").exists)
 
-    assert (True, "") == (copied, mirror.close(10.0))
+    assert "" == mirror.close(10.0)
 
 
 def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
@@ -209,9 +207,7 @@ def test_the_unpacked_code_is_held_as_long_as_its_agent_lives(temporary: Path) -
     given = {"PATH": path, "TMPDIR": str(temporary), "PRELAUNCH_ROOT": str(temporary / "root")}
     words = ("/bin/sh", str(temporary / "start.sh"), "check", "--bundle", str(temporary / "bundle"))
     with subprocess.Popen(words, env=given, start_new_session=True, stderr=subprocess.DEVNULL) as child:
-        until = time.monotonic() + 60
-        while not list(temporary.glob("prelaunch-agent.*")) and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: list(temporary.glob("prelaunch-agent.*")))
         folders = [age(one) for one in temporary.glob("prelaunch-*.*") if one.is_dir()]
         scratch.remove_abandoned()
         alive = [one.is_dir() for one in folders]

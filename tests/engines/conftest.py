@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engines.slurm_cluster import SlurmCluster, slurm_cluster, unavailable
-from tests.engines.slurm_machine_states import until
 from tests.engines.slurm_reboots import RebootingCluster, rebooting_cluster
+from tests.waiting import until
 
 
 @pytest.fixture(scope="session")

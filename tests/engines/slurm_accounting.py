@@ -11,10 +11,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.engines.slurm_cluster import SlurmCluster, unavailable
+from tests.waiting import until
+from tests.world_processes import tail
 
 PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "my_print_defaults")
 INSTALL = "apt-get install slurmdbd mariadb-server-core mariadb-client-core"
@@ -116,7 +117,7 @@ class AccountedCluster(SlurmCluster):
             *words,
             other=False,
         )
-        self._until(lambda: log.exists() and "ready for connections" in log.read_text(), log)
+        until(lambda: log.exists() and "ready for connections" in log.read_text(), lambda: tail(log), UP_S)
         self.open_login()
         self.start_accounting()
         self.run("sacctmgr", "--immediate", "add", "cluster", "prelaunch")
@@ -126,7 +127,7 @@ class AccountedCluster(SlurmCluster):
         self.start_on_login("slurmdbd")
         words = ("sacctmgr", "--noheader", "list", "cluster")
         log = self.folder / "log" / "slurmdbd.log"
-        self._until(lambda: "error" not in self.run(*words, check=False, both=True), log)
+        until(lambda: "error" not in self.run(*words, check=False, both=True), lambda: tail(log), UP_S)
 
     def end_accounting(self) -> None:
         """slurmdbd is gone."""
@@ -134,9 +135,3 @@ class AccountedCluster(SlurmCluster):
         os.kill(pid, signal.SIGKILL)
         while Path(f"/proc/{pid}").exists():
             time.sleep(0.05)
-
-    def _until(self, so: Callable[[], bool], log: Path) -> None:
-        deadline = time.monotonic() + UP_S
-        while not so():
-            assert time.monotonic() < deadline, log.read_text()[-2000:] if log.exists() else f"no {log}"
-            time.sleep(0.1)

@@ -10,6 +10,7 @@ from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState, Settled
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_reboots import RebootingCluster
+from tests.waiting import until
 
 MARK = Mark("gate-7f3a", "gpu.ecc")
 CHANGES = ("update", "create", "delete", "reboot")
@@ -25,14 +26,6 @@ def crashing(*argv: str, timeout_s: float = 60.0) -> SlurmReply:
     if argv[0] == "scontrol" and argv[1] in CHANGES:
         raise Crash
     return said
-
-
-def until(so: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def seen(node: str = "n1") -> Machine:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_accounting import AccountedCluster, no_accounting
 from tests.engines.slurm_cluster import running_cluster
 from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(600)]
 FORGOTTEN_S = 240.0
@@ -62,10 +63,8 @@ def forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgotten]:
         running = slurm.processes(nodes["lost"])
         slurm.kill(nodes["lost"])
         end(running)
-        deadline = time.monotonic() + FORGOTTEN_S
-        while said := slurm.run("squeue", "--noheader", "--states=all", "--format=%j %T"):
-            assert time.monotonic() < deadline, said
-            time.sleep(1.0)
+        listed = partial(slurm.run, "squeue", "--noheader", "--states=all", "--format=%j %T")
+        until(lambda: not listed(), listed, FORGOTTEN_S, 1.0)
         yield made
 
 
@@ -82,11 +81,8 @@ def submitted(bench: Bench, code: str) -> str:
 
 def node_of(made: Forgotten, what: str) -> str:
     """The node on which the job runs, once its command does."""
-    deadline = time.monotonic() + made.bench.seconds
-    while not (found := list((made.folder(what) / "out").glob("n?"))):
-        assert time.monotonic() < deadline, made.cluster.run("squeue")
-        time.sleep(0.1)
-    return found[0].name
+    out = made.folder(what) / "out"
+    return until(lambda: list(out.glob("n?")), lambda: made.cluster.run("squeue"), made.bench.seconds)[0].name
 
 
 def command_of(pid: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.checks.runner.test_slurm_hooks import broken_policy
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.engines.slurm_machine_states import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]

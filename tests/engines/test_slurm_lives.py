@@ -17,8 +17,8 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
-from tests.engines.slurm_machine_states import until
 from tests.survival import few_checks
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(400)]
 # The first start waits until it is ended; the second one ends at once.
@@ -38,14 +38,14 @@ def n1_dies_when(slurm: SlurmCluster, so: Callable[[], object]) -> Iterator[None
     """Kill all that runs on n1 once it is so, and let Slurm start the job again at once. Afterwards n1 is there again."""
 
     def lose() -> None:
-        until(so, 120.0)
+        until(so, seconds=120.0)
         running = slurm.processes("n1")
         slurm.kill("n1")
         for pid in running:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         # Slurm waits two minutes before it starts a job again.
-        until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"), 120.0)
+        until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"), seconds=120.0)
         (number,) = slurm.run("squeue", "-h", "-o", "%A").split()
         slurm.run("scontrol", "update", f"jobid={number}", "starttime=now")
 
@@ -86,7 +86,7 @@ def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
     assert lives[report["attempt"]] == second
     records = (job / "out" / report["attempt"] / "agent").iterdir()
     assert ["1", "1"] == [json.loads(record.read_bytes())["restarts"] for record in records]
-    until(lambda: slurm.processes("n1") == [] and slurm.run("squeue", "-h") == "", 60.0)
+    until(lambda: slurm.processes("n1") == [] and slurm.run("squeue", "-h") == "", seconds=60.0)
 
 
 def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -99,7 +99,10 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
     with subprocess.Popen(
         argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as first:  # fmt: skip
-        until(lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()), 120.0)
+        until(
+            lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()),
+            seconds=120.0,
+        )
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     done = subprocess.run(

@@ -16,9 +16,9 @@ from tests.engines.slurm_machine_states import (
     scheduled,
     seen,
     state_of,
-    until,
 )
 from tests.engines.slurm_reboots import RebootingCluster
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 
@@ -48,7 +48,7 @@ def test_a_dead_node_that_is_ours_stays_ours(reboots: RebootingCluster) -> None:
     machines.open_retest("n1", (), MARK)
     reboots.kill("n1")
     try:
-        until(lambda: seen().status.startswith("DOWN"), 90.0)
+        until(lambda: seen().status.startswith("DOWN"), seconds=90.0)
         assert state_of() == FENCED
         machines.close_retest("n1", MARK)
         assert (state_of(), seen().mark) == (FENCED, MARK)

@@ -18,9 +18,9 @@ from tests.engines.slurm_machine_states import (
     scheduled,
     seen,
     state_of,
-    until,
 )
 from tests.engines.slurm_reboots import RebootingCluster
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 

@@ -23,9 +23,9 @@ from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.engines.slurm_cluster import running_cluster, unavailable
 from tests.engines.slurm_gates import gate_on_slurm, slurm_gate
-from tests.engines.slurm_machine_states import until
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
 from tests.survival import few_checks
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_backend")]
 XID = "NVRM: Xid (PCI:0000:b9:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -192,7 +192,7 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
         ).strip()
 
         def release_it_once_the_node_is_fenced() -> None:
-            until(lambda: "drain" in state_of(slurm, "n2"), 120.0)
+            until(lambda: "drain" in state_of(slurm, "n2"), seconds=120.0)
             slurm.run("scontrol", "release", waits)
 
         released = threading.Thread(target=release_it_once_the_node_is_fenced)

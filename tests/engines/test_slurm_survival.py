@@ -16,6 +16,7 @@ from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final, until_told
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -77,13 +78,8 @@ def test_a_second_job_of_the_name_does_nothing(slurm: SlurmCluster, bench: Bench
     script = bench.folder / "shared" / "jobs" / job.name / "job.sbatch"
     second = slurm.run("sbatch", "--parsable", "--dependency=", str(script)).strip()
     status = until_final(launcher, job.name, bench.seconds)
-    deadline = time.monotonic() + 60
-    while slurm.run("squeue", "-h", "-j", second, "-t", "all", "-o", "%T").strip() not in (
-        "FAILED",
-        "COMPLETED",
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    asked = ("squeue", "-h", "-j", second, "-t", "all", "-o", "%T")
+    until(lambda: slurm.run(*asked).strip() in ("FAILED", "COMPLETED"))
 
     assert (status.state, len(status.earlier)) == (JobState.SUCCEEDED, 0)
     assert "belongs to another job" in (script.parent / "slurm.log").read_text()

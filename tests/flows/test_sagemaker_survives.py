@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.fakes.sagemaker.bench import Cloud
 from tests.flows.cloud import ROOT, Account, account, cloud_gate, gate_there, names, pools
 from tests.flows.driving import kept, request_of, run
 from tests.survival.faulty_network import needs_root
+from tests.waiting import until
 
 __all__ = ["account"]
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.usefixtures("prefect_backend", "play")]
@@ -124,13 +124,8 @@ def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Accoun
 
 def reach(cloud: Cloud, phase: str, timeout_s: float = 90.0) -> None:
     """Until the check job trains, as SageMaker calls it, or has left its pool."""
-    deadline = time.monotonic() + timeout_s
     wanted = {"Training": ("SecondaryStatus", "Training"), "pool": ("TrainingJobStatus", "Completed")}[phase]
-    while wanted not in [
-        item for job in cloud.jobs().values() for item in job.items() if isinstance(item[1], str)
-    ]:
-        assert time.monotonic() < deadline, cloud.jobs()
-        time.sleep(0.05)
+    until(lambda: any(wanted in job.items() for job in cloud.jobs().values()), cloud.jobs, timeout_s)
 
 
 def between(

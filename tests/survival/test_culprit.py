@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from tests.sample_reports import healthy
 from tests.survival import tournament_host
 from tests.survival.faulty_network import heal, lose, needs_root, network, shape, slow_link
 from tests.survival.world import LOCAL, ROOT
+from tests.waiting import until
 
 NODES = 8
 PAIRS = tournament_host.PAIRS
@@ -43,12 +43,9 @@ class Job:
 
     def tournament(self) -> Report:
         """Run one, wait for the observations of all ranks, and give the report."""
-        deadline = time.monotonic() + 60.0
         (self.folder / f"go-{self.turn}").touch()
         wanted = [self.folder / f"row-{self.turn}-{rank}.json" for rank in range(NODES)]
-        while not all(path.exists() for path in wanted):
-            assert time.monotonic() < deadline, [path.name for path in wanted if not path.exists()]
-            time.sleep(0.05)
+        until(lambda: all(path.exists() for path in wanted), lambda: [*self.folder.iterdir()])
         self.turn += 1
         rows = tuple(decode(Observation, json.loads(path.read_text())) for path in wanted)
         for row in rows:

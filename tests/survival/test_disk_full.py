@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from checks.model import Cause
 from tasks.launchers.base import Launcher
 from tests.survival.world import World, run
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -29,10 +29,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(folder: Path) -> None:
     """Wait for the first word of the report, then take every byte that is left."""
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("work/jobs/*/out/*/nodes/*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: list(folder.glob("work/jobs/*/out/*/nodes/*.json")), every_s=0.005)
     with open(folder / "filler", "wb", buffering=0) as file:
         try:
             while True:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 from tasks.store.folder import FolderStore
 from tasks.store.history import listed
 from tests.flows.gates import processes_below, write_gate
+from tests.waiting import until
 from tests.world import FINAL, WORLD_MARK, World
 from tests.world_processes import marked
 
@@ -109,17 +111,13 @@ def _states(world: World, deployment: str) -> list[str]:
 
 
 def _until_running(world: World, deployment: str, count: int) -> None:
-    end = time.monotonic() + 200
-    while (states := _states(world, deployment)).count("RUNNING") < count:
-        assert time.monotonic() < end, f"never {count} running at once: {states}"
-        time.sleep(0.2)
+    states = partial(_states, world, deployment)
+    until(lambda: states().count("RUNNING") >= count, states, 200, 0.2)
 
 
 def _until_ended(world: World, deployment: str, timeout_s: float) -> None:
-    end = time.monotonic() + timeout_s
-    while left := [state for state in _states(world, deployment) if state not in FINAL]:
-        assert time.monotonic() < end, f"not ended after {timeout_s:g} s: {left}"
-        time.sleep(1)
+    states = partial(_states, world, deployment)
+    until(lambda: {*states()} <= {*FINAL}, states, timeout_s, 1)
 
 
 def _messages(ended: dict[str, dict[str, Any]], parts: dict[str, str]) -> str:

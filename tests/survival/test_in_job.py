@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from checks.probes.host.system import identity_of_node
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.launchers.base import JobState, Launcher
 from tests.survival.world import Ended, World, run
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("least_checks")
 TRAIN = (
@@ -105,9 +105,7 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
     """SIGTERM while a person thinks: no host starts, and the reason outlives it."""
 
     def end(launcher: Launcher, name: str) -> None:
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline and not list(tmp_path.rglob(f"{ASKING}/node-0")):
-            time.sleep(0.1)
+        until(lambda: list(tmp_path.rglob(f"{ASKING}/node-0")), "the node asks", 90)
         launcher.cancel(name)
 
     ended = run(Unsure(1, 1, few=True), tmp_path, end, command=(*GATE, "--ask-s", "600", "--", *TRAIN))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from checks.process.fork_server import Child, ForkServer
 from checks.process.tree import alive, end_tree, start_ticks
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 HERE = "tests.checks.process.test_fork_server"
@@ -113,10 +113,7 @@ def test_forked_child_ends_with_the_server(server: ForkServer) -> None:
     server.close()
     child.stdout.close()
 
-    until = time.monotonic() + 60
-    while alive(child.pid, ticks) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not alive(child.pid, ticks)
+    until(lambda: not alive(child.pid, ticks))
 
 
 def test_fork_server_that_was_killed_is_replaced_by_a_new_python(server: ForkServer) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from checks.process.tree import alive, end_marked, end_tree, how_it_ended, start_ticks, with_pdeathsig
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
@@ -48,14 +49,6 @@ open({told!r}, 'w').close(); time.sleep(300)
 def python(code: str, **more: object) -> subprocess.Popen[bytes]:
     """A Python that runs `code` in a session of its own."""
     return subprocess.Popen((sys.executable, "-S", "-c", code), start_new_session=True, **more)  # type: ignore[call-overload, no-any-return]
-
-
-def until(said: Callable[[], object]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not said():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def told(path: Path) -> list[int]:

@@ -29,6 +29,7 @@ from checks.runner.node_context import NodeContext, watch_path
 from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
 from tests.checks.local_policy import lone_node
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = watch_checks.watching.name
@@ -142,11 +143,8 @@ def test_a_watch_dies_with_its_runner(tmp_path: Path) -> None:
     assert alive(pid, ticks)
     child.kill()
     child.wait()
-    deadline = time.monotonic() + 60
-    while alive(pid, ticks) and time.monotonic() < deadline:
-        time.sleep(0.02)
 
-    assert not alive(pid, ticks)
+    until(lambda: not alive(pid, ticks))
 
 
 def test_the_checks_that_watch_are_those_that_stand_in(tmp_path: Path) -> None:

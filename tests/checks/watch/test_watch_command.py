@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from unittest import mock
@@ -25,6 +25,7 @@ from checks.process.free_ports import free_ports
 from checks.process.machine_state import FINDINGS
 from checks.process.tree import alive, start_ticks
 from checks.watch import loop
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 # Seed 001's drill: the line of an NVLink fault that calls for another node.
@@ -83,14 +84,6 @@ class Watch:
         return subprocess.CompletedProcess((), code, out.getvalue(), err.getvalue())
 
 
-def until(said: str, true: Callable[[], object]) -> None:
-    """Waits until it is true."""
-    deadline = time.monotonic() + 90.0
-    while not true():
-        assert time.monotonic() < deadline, said
-        time.sleep(0.1)
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """A kernel log of a healthy machine."""
@@ -108,7 +101,7 @@ def stamp() -> str:
 def watching(tmp_path: Path, log: Path, *more: str) -> Iterator[Watch]:
     watch = Watch(tmp_path / "state", log, *more)
     try:
-        until("the watch makes rounds", lambda: watch.rounds() >= 1)
+        until(lambda: watch.rounds() >= 1, "the watch makes rounds", 90.0)
         yield watch
     finally:
         with watch.process:
@@ -121,7 +114,7 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
         assert 0 == watch.findings().returncode or "EVIDENCE" in watch.findings().stdout
         with log.open("a") as file:
             file.write(f"{stamp()} node-0 {XID_74}\n")
-        until("the Xid is found", watch.open_fails)
+        until(watch.open_fails, "the Xid is found", 90.0)
         [found] = watch.open_fails()
         assert ("kernel.xid", "act", "HARDWARE") == (found["check"], found["metric"], found["cause"])
         assert "0000:b9:00" in found["part"]
@@ -130,12 +123,12 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
     # kill -9, a log that was rotated, and another watch: still open, found once.
     log.write_text(f"{stamp()} node-0 kernel: Linux version 6.1.0\n")
     with watching(tmp_path, log) as watch:
-        until("two more rounds", lambda: watch.rounds() >= 2)
+        until(lambda: watch.rounds() >= 2, "two more rounds", 90.0)
         assert ["act"] == [found["metric"] for found in watch.open_fails()]
         assert 1 == watch.findings().returncode
         # Nobody closes a finding by deleting the file under a watch.
         (watch.state / FINDINGS).unlink()
-        until("the file is there again", (watch.state / FINDINGS).exists)
+        until((watch.state / FINDINGS).exists, "the file is there again", 90.0)
         assert ["act"] == [found["metric"] for found in watch.open_fails()]
         [kept] = [
             one
@@ -148,7 +141,7 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
         closed = watch.findings("--close", kept.key.name, "--by", "dana: replaced the NVLink bridge")
         assert (2, 2, 0) == (nobody.returncode, wrong.returncode, closed.returncode)
         assert kept.key.name in wrong.stderr
-        until("the watch sees that it is closed", lambda: not watch.open_fails())
+        until(lambda: not watch.open_fails(), "the watch sees that it is closed", 90.0)
         listed = json.loads(watch.findings("--format", "json").stdout)
         assert ("person", "dana: replaced the NVLink bridge") == (
             listed["closed"][-1]["closer"],
@@ -210,7 +203,7 @@ def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
         watch.process.kill()
         watch.process.wait()
         try:
-            until("the round has gone", lambda: not alive(round_pid, ticks))
+            until(lambda: not alive(round_pid, ticks), "the round has gone", 90.0)
         finally:
             for left in stopped:
                 with suppress(ProcessLookupError):

@@ -23,6 +23,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from tests.fakes.slack.server import SlackServer
 from tests.fakes.slack.workspace import Message, Refusal, Workspace
+from tests.waiting import until
 
 ACKNOWLEDGE_S = 3.0
 Payload = Mapping[str, Any]
@@ -174,10 +175,7 @@ class SocketMode:
         return dict(list(self.slack.views.values())[-1])
 
     def _wait(self, ready: Callable[[], bool], what: str, timeout_s: float = 240) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not ready():
-            assert time.monotonic() < deadline, f"there was no {what}: {self.slack.responses}"
-            threading.Event().wait(0.02)
+        until(ready, lambda: f"{what}: {self.slack.responses}", timeout_s)
 
     def _opened(self, workspace: Workspace, given: Mapping[str, Any]) -> dict[str, Any]:
         if self.down:

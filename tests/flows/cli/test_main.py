@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,6 +21,7 @@ from flows.cli.output import write_stdout
 from flows.cli.verbs import whole_parser
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy
+from tests.waiting import until
 
 MODULES_OF_HELP = 20  # 17 are
 MAIN = (sys.executable, "-m", "flows.cli.main")
@@ -240,12 +240,8 @@ def test_a_signal_ends_it_with_its_code(number: signal.Signals, code: int) -> No
         stderr=subprocess.PIPE,
     )
     assert process.stdin is not None
-    deadline = time.monotonic() + 60
-    while "SigCgt:\t0000000000000000" in Path(f"/proc/{process.pid}/status").read_text() or not _waits(
-        process.pid
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    status = Path(f"/proc/{process.pid}/status")
+    until(lambda: "SigCgt:\t0000000000000000" not in status.read_text() and _waits(process.pid))
     process.send_signal(number)
     out, err = process.communicate()
 

@@ -20,6 +20,7 @@ from checks.probes.kernel.log_source import Reader, read_file
 from tasks.drills import drive
 from tasks.drills.drive import NodeCommands, commands_for, passed
 from tasks.drills.faults import BUCKET, DRILLS, Drill, DrillFault, DrillRefused, FaultOptions
+from tests.waiting import until
 
 HERE = NodeCommands()
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -61,12 +62,9 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def becomes(pid: int, *letters: str) -> bool:
-    """Whether a process gets into one of these states soon: a signal takes effect a moment after it was sent."""
-    deadline = time.monotonic() + 60
-    while state(pid) not in letters and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return state(pid) in letters
+def becomes(pid: int, letter: str) -> bool:
+    """Whether a process gets into this state soon: a signal takes effect a moment after it was sent."""
+    return until(lambda: state(pid) == letter)
 
 
 def seen_in(path: Path) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tasks.gate.progress import Progress, report_progress
 from tasks.notifiers.base import AnswerLine, Notifier, NotifyError, Status
 from tasks.paging.live import STOPPED, LiveMessages
+from tests.waiting import until
 
 FIRST = Status("g-1", "c", "gate", "preflight", "", 0, 0, 0.0)
 
@@ -35,14 +35,6 @@ class Shown(Notifier):
         self.statuses.append(status)
         if self.trouble is not None:
             raise self.trouble
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for a condition; a test that waits too long fails."""
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
 
 
 def test_live_messages_show_only_the_newest_progress() -> None:

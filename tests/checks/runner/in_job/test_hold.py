@@ -18,6 +18,7 @@ from checks.runner.barrier import NodeBarrier
 from checks.runner.in_job.hold import Refusal, hold
 from tests.checks.runner.test_barrier import board, node_contexts
 from tests.exchanges import access
+from tests.waiting import until
 
 GATE, ATTEMPT, QUESTION = "board", "a-token", "ask: node-0: system.clock: it is not synchronised"
 Write = Callable[[int, bytes], None]
@@ -55,9 +56,7 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
         for thread in threads:
             thread.start()
         asking = [out / ATTEMPT / ASKING / f"node-{index}" for index, out in enumerate(outs)]
-        deadline = time.monotonic() + 60
-        while not all(path.exists() for path in asking) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: all(path.exists() for path in asking))
         assert [f"{QUESTION}\n"] * 2 == [path.read_text() for path in asking]
         says(write)
         for thread in threads:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.mpi.launch import MpiHost, environment, mpirun
 from tests.exchanges import access
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[4]
 real = pytest.mark.needs("mpirun")
@@ -107,10 +107,7 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     """SIGTERM to all hosts at once, as SageMaker sends it; not the signal before it, which Slurm sends to a training."""
     script = f"touch {tmp_path}/ready-$OMPI_COMM_WORLD_RANK; exec sleep 600"
     with hosts(tmp_path, roster(), ("sh", "-c", script)) as started:
-        deadline = time.monotonic() + 60
-        while len(list(tmp_path.glob("ready-*"))) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert 4 == len(list(tmp_path.glob("ready-*")))
+        until(lambda: len(list(tmp_path.glob("ready-*"))) == 4)
         for number in (signal.SIGUSR1, signal.SIGTERM):
             for process in started:
                 process.send_signal(number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
 from tests.tasks.launchers.contract import Bench, every_node_runs_and_reports, until_final
 from tests.tasks.launchers.golden import GOLDEN, golden_text
 from tests.tasks.launchers.local.test_plan import JOB
+from tests.waiting import until
 
 NAME = "contained-1"
 SECONDS = 60.0
@@ -167,10 +167,8 @@ def folder_of(launcher: LocalLauncher) -> JobFolder:
 
 
 def until_started(launcher: LocalLauncher) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not (folder_of(launcher).out / "started").exists():
-        assert time.monotonic() < deadline, (launcher.state(NAME), launcher.logs(NAME, "node-0"))
-        time.sleep(0.05)
+    started = folder_of(launcher).out / "started"
+    until(started.exists, lambda: (launcher.state(NAME), launcher.logs(NAME, "node-0")), SECONDS)
 
 
 @pytest.mark.root

@@ -10,10 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from tasks.orchestration.server.server import (
     StateUnusable,
     embedded_server,
 )
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -97,15 +96,6 @@ def _runs(pid: int) -> bool:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
-
-
-def _soon(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.mark.long
@@ -222,7 +212,7 @@ def test_dies_with_its_parent(tmp_path: Path, template_dir: Path, moment: str) -
             os.kill(pid, signal.SIGSTOP)
         parent.kill()
 
-    assert _soon(lambda: not _runs(pid)), f"server {pid} was left behind"
+    until(lambda: not _runs(pid), f"server {pid} was left behind", 20.0)
 
 
 def test_a_server_that_is_too_slow_or_frozen_is_ended(
