@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
 from checks import catalog
+from checks.explain.reading import ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
-from checks.model import Node, Observation, Planned, Report, Verdict, node_of
+from checks.model import Declared, Node, Observation, Planned, Report, Verdict, node_of
 from checks.policy import Policy
 from tasks.gate_file.references import default_policy
+from tasks.reports.explained_input import explain_text
 from tests.corpus.case import Case, declared
 
 
@@ -21,10 +24,8 @@ def verdict_of(case: Case, rows: tuple[Observation, ...]) -> Verdict:
     check = next(check for check in catalog.CATALOG if check.name == case.check)
     said = declared(case.instance_type, case.nodes)
     names = sorted({node_of(row.subject) for row in rows})
-    per_node = {
-        name: sum(node_of(row.subject) == name and "/" in row.subject for row in rows) for name in names
-    }
-    said = replace(said, ranks_per_node=max(1, *per_node.values()), nodes=max(len(names), case.nodes))
+    ranks = Counter(node_of(row.subject) for row in rows if "/" in row.subject)
+    said = replace(said, ranks_per_node=max([1, *ranks.values()]), nodes=max(len(names), case.nodes))
     nodes = tuple(Node(name, index, "one", "", True, {}) for index, name in enumerate(names))
     planned = Planned(check.name, check.scope, check.metrics, None)
     report = Report("corpus", "one", "2026-11-01T00:00:00Z", case.profile, said, "", (planned,), nodes, rows)
@@ -32,6 +33,11 @@ def verdict_of(case: Case, rows: tuple[Observation, ...]) -> Verdict:
     # A report of one check lacks ranks and GPUs; what gpu.inventory did not see, it says itself.
     ignored = {"report", "facts"}
     return replace(found, findings=tuple(f for f in found.findings if f.check not in ignored))
+
+
+def explained(text: str, declared: Declared | None = None) -> Verdict:
+    """What `prelaunch explain` answers about the text of a file, whose kind it recognises."""
+    return explain_text("-", "-", text.encode(), None, None, ReadOptions(declared)).verdict
 
 
 @cache

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level, Verdict
 from checks.probes.compute import sdc
 from checks.probes.dcgm import diag
-from tasks.reports.explained_input import explain_text
 from tests import second_opinion
 from tests.corpus import compute_machines as machines
-from tests.corpus import dcgm_cases, efa_cases
+from tests.corpus import dcgm_cases, efa_cases, judging
 from tests.corpus.case import Case, Sort, declared
 from tests.corpus.judging import verdict_of
 from tests.fakes import compute as fakes
@@ -72,8 +70,7 @@ def explained(text: str, instance_type: str = "", nodes: int = 1) -> Judged:
     """By `prelaunch explain`, which has to recognise it."""
 
     def judge(tmp_path: Path) -> Verdict:
-        asked = ReadOptions(declared(instance_type, nodes)) if instance_type else ReadOptions()
-        return explain_text("-", "input", text.encode(), None, None, asked).verdict
+        return judging.explained(text, declared(instance_type, nodes) if instance_type else None)
 
     return judge
 

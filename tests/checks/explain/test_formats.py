@@ -14,6 +14,7 @@ from checks.model import Answer, Declared, Verdict
 from checks.model_details import DeclaredMachine
 from tasks.reports import explained_input
 from tasks.reports.explained_input import explain_text
+from tests.corpus.judging import explained
 from tests.corpus.mutations import mutants
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -22,10 +23,6 @@ A100 = Declared("p4d.24xlarge", 1, 8, 8)
 
 TABLE = (Path(__file__).parents[2] / "recordings/dcgm/diag_33_r2.txt").read_text(encoding="utf-8")
 BOOT = "[    0.000000] Linux version 6.8.0-1021-aws (buildd@lcy02)\n[    1.000000] usb 1-1: new high-speed USB device\n"
-
-
-def _verdict(text: str, declared: Declared | None = None) -> Verdict:
-    return explain_text("-", "-", text.encode(), None, None, ReadOptions(declared)).verdict
 
 
 def _smi(links: int = 18, gpus: int = 8, down: tuple[int, ...] = (), form: str = "26.562 GB/s") -> str:
@@ -93,7 +90,7 @@ NVLINKS = {
 def test_states_of_nvlinks(name: str, record_property: Callable[[str, object], None]) -> None:
     text, answer, names = NVLINKS[name]
 
-    verdict = _verdict(text, P5)
+    verdict = explained(text, P5)
     record_property("corpus", _case(name, answer, verdict))
 
     assert answer is verdict.answer, verdict.findings
@@ -107,7 +104,7 @@ def _case(name: str, answer: Answer, verdict: Verdict) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in NVLINKS if NVLINKS[name][1] is Answer.GO])
 def test_a_healthy_list_of_nvlinks_without_a_declaration_is_no_go_of_any_kind(name: str) -> None:
-    assert Answer.CANNOT_TELL is _verdict(NVLINKS[name][0]).answer
+    assert Answer.CANNOT_TELL is explained(NVLINKS[name][0]).answer
 
 
 # An empty line, or one that says nothing about a link.
@@ -126,7 +123,7 @@ def test_a_healthy_list_of_links_that_lost_something_never_passes(
     made = [
         one for one in mutants(text) if one.text != _ibstat(1)
     ]  # ibstat does not say how many adapters there are
-    passed = [mutant for mutant in made if Answer.GO is _verdict(mutant.text, P5).answer]
+    passed = [mutant for mutant in made if Answer.GO is explained(mutant.text, P5).answer]
     wrong = [one.what for one in passed if not all(LOST_IN_VAIN.match(line) for line in one.lost)]
     record_property("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
 
@@ -174,7 +171,7 @@ def _ibstat(
 def test_ports_of_ibstat(
     text: str, answer: Answer, names: str, record_property: Callable[[str, object], None]
 ) -> None:
-    verdict = _verdict(text)
+    verdict = explained(text)
     record_property("corpus", _case("ibstat", answer, verdict))
 
     assert answer is verdict.answer, verdict.findings
@@ -199,7 +196,7 @@ _TIMEOUT = (
 def test_torchs_watchdog_names_the_ranks_that_waited(head: str, ranks: tuple[int, ...]) -> None:
     text = "".join((head + _TIMEOUT).format(rank, 78) for rank in ranks)
 
-    verdict = _verdict(text)
+    verdict = explained(text)
 
     assert Answer.CANNOT_TELL is verdict.answer
     assert f"ranks {', '.join(map(str, ranks))} timed out" in " ".join(f.message for f in verdict.findings)
@@ -218,7 +215,7 @@ UNREAD = (
 def test_a_format_that_is_not_read_names_the_commands_whose_output_is(text: str) -> None:
     """By itself, and below an output that is read."""
     for whole in (text, _ibstat() + text):
-        verdict = _verdict(whole)
+        verdict = explained(whole)
 
         assert Answer.CANNOT_TELL is verdict.answer
         assert "journalctl -k" in " ".join(
@@ -252,7 +249,7 @@ def test_a_launchers_prefix_changes_no_answer(name: str, prefix: str) -> None:
 
     prefixed = "".join(prefix + line for line in text.splitlines(keepends=True))
 
-    assert _verdict(text, P5).answer is _verdict(prefixed, P5).answer
+    assert explained(text, P5).answer is explained(prefixed, P5).answer
 
 
 H100 = DeclaredMachine("H100 80GB HBM3", nvlinks=18, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400)
@@ -276,7 +273,7 @@ def test_nccl_tests_on_two_nodes_of_a_type_that_no_table_has(
     """The numbers of the declared machine count as a table's do."""
     text = (RECORDINGS / "nccl" / name).read_text(encoding="utf-8")
 
-    verdict = _verdict(text, Declared("hgx-of-ours", 2, 8, 8, machine=machine))
+    verdict = explained(text, Declared("hgx-of-ours", 2, 8, 8, machine=machine))
 
     assert answer is verdict.answer, verdict.findings
     assert names in " ".join(finding.message for finding in verdict.findings)
@@ -286,8 +283,8 @@ def test_nccl_tests_on_two_nodes_of_a_type_that_no_table_has(
 def test_the_output_of_tools_that_only_checks_run_is_no_go_of_any_kind(name: str) -> None:
     text = (RECORDINGS / name).read_text(encoding="utf-8")
 
-    assert Answer.CANNOT_TELL is _verdict(text).answer
-    assert Answer.CANNOT_TELL is _verdict(_ibstat() + text).answer
+    assert Answer.CANNOT_TELL is explained(text).answer
+    assert Answer.CANNOT_TELL is explained(_ibstat() + text).answer
 
 
 @pytest.mark.parametrize("begins", explained_input.PACKED)
@@ -327,7 +324,7 @@ def test_explain_cannot_tell_about_input_that_is_too_large(
     ],
 )  # fmt: skip
 def test_the_kernels_log(line: str, part: str) -> None:
-    verdict = _verdict(f"{BOOT}[   44.000000] {line}\n")
+    verdict = explained(f"{BOOT}[   44.000000] {line}\n")
 
     assert any(finding.message.endswith(f"in the kernel log: {part}") for finding in verdict.findings), (
         verdict.findings
@@ -336,7 +333,7 @@ def test_the_kernels_log(line: str, part: str) -> None:
 
 @pytest.mark.parametrize("named", ["any memory", "unknown label"])
 def test_no_part_is_named_where_the_driver_knows_none(named: str) -> None:
-    verdict = _verdict(f"{BOOT}[   44.000000] EDAC MC0: 1 UE memory read error on {named} (page:0x0)\n")
+    verdict = explained(f"{BOOT}[   44.000000] EDAC MC0: 1 UE memory read error on {named} (page:0x0)\n")
 
     assert "has 1 uncorrected memory error in the kernel log" in [
         finding.message for finding in verdict.findings
@@ -351,7 +348,7 @@ def test_a_link_that_is_down_belongs_to_its_gpu_alone(gpu: int, status: str) -> 
         "\n".join(f"| {left:<25} | {right:<46} |" for left, right in rows),
     )
 
-    verdict = _verdict(text)
+    verdict = explained(text)
 
     assert Answer.NO_GO is verdict.answer
     message = " ".join(finding.message for finding in verdict.findings)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import ReadOptions
 from checks.explain.unread_lines import sentence, unread_lines
-from checks.model import Answer, Verdict
-from tasks.reports.explained_input import explain_text
+from checks.model import Answer
 from tasks.reports.read import exit_code
+from tests.corpus.judging import explained
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 JOINED = (
@@ -48,7 +47,7 @@ def test_rows_after_a_tables_end_are_not_passed_over() -> None:
 
 
 def _code(text: str) -> int:
-    return int(exit_code(explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict))
+    return int(exit_code(explained(text)))
 
 
 @pytest.mark.parametrize(
@@ -61,10 +60,6 @@ def test_colours_hide_nothing(name: str) -> None:
         text = text.replace(word, f"\x1b[0;1;31m{word}\x1b[0m\x1b[K")
 
     assert _code(text) == 1
-
-
-def _verdict(text: str) -> Verdict:
-    return explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict
 
 
 # One healthy output of each reader and form.
@@ -118,11 +113,11 @@ def _healthy(name: str) -> str:
 def test_text_that_nobody_reads_is_named_by_its_lines(name: str) -> None:
     """Above and below each healthy output; whatever does not stand in the form of the output."""
     text = _healthy(name)
-    assert Answer.GO is _verdict(text).answer
+    assert Answer.GO is explained(text).answer
 
     for what, strange in STRANGE.items() if name == HEALTHY[0] else [*STRANGE.items()][:3]:
         first, last = len(text.splitlines()) + 1, len((text + strange).splitlines())
-        below, above = _verdict(text + strange), _verdict(strange + text)
+        below, above = explained(text + strange), explained(strange + text)
 
         assert Answer.CANNOT_TELL is below.answer, what
         assert Answer.CANNOT_TELL is above.answer, what
@@ -137,7 +132,10 @@ def test_harmless_text_beside_an_output_changes_no_answer(name: str) -> None:
     """Prompts, commands, and the notes of launchers."""
     for beside in HARMLESS if name == HEALTHY[0] else HARMLESS[:2]:
         for text in (beside + _healthy(name), _healthy(name) + beside):
-            assert Answer.GO is _verdict(text).answer, (beside, [f.message for f in _verdict(text).findings])
+            assert Answer.GO is explained(text).answer, (
+                beside,
+                [f.message for f in explained(text).findings],
+            )
 
 
 @pytest.mark.parametrize(

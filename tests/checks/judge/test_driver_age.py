@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from checks.explain.reading import ReadOptions
 from checks.facts import driver_fields as table
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import DriverTable, FieldReader
@@ -21,9 +20,9 @@ from checks.policy import Policy
 from checks.probes.gpu import nvidia_smi, nvidia_smi_reading, nvlink, nvml
 from checks.value_types import version_of
 from tasks.gate_file.references import default_policy
-from tasks.reports.explained_input import explain_text
 from tests.checks.probes.gpu.healthy_drivers import DRIVERS, NODE, changed, observations, report_of
 from tests.corpus.gpu_machines import TYPES
+from tests.corpus.judging import explained
 
 NOTHING = (None,) * 8
 OLD = "550.163.01"
@@ -199,7 +198,7 @@ def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: st
         if (version_of(driver) or ()) < first:
             text, taken = re.subn(rf"\s*<{element}>[^<]*</{element}>", "", text)
             assert taken
-    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
+    verdict = explained(text)
 
     expected = [] if driver.startswith("580") else [(Level.WARN, Cause.EVIDENCE, driver_age.NVML)]
     assert expected == said(verdict)
@@ -209,6 +208,6 @@ def test_nvidia_smis_document_of_every_branch_has_one_warning_at_most(driver: st
 def test_an_element_that_its_driver_prints_and_that_is_gone_was_cut(element: str) -> None:
     """The same document of 580 without it."""
     text = re.sub(rf"\s*<{element}>[^<]*</{element}>", "", H100.read_text(encoding="utf-8"))
-    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
+    verdict = explained(text)
 
     assert Level.FAIL is verdict.level

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from checks.explain.reading import Complete, Garbled, OutputKind, ReadOptions
-from checks.model import Answer, Verdict
+from checks.model import Answer
 from checks.probes.collectives import nccl_reading
-from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
+from tests.corpus.judging import explained
 from tests.corpus.nccl_cases import recorded, without
 from tests.public.inputs import all_reduce
 
@@ -127,7 +127,7 @@ def test_a_log_that_goes_on_is_healthy_so_far() -> None:
 def test_an_error_of_the_transport_is_no_go_and_names_the_peer(line: str, peer: str) -> None:
     """Whether the log ends as it should or not."""
     for text in (recorded("log_efa.txt"), without("Destroy")(recorded("log_efa.txt"))):
-        verdict = _verdict(f"{text}ip-10-1-8-3:2201:2301 [0] {line}\n")
+        verdict = explained(f"{text}ip-10-1-8-3:2201:2301 [0] {line}\n", declared("p5.4xlarge", 2))
         (said,) = [finding for finding in verdict.findings if finding.check == "nccl.job"]
 
         assert Answer.NO_GO is verdict.answer
@@ -149,7 +149,7 @@ def test_an_error_of_the_transport_is_no_go_and_names_the_peer(line: str, peer: 
 def test_nccl_log_of_a_healthy_training_is_a_go(line: str) -> None:
     """Of a job that goes on and of one that ended."""
     for text in (recorded("log_efa.txt"), without("Destroy")(recorded("log_efa.txt"))):
-        verdict = _verdict(f"{text}{line}\n")
+        verdict = explained(f"{text}{line}\n", declared("p5.4xlarge", 2))
 
         assert Answer.GO is verdict.answer, [finding.message for finding in verdict.findings]
 
@@ -159,12 +159,8 @@ def test_nccl_log_of_a_healthy_training_is_a_go(line: str) -> None:
 )
 def test_another_line_of_a_training_is_not_read(line: str) -> None:
     """It may be why the training ends."""
-    assert Answer.CANNOT_TELL is _verdict(f"{recorded('log_efa.txt')}{line}\n").answer
-
-
-def _verdict(text: str) -> Verdict:
-    asked = ReadOptions(declared("p5.4xlarge", 2))
-    return explain_text("-", "-", text.encode(), None, None, asked).verdict
+    text = f"{recorded('log_efa.txt')}{line}\n"
+    assert Answer.CANNOT_TELL is explained(text, declared("p5.4xlarge", 2)).answer
 
 
 def test_a_timed_out_collective_names_its_victims() -> None:

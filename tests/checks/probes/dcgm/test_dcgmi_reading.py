@@ -8,8 +8,8 @@ from checks.check import CheckError
 from checks.explain.reading import Garbled, ReadOptions
 from checks.model import Answer, Cause
 from checks.probes.dcgm.dcgmi_reading import detect, read
-from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared, recordings_of
+from tests.corpus.judging import explained
 
 text_of = recordings_of("dcgm")
 P5 = ReadOptions(declared("p5.48xlarge"))
@@ -74,7 +74,7 @@ def test_a_text_that_speaks_of_dcgmi_is_not_its_output(text: str) -> None:
 
 def _findings(text: str) -> dict[str, set[Cause]]:
     """The causes of the findings, by the GPU or place that each names; and the answer is never a go."""
-    verdict = explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict
+    verdict = explained(text)
     assert verdict.answer is not Answer.GO
     found: dict[str, set[Cause]] = {}
     for finding in verdict.findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from checks.check import CheckError
-from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
-from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Planned, Profile, Report, Value
+from checks.model import Cause, Finding, Level, Observation, Outcome, Value
 from checks.probes.dcgm import diag
 from checks.probes.dcgm.error_table import dcgm_facts
 from checks.process.tool import ToolResult
-from tasks.gate_file.references import default_policy
-from tests.corpus.case import declared
+from tests.corpus.case import Case, Sort
+from tests.corpus.judging import verdict_of
 
 ONE_GPU = "p5.4xlarge"
 A_TEST_FAILED = 226
@@ -92,19 +90,14 @@ def judged(test: str, statuses: tuple[str, ...] = STATUSES) -> tuple[tuple[Told,
 
 def findings_of(rows: Mapping[str, Mapping[str, Value] | None]) -> Iterator[Finding]:
     """What the shipped policy finds of dcgm.diag in a report with these metrics of each node; None: it raised."""
-    policy = default_policy(ONE_GPU)[1]
-    policy = replace(policy, checks={"dcgm.diag": policy.checks["dcgm.diag"]})
     seen = tuple(
         Observation("dcgm.diag", name, Outcome.ERRORED, 1.0, reason="it raised")
         if metrics is None
         else Observation("dcgm.diag", name, Outcome.MEASURED, 1.0, metrics)
         for name, metrics in rows.items()
     )
-    said = replace(declared(ONE_GPU), nodes=len(rows))
-    plan = (Planned("dcgm.diag", diag.diag.scope, diag.METRICS, None),)
-    nodes = tuple(Node(name, place, "one", "", True, {}) for place, name in enumerate(rows))
-    report = Report("sweep", "one", "2026-11-01T00:00:00Z", Profile.STANDARD, said, "", plan, nodes, seen)
-    yield from (f for f in decide(report, policy, builtin()).findings if f.check == "dcgm.diag")
+    case = Case("dcgm.diag", Sort.FAULTY, "every error", lambda _: seen, ONE_GPU)
+    yield from (f for f in verdict_of(case, seen).findings if f.check == "dcgm.diag")
 
 
 @pytest.mark.parametrize(("test", "statuses"), [("software", ("Fail",)), ("memory", STATUSES)])

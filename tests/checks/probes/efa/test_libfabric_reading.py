@@ -10,8 +10,8 @@ from checks.check import CheckError
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer
 from checks.probes.efa import libfabric_reading
-from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
+from tests.corpus.judging import explained
 from tests.fakes.fabric import TABLE, endpoints
 
 RECORDINGS = Path(__file__).parents[3] / "recordings" / "efa"
@@ -103,14 +103,11 @@ def test_a_layer_over_the_devices_provider_is_not_another_provider(
     layers: tuple[str, ...], answer: Answer
 ) -> None:
     """But a layer without the provider itself is, and so is a layer over another one."""
-    asked = ReadOptions(declared("p5en.48xlarge"))
-
-    assert answer is explain_text("-", "-", fi_info_of(*layers).encode(), None, None, asked).verdict.answer
+    assert answer is explained(fi_info_of(*layers), declared("p5en.48xlarge")).answer
 
 
 def test_a_device_that_only_a_layer_offers_is_missing() -> None:
     """15 devices of efa, and 16 of the layer."""
     text = fi_info_of("efa", "efa;ofi_rxd").replace("provider: efa\n", "provider: efa;ofi_rxd\n", 1)
-    asked = ReadOptions(declared("p5en.48xlarge"))
 
-    assert Answer.GO is not explain_text("-", "-", text.encode(), None, None, asked).verdict.answer
+    assert Answer.GO is not explained(text, declared("p5en.48xlarge")).answer

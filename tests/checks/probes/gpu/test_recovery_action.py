@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import ReadOptions
 from checks.model import Level, worst
 from checks.probes.gpu import state
-from tasks.reports.explained_input import explain_text
 from tests.corpus.gpu_machines import error, node
+from tests.corpus.judging import explained
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml"
 
@@ -40,7 +39,7 @@ def test_a_document_without_the_element_is_judged_by_its_drivers_version(
     text = RECORDING.read_text(encoding="utf-8")
     text = text.replace("<gpu_recovery_action>None</gpu_recovery_action>", element)
     text = text.replace("<driver_version>580.105.08<", f"<driver_version>{driver}<")
-    verdict = explain_text("-", "input", text.encode(), None, None, ReadOptions()).verdict
+    verdict = explained(text)
 
     said = [
         f.level for f in verdict.findings if f.metric == "recovery_action" or "recovery_action" in f.message

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checks.explain.reading import ReadOptions
 from checks.model import Answer, Level, Verdict
-from tasks.reports.explained_input import explain_text
 from tests.corpus.case import declared
+from tests.corpus.judging import explained
 
 HEAD = "[    0.000000] Linux version 6.1.119-129.201.amzn2023.x86_64\n[   31.250000] nvme nvme0: 8/0/0 default/read/poll queues\n"
 FORMS = (
@@ -34,8 +33,7 @@ RESET = (
 
 def verdict(text: str, instance_type: str = "") -> Verdict:
     """The answer of explain, which recognises the kind."""
-    asked = ReadOptions(declared(instance_type)) if instance_type else ReadOptions()
-    return explain_text("-", "-", text.encode(), None, None, asked).verdict
+    return explained(text, declared(instance_type) if instance_type else None)
 
 
 @pytest.mark.parametrize(

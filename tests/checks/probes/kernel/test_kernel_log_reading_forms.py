@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from checks.explain.reading import ReadOptions
-from checks.model import Answer, Verdict
-from tasks.reports.explained_input import explain_text
+from checks.model import Answer
+from tests.corpus.judging import explained
 
 Record = tuple[float, str]
 BOOT = datetime(2026, 11, 20, 3, 14, 5, tzinfo=UTC)
@@ -76,13 +75,9 @@ FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
 }  # fmt: skip
 
 
-def _verdict(text: str) -> Verdict:
-    return explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_healthy_log_is_a_go(form: str, record_property: Callable[[str, object], None]) -> None:
-    verdict = _verdict(FORMS[form](HEALTHY))
+    verdict = explained(FORMS[form](HEALTHY))
     record_property("corpus", [form, "healthy", verdict.level.value])
 
     assert Answer.GO is verdict.answer, verdict.findings
@@ -97,7 +92,7 @@ def test_a_fault_is_no_go_and_named_by_its_line(
 ) -> None:
     text = FORMS[form]([*HEALTHY[:3], (80.0, fault), *HEALTHY[4:]])
 
-    verdict = _verdict(text)
+    verdict = explained(text)
     record_property("corpus", [form, "faulty", verdict.level.value])
 
     assert Answer.NO_GO is verdict.answer, verdict.findings
@@ -113,9 +108,9 @@ def test_a_log_that_was_cut_is_never_a_go(form: str) -> None:
     for tenth in range(1, 10):
         cut = text[: len(text) * tenth // 10]
         if not cut.endswith("\n"):
-            assert Answer.CANNOT_TELL is _verdict(cut).answer, cut
+            assert Answer.CANNOT_TELL is explained(cut).answer, cut
 
-    assert Answer.CANNOT_TELL is _verdict(FORMS[form](HEALTHY[2:4])).answer
+    assert Answer.CANNOT_TELL is explained(FORMS[form](HEALTHY[2:4])).answer
 
 
 AGENT = {"level": "info", "ts": "2026-11-20T18:35:35Z", "msg": "NPD caught event: %v"}
@@ -150,13 +145,13 @@ def test_a_form_that_is_not_read_names_the_command(form: str, fault: str | None)
     text = NOT_READ[form]([*HEALTHY, *([(93601.0, fault)] if fault else [])])
 
     for whole in (text, FORMS["dmesg -d"](HEALTHY) + text):
-        assert Answer.CANNOT_TELL is _verdict(whole).answer
-    assert "journalctl -k -o short-iso" in _verdict(text).findings[0].remedy
+        assert Answer.CANNOT_TELL is explained(whole).answer
+    assert "journalctl -k -o short-iso" in explained(text).findings[0].remedy
 
 
 @pytest.mark.parametrize("event", [_agent("NoProblem", "False"), _agent(FAULTS[0])])
 def test_an_event_of_hyperpods_agent_is_not_passed_over(event: str) -> None:
     """It quotes a line of the kernel, which is not read."""
-    assert Answer.CANNOT_TELL is _verdict(event).answer
-    assert Answer.CANNOT_TELL is _verdict(FORMS["RFC 5424"](HEALTHY) + event).answer
-    assert "journalctl" in " ".join(finding.remedy for finding in _verdict(event).findings)
+    assert Answer.CANNOT_TELL is explained(event).answer
+    assert Answer.CANNOT_TELL is explained(FORMS["RFC 5424"](HEALTHY) + event).answer
+    assert "journalctl" in " ".join(finding.remedy for finding in explained(event).findings)
