@@ -35,6 +35,14 @@ class Played:
     said: str = ""
 
 
+def fake_command(folder: Path, text: str) -> str:
+    """The path of a fake command: a shell script that ends as it is told to, whatever its words are."""
+    path = folder / "fake-command"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def load(path: Path) -> Any:
     """A YAML file; `on` stays a word."""
     return yaml.load(path.read_text(), Loader=yaml.BaseLoader)

@@ -21,7 +21,9 @@ from tasks.orchestration.server.server import EmbeddedServer
 from tasks.reports.schema import RESULT_PATH
 from tests.flows.cli.test_gate import KEYS
 from tests.flows.gates import processes_below, write_gate
-from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
+from tests.linters import finds_nothing
+from tests.pipelines.pipeline import ROOT, Played, fake_command, load, play, prelaunch
+from tests.waiting import until
 
 SCRIPT = ROOT / "deployments" / "ci" / "gate.sh"
 WORKFLOW = ROOT / ".github" / "workflows" / "gate-then-train.yml"
@@ -135,8 +137,7 @@ def test_a_deployment_without_a_server_is_rejected(tmp_path: Path) -> None:
 
 
 # Ends as `prelaunch gate` does: tests/flows/cli/test_gate.py has how that ends what it started, and its pages.
-CANCELLED = """#!/bin/sh
-trap 'sleep 0.2; echo told >told; exit 5' TERM
+CANCELLED = """trap 'sleep 0.2; echo told >told; exit 5' TERM
 echo "$$" >began
 while :; do sleep 0.05; done
 """
@@ -144,16 +145,11 @@ while :; do sleep 0.05; done
 
 def cancelled(folder: Path, program: str, number: int, **more: str) -> tuple[int, str]:
     """The exit code and stderr of a pipeline that gets the signal while this program is its gate."""
-    command = folder / "prelaunch"
-    command.write_text(program)
-    command.chmod(0o755)
-    env = {**os.environ, "PRELAUNCH": str(command), "PRELAUNCH_GATE_FILE": "gate.toml", **more}
+    command = fake_command(folder, program)
+    env = {**os.environ, "PRELAUNCH": command, "PRELAUNCH_GATE_FILE": "gate.toml", **more}
     running = subprocess.Popen([SCRIPT], cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + 60
-        while not (folder / "began").exists() and time.monotonic() < until:
-            assert running.poll() is None
-            time.sleep(0.02)
+        until(lambda: (folder / "began").exists() or running.poll() is not None)
         time.sleep(0.5)  # coreutils' timeout hands no signal on before its fork has returned
         running.send_signal(number)
         _, stderr = running.communicate()
@@ -194,11 +190,8 @@ def test_the_pipeline_files_fit_their_schemas(schema: str, file: str) -> None:
 
 def test_the_script_is_clean() -> None:
     """shellcheck has nothing to say."""
-    scripts = map(str, (SCRIPT, SCRIPT.with_name("install.sh"), ROOT / "tasks" / "launchers" / "start.sh"))
-    command = [str(Path(sys.executable).parent / "shellcheck"), *scripts]
-    done = subprocess.run(command, capture_output=True, text=True)
-
-    assert (done.returncode, done.stdout) == (0, "")
+    start = ROOT / "tasks" / "launchers" / "start.sh"
+    finds_nothing("shellcheck", SCRIPT, SCRIPT.with_name("install.sh"), start)
 
 
 def test_no_value_of_a_pipeline_becomes_code() -> None:
@@ -251,20 +244,17 @@ def test_gitlab_runs_the_same_script() -> None:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-SAYS_GO = """#!/bin/sh
-printf '{\n  "decision": "passed",\n  "x": "%s"\n}\n' "$*"
+SAYS_GO = """printf '{\n  "decision": "passed",\n  "x": "%s"\n}\n' "$*"
 """
 
 
-@pytest.mark.parametrize("named", ["{folder}/go", "sh {folder}/go", "  env  A=1   sh {folder}/go "])
+@pytest.mark.parametrize("named", ["{command}", "sh {command}", "  env  A=1   sh {command} "])
 @pytest.mark.parametrize("name", ["plain", "with blanks"])
 def test_the_command_may_have_several_words(tmp_path: Path, named: str, name: str) -> None:
     """They are split at blanks and nothing is expanded; the path of a program may have blanks itself."""
     folder = tmp_path / name
     folder.mkdir()
-    (folder / "go").write_text(SAYS_GO)
-    (folder / "go").chmod(0o755)
-    command = named.format(folder=folder)
+    command = named.format(command=fake_command(folder, SAYS_GO))
     done = _script(
         tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="gate.toml", PRELAUNCH_SETS="a=$(touch x)\n"
     )
@@ -279,8 +269,7 @@ def test_the_command_may_have_several_words(tmp_path: Path, named: str, name: st
 
 
 # Does not know its own time limit, as a gate that cannot answer.
-SLOW = """#!/bin/sh
-trap 'echo told >told; exit {code}' TERM
+SLOW = """trap 'echo told >told; exit {code}' TERM
 while :; do sleep 0.05; done
 """
 
@@ -289,11 +278,9 @@ while :; do sleep 0.05; done
 @pytest.mark.parametrize(("own", "code"), [(143, 3), (5, 5)])
 def test_a_gate_that_does_not_end_itself_in_time_is_told(tmp_path: Path, own: int, code: int) -> None:
     """Ten seconds later; the exit code is 3, or the gate's own where it says more, such as machines that are left."""
-    (tmp_path / "slow").write_text(SLOW.format(code=own))
-    (tmp_path / "slow").chmod(0o755)
     done = _script(
         tmp_path,
-        PRELAUNCH=str(tmp_path / "slow"),
+        PRELAUNCH=fake_command(tmp_path, SLOW.format(code=own)),
         PRELAUNCH_GATE_FILE="g.toml",
         PRELAUNCH_TIMEOUT_MINUTES="0.01",
     )
@@ -307,11 +294,8 @@ def test_a_gate_that_does_not_end_itself_in_time_is_told(tmp_path: Path, own: in
 
 def test_a_gate_that_ends_in_time_is_not_touched(tmp_path: Path) -> None:
     """Its exit code and its decision."""
-    (tmp_path / "go").write_text(SAYS_GO)
-    (tmp_path / "go").chmod(0o755)
-    done = _script(
-        tmp_path, PRELAUNCH=str(tmp_path / "go"), PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_TIMEOUT_MINUTES="1"
-    )
+    command = fake_command(tmp_path, SAYS_GO)
+    done = _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_TIMEOUT_MINUTES="1")
 
     assert 0 == done.returncode and "passed, exit code 0" in done.stderr
 

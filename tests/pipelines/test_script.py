@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,16 +13,8 @@ import pytest
 
 from tasks.render.markdown import escape
 from tasks.reports.schema import RESULT_PATH
-from tests.pipelines.pipeline import ROOT
-from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script
-
-
-def program(folder: Path, text: str) -> str:
-    """The path of a fake command: a shell script that ends as it is told to, whatever its words are."""
-    path = folder / "fake-command"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
+from tests.pipelines.pipeline import ROOT, fake_command
+from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script, cancelled
 
 
 def headed(folder: Path, word: str, name: str = "gate") -> str:
@@ -67,7 +56,7 @@ def test_a_wrong_variable_is_rejected_on_every_channel(
     and on the page of the step.
     """
     output, page = tmp_path / "output", tmp_path / "page"
-    command = program(tmp_path, "touch ran")
+    command = fake_command(tmp_path, "touch ran")
     asked = {"PRELAUNCH": command, "PRELAUNCH_GATE_FILE": "gate.toml", "GITHUB_OUTPUT": str(output)}
     asked["GITHUB_STEP_SUMMARY"] = str(page)
     done = _script(tmp_path, GITHUB_ACTIONS="true", **(asked | {variable: value}))
@@ -95,7 +84,7 @@ def test_a_folder_that_cannot_be_written_is_said_where_it_can_be(tmp_path: Path)
 @pytest.mark.parametrize(("value", "passed"), [("true", True), ("false", False), ("", False)])
 def test_check_only_is_passed_where_it_is_true(tmp_path: Path, value: str, passed: bool) -> None:
     """And nowhere else."""
-    command = program(tmp_path, 'echo "$@" >words')
+    command = fake_command(tmp_path, 'echo "$@" >words')
     _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_CHECK_ONLY=value)
 
     assert passed is ("--check-only" in (tmp_path / "words").read_text().split())
@@ -115,7 +104,7 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
     output = tmp_path / "output"
     done = _script(
         tmp_path,
-        PRELAUNCH=program(tmp_path, f"echo some text; exit {own}"),
+        PRELAUNCH=fake_command(tmp_path, f"echo some text; exit {own}"),
         PRELAUNCH_GATE_FILE="gate.toml",
         GITHUB_ACTIONS="true",
         GITHUB_OUTPUT=str(output),
@@ -147,7 +136,7 @@ def test_pipeline_summary_is_headed_by_the_name_of_the_gate(tmp_path: Path, text
     (tmp_path / "deep" / "my_gates.v2.toml").write_bytes(text.encode("latin-1", "replace"))
     done = _script(
         tmp_path,
-        PRELAUNCH=program(tmp_path, "exit 143"),
+        PRELAUNCH=fake_command(tmp_path, "exit 143"),
         PRELAUNCH_GATE_FILE="deep/my_gates.v2.toml",
         GITHUB_ACTIONS="true",
     )
@@ -171,7 +160,7 @@ def test_a_gate_file_that_cannot_be_read_names_the_gate(
     tmp_path: Path, variables: dict[str, str], name: str
 ) -> None:
     """As the file or the deployment is called, if that can be a name."""
-    _script(tmp_path, PRELAUNCH=program(tmp_path, "exit 143"), **variables)
+    _script(tmp_path, PRELAUNCH=fake_command(tmp_path, "exit 143"), **variables)
 
     assert headed(tmp_path, "CANCELLED", name)
 
@@ -179,24 +168,11 @@ def test_a_gate_file_that_cannot_be_read_names_the_gate(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_gate_began_is_a_cancellation(tmp_path: Path, number: signal.Signals) -> None:
     """The command had not said anything yet: the script acknowledges the signal, and writes the results."""
-    env = {
-        **os.environ,
-        "PRELAUNCH": program(tmp_path, "echo x >began; exec sleep 60"),
-        "PRELAUNCH_GATE_FILE": "g.toml",
-    }
-    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
-    try:
-        until = time.monotonic() + 60
-        while not (tmp_path / "began").exists() and time.monotonic() < until:
-            time.sleep(0.02)
-        running.send_signal(number)
-        _, said = running.communicate()
-    finally:
-        running.kill()
+    code, said = cancelled(tmp_path, "echo x >began; exec sleep 60", number)
 
-    assert 143 == running.returncode, said
+    assert 143 == code, said
     assert f"prelaunch: {number.name} received: the gate is told to end\n" in said
-    assert f"cancelled by {number.name} before the gate began" in headed(tmp_path, "CANCELLED", "g")
+    assert f"cancelled by {number.name} before the gate began" in headed(tmp_path, "CANCELLED")
     assert "prelaunch: cancelled, exit code 143" in said
 
 
@@ -215,7 +191,7 @@ printf '{{\\n  "decision": {decision},\\n}}\\n'; exit {code}"""
 )  # fmt: skip
 def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: str, said: str) -> None:
     """And not what was decided before a training failed."""
-    command = program(tmp_path, ENDS.format(code=code, decision=decision))
+    command = fake_command(tmp_path, ENDS.format(code=code, decision=decision))
     done = _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml")
 
     assert (code, f"prelaunch: {said}, exit code {code}, results in prelaunch-results") == (
@@ -226,7 +202,7 @@ def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: st
 
 def test_a_gate_whose_time_was_up_is_said_to_be_so(tmp_path: Path) -> None:
     """The command is given the limit and ends by itself; one that ends as it likes within its time is not called late."""
-    command = program(tmp_path, 'echo "$@" >words; sleep 0.7' + ENDS.format(code=3, decision="null"))
+    command = fake_command(tmp_path, 'echo "$@" >words; sleep 0.7' + ENDS.format(code=3, decision="null"))
     limits = {"0.01": "its time was up after 0.01 minutes", "10": "cannot tell"}
     for minutes, said in limits.items():
         done = _script(
@@ -267,6 +243,6 @@ def test_a_log_without_markdown_shows_the_signs_themselves(tmp_path: Path) -> No
     said = r"a [b] of c_d: *e* `f` https://g.h/i $1 <j> |k| ~l #m @n \\o &p"
     (tmp_path / "summary").write_text(f"# NO-GO x: {escape(said)}\n\n## Nodes\n\nmore\n")
     text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && cp summary "$2"; shift; done; exit 5'
-    done = _script(tmp_path, PRELAUNCH=program(tmp_path, text), PRELAUNCH_GATE_FILE="g.toml")
+    done = _script(tmp_path, PRELAUNCH=fake_command(tmp_path, text), PRELAUNCH_GATE_FILE="g.toml")
 
     assert f"# NO-GO x: {said}\n" in done.stderr and "&#" not in done.stderr and "more" not in done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tasks.launchers.slurm import batch_script
 from tasks.launchers.slurm.batch_script import agent_words, make_plan
 from tasks.launchers.slurm.launcher import SlurmLauncher, sbatch_lines
 from tasks.launchers.slurm.options import SlurmOptions
+from tests.linters import finds_nothing
 
 ROOT = Path("/shared/prelaunch")
 PASSED = Pass(1, "g", "0" * 64, "", (PassedNode("n3", 0, {}), PassedNode("n7", 1, {})))
@@ -224,15 +223,11 @@ def test_a_site_brings_lines_of_its_own(tmp_path: Path) -> None:
 
 def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     """In the whole script, with the variables that the launcher writes above its body."""
-    linter = Path(sys.executable).with_name("shellcheck")
-    if not linter.exists():
-        pytest.skip("not installed: shellcheck. Remedy: make setup")
     path = tmp_path / "job.sbatch"
     job = replace(JOB, training=("{python}", "train.py"))
     path.write_text(script(job, SlurmOptions(python="/usr/bin/python3", interface="eth0")))
-    done = subprocess.run((str(linter), str(path)), capture_output=True, text=True, check=False)
 
-    assert (0, "") == (done.returncode, done.stdout)
+    finds_nothing("shellcheck", path)
     assert batch_script._body() in path.read_text()
 
 

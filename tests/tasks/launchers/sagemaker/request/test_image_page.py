@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from checks.check import MODULES, PROGRAMS
 from checks.policy import Policy
 from tasks.gate_file.references import read_policy
 from tasks.launchers.sagemaker.request.image import checked_in
+from tests.linters import finds_nothing
 from tests.tasks.launchers.sagemaker.request.test_image import TRAINING, planned
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -79,12 +78,8 @@ def test_the_shipped_gate_files_name_what_their_image_must_hold(gate: str) -> No
 def test_the_example_of_a_training_image_is_linted_and_stands_on_ours() -> None:
     """It keeps our label and our entrypoint; what cannot be built here is at least read by hadolint."""
     path = ROOT / "deployments" / "examples" / "training.Dockerfile"
-    linter = Path(sys.executable).with_name("hadolint")
-    if not linter.exists():
-        pytest.skip("not installed: hadolint. Remedy: make setup")
-    done = subprocess.run((linter, path), capture_output=True, text=True, check=False)
+    finds_nothing("hadolint", path)
     lines = path.read_text().splitlines()
     words = [line.split()[0] for line in lines if line and not line.startswith(("#", " "))]
 
-    assert (0, "") == (done.returncode, done.stdout)
     assert (["ARG", "FROM", "COPY", "RUN", "COPY"], True) == (words, "FROM ${PRELAUNCH_IMAGE}" in lines)
