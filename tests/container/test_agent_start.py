@@ -46,9 +46,9 @@ FOREIGN = {
 }
 
 
-def channel_root(tmp_path: Path) -> Path:
+def channel_root(tmp_path: Path, host: str = "") -> Path:
     """An /opt/ml whose input channel has the code beside the bundle."""
-    root = make_root(tmp_path, make_bundle())
+    root = make_root(tmp_path, make_bundle(), (host,) if host else (), host)
     (root / "input" / "data" / "prelaunch" / "prelaunch.tar.gz").write_bytes(code_archive())
     (root / "input" / "data" / "prelaunch" / "start.sh").write_bytes(start_script())
     return root
@@ -139,13 +139,10 @@ def test_mirror_does_not_retry_a_refused_copy(tmp_path: Path, monkeypatch: pytes
 
 def container(folder: Path) -> Path:
     """/opt/ml with a bundle, a pass of this machine, and the code as it comes by the input channel."""
-    root = make_root(folder, make_bundle(), (HOST,), HOST)
-    channel = root / "input" / "data" / "prelaunch"
+    root = channel_root(folder, HOST)
     node = PassedNode(HOST, 0, identity_of_node())
     made = Pass(SCHEMA_VERSION, "earlier", "digest", "2026-01-01T00:00:00Z", (node,))
-    (channel / "pass.json").write_bytes(bundles.dump(made))
-    (channel / "prelaunch.tar.gz").write_bytes(code_archive())
-    (channel / "start.sh").write_bytes(start_script())
+    (root / "input" / "data" / "prelaunch" / "pass.json").write_bytes(bundles.dump(made))
     return root
 
 

@@ -16,7 +16,7 @@ from tasks.store.layout import nodes_key, outcome_key, report_key, verdict_key
 from tests.flows.cli.conftest import Run
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
-from tests.tasks.kept_gates import gate_id, keep
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 from tests.tasks.reports.test_replay import looser, stricter
 
 
@@ -61,12 +61,17 @@ def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None
         (("--cluster", "other"), [2]),
         (("--since", "2025-11-22"), [1, 2]),
         (("--since", "2025-11-23T09:00:00+01:00"), [2]),
+        (("--since", "36h"), [1, 2]),
+        (("--since", "1d"), [2]),
+        (("--since", "90m"), []),
+        (("--since", "3d"), [0, 1, 2]),
     ],
 )
 def test_list_can_be_narrowed(
-    run: Run, store: FolderStore, words: tuple[str, ...], numbers: list[int]
+    run: Run, store: FolderStore, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], numbers: list[int]
 ) -> None:
-    """By cluster, and by time."""
+    """By cluster, by time, and by minutes, hours or days before now."""
+    monkeypatch.setattr("flows.cli.store.time.time", lambda: FIRST_S + 2 * DAY_S + 2 * 3600)
     code, out, _ = run("store", "list", store.root, "--format", "json", *words)
 
     assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])

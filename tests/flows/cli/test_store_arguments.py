@@ -17,7 +17,7 @@ from tests.flows.cli.test_store import document, outcome, policy_file
 from tests.flows.cli.test_store import store as store
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy
-from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
+from tests.tasks.kept_gates import gate_id, keep
 
 __all__ = ["store"]
 
@@ -128,18 +128,6 @@ def test_the_policy_of_the_gate_file_is_that_of_its_reports(
     code, _, err = run("baseline", "learn", "--force", "--out", "b.json", file)
 
     assert (2, True) == (code, "gone.toml: it cannot be read" in err), err
-
-
-@pytest.mark.parametrize(("since", "numbers"), [("36h", [1, 2]), ("1d", [2]), ("90m", []), ("3d", [0, 1, 2])])
-def test_a_list_begins_at_an_age(
-    run: Run, store: FolderStore, monkeypatch: pytest.MonkeyPatch, since: str, numbers: list[int]
-) -> None:
-    """Minutes, hours or days before now."""
-    monkeypatch.setattr("flows.cli.store.time.time", lambda: FIRST_S + 2 * DAY_S + 2 * 3600)
-
-    code, out, _ = run("store", "list", store.root, "--format", "json", "--since", since)
-
-    assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
 
 
 @pytest.mark.parametrize("since", ["0h", "2w", "h", "-1d", "2 h", "yesterday", "2026-13-01"])

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checks.check import CheckError
 from checks.probes.efa import libfabric as fi_pingpong
 from tests.fakes.fabric import TABLE
-
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "efa"
 
 
 def test_sizes_and_rates_are_read_with_their_units() -> None:

@@ -88,16 +88,10 @@ def test_an_answer_that_is_given_twice_is_the_first_hosts(tmp_path: Path) -> Non
     assert [load_answer(answer(at="earlier"), GATE, ATTEMPT)] * 2 == held(tmp_path, say)
 
 
-def test_a_refusal_names_who_and_why(tmp_path: Path) -> None:
-    """One host is told; the other one learns it from the first."""
-    found = held(tmp_path, lambda write: write(0, answer(AnswerWord.REFUSE, "no spare node")), ask_s=60.0)
-
-    assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
-
-
-def test_a_refusal_that_another_host_saw_reaches_the_first(tmp_path: Path) -> None:
-    """A host that saw a no holds nobody up until the deadline."""
-    found = held(tmp_path, lambda write: write(1, answer(AnswerWord.REFUSE, "no spare node")), ask_s=60.0)
+@pytest.mark.parametrize("host", [0, 1])
+def test_a_refusal_names_who_and_why(tmp_path: Path, host: int) -> None:
+    """One host is told; the other one learns it from the first, and nobody is held up until the deadline."""
+    found = held(tmp_path, lambda write: write(host, answer(AnswerWord.REFUSE, "no spare node")), ask_s=60.0)
 
     assert [Refusal(Exit.NO_GO, f"refused by ada: no spare node ({QUESTION})")] * 2 == found
 

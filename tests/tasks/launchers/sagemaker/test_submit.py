@@ -70,32 +70,35 @@ def test_a_job_that_bears_the_name_is_adopted() -> None:
             assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
 
 
-def test_another_job_of_that_name_is_not_adopted(aws: Stubbed) -> None:
-    """Other machines, another image or another role would answer for ours."""
-    aws.describes(described(nodes=4))
-    with pytest.raises(
-        LaunchRejected, match=r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"
-    ):
-        aws.launcher.submit(a_plan())
+def channel(folder: str) -> dict[str, object]:
+    """The input channel of a gate whose objects are below this."""
+    source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/{folder}/in/"}
+    return {"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}
 
 
-def test_a_job_whose_agent_was_told_otherwise_is_not_adopted(aws: Stubbed) -> None:
-    """It would train whatever its checks saw."""
-    aws.describes(described(Environment={"PRELAUNCH_OBSERVE": "1"}))
-    with pytest.raises(
-        LaunchRejected, match=r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
-    ):
-        aws.launcher.submit(a_plan())
-
-
-def test_a_job_with_another_pass_is_not_adopted(aws: Stubbed) -> None:
-    """Its input channel is another gate's."""
-    source = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/others/in/"}
-    channel = {"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}
-    mine = {**channel, "DataSource": {"S3DataSource": {**source, "S3Uri": "s3://bucket/gates/in/"}}}
-    aws.describes(described(InputDataConfig=[channel]))
-    with pytest.raises(LaunchRejected, match=r"S3Uri is 's3://bucket/others/in/', and"):
-        aws.launcher.submit(a_plan(InputDataConfig=[mine]))
+@pytest.mark.parametrize(
+    ("found", "planned", "why"),
+    [
+        ({"nodes": 4}, {}, r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"),
+        (
+            {"Environment": {"PRELAUNCH_OBSERVE": "1"}},
+            {},
+            r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}",
+        ),
+        (
+            {"InputDataConfig": [channel("others")]},
+            {"InputDataConfig": [channel("gates")]},
+            r"S3Uri is 's3://bucket/others/in/', and",
+        ),
+    ],
+)
+def test_another_job_of_that_name_is_not_adopted(
+    aws: Stubbed, found: dict[str, Any], planned: dict[str, Any], why: str
+) -> None:
+    """Other machines would answer for ours, an agent that was told otherwise would train, and the pass would be another gate's."""
+    aws.describes(described(**found))
+    with pytest.raises(LaunchRejected, match=why):
+        aws.launcher.submit(a_plan(**planned))
 
 
 def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(
