@@ -11,12 +11,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from tests.browser.reader import FLAGS
 from tests.world import World
 
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-)  # fmt: skip
 WAIT_MS = 20_000
 # A picture of every page is written here where it is set: to look at, and for docs/.
 SHOTS = "PRELAUNCH_SHOTS"

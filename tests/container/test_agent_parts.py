@@ -111,6 +111,12 @@ def test_a_mirror_copies_before_the_end(tmp_path: Path) -> None:
     assert "" == mirror.close(10.0)
 
 
+def printed(code: str) -> str:
+    """What a process that runs this code prints."""
+    root = Path(__file__).parents[2]
+    return subprocess.run((sys.executable, "-c", code), stdout=subprocess.PIPE, text=True, cwd=root).stdout
+
+
 def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
     """A runner that was stopped answers no signal, and nobody asked for its end: its agent does, once it is late."""
     code = (
@@ -122,10 +128,8 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
         "stopped = ('sh', '-c', 'kill -STOP $$; sleep 600')\n"
         "print(supervisor.run(stopped, os.environ, Signals(), 600.0, overdue=late))\n"
     )
-    root = Path(__file__).parents[2]
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root)
 
-    assert "137\n" == done.stdout, done.stderr
+    assert "137\n" == printed(code)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
@@ -139,10 +143,8 @@ def test_a_signal_for_the_training_does_not_end_its_agent(number: int) -> None:
         f"told = ('sh', '-c', 'trap \"echo saved\" {number:d}; kill -{number:d} $PPID $$; sleep 0.3; echo trained')\n"
         "print(supervisor.run(told, os.environ, signals, 600.0), signals.number)\n"
     )
-    root = Path(__file__).parents[2]
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root)
 
-    assert "saved\ntrained\n0 0\n" == done.stdout, done.stderr
+    assert "saved\ntrained\n0 0\n" == printed(code)
 
 
 @pytest.mark.parametrize(("has_verdict", "code"), [(True, Exit.GO), (False, Exit.CANNOT_TELL)])

@@ -79,6 +79,15 @@ def _baseline(kind: str, nodes: int) -> Baseline:
     return learn([Learnt(report, decide(report, policy, builtin()), policy) for report in reports])
 
 
+def judged(document: Document, policy: Policy, baseline: Baseline | None) -> Verdict:
+    """As the command line judges a file."""
+    data = json.dumps(document).encode()
+    try:
+        return decide(load(data), policy, builtin(), baseline)
+    except DecodeError as error:
+        return unreadable(str(error), policy, builtin(), data)
+
+
 class Case:
     """A report before and after something was taken from `check`; shown by what was done alone."""
 
@@ -102,11 +111,7 @@ class Case:
 
     def judged(self, document: Document) -> Verdict:
         """As the command line judges a file."""
-        data = json.dumps(document).encode()
-        try:
-            return decide(load(data), self.policy, builtin(), self.baseline)
-        except DecodeError as error:
-            return unreadable(str(error), self.policy, builtin(), data)
+        return judged(document, self.policy, self.baseline)
 
 
 @st.composite

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from checks.documents.report import dump, load
+from checks.documents.report import dump
 from checks.facts.builtin import builtin
 from checks.judge.baseline.bands import Baseline
 from checks.judge.baseline.learn import ReportCase as Learnt
 from checks.judge.baseline.learn import learn
-from checks.judge.verdict import decide, unreadable
+from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
     Cause,
@@ -32,8 +32,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
-from checks.value_types import DecodeError
-from tests.properties.shipped import says_so
+from tests.properties.shipped import judged, says_so
 from tests.properties.spoils import (
     ROW_SPOILS,
     RULED_SPOILS,
@@ -97,11 +96,7 @@ class Small:
 
     def judged(self, document: Document) -> Verdict:
         """As the command line judges a file."""
-        data = json.dumps(document).encode()
-        try:
-            return decide(load(data), self.policy, builtin(), self.baseline)
-        except DecodeError as error:
-            return unreadable(str(error), self.policy, builtin(), data)
+        return judged(document, self.policy, self.baseline)
 
     def document(self) -> Document:
         """A copy, as it lies on disk."""

@@ -12,15 +12,16 @@ def pids() -> list[int]:
 
 
 def environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    return _strings(pid, "environ")
 
 
 def words(pid: int) -> list[bytes]:
+    return _strings(pid, "cmdline")
+
+
+def _strings(pid: int, file: str) -> list[bytes]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
     except OSError:
         return []
 

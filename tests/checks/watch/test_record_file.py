@@ -46,6 +46,13 @@ def rounds(record: RecordFile, *results: RoundResult, open_ones: tuple[OpenFindi
         record.end(one, OpenFindings(open=open_ones))
 
 
+def after_a_round(record: RecordFile, folder: Path) -> int:
+    """How many rounds the record has after a clean one."""
+    rounds(record, result())
+    found = kept(folder)
+    return found.rounds if found is not None else 0
+
+
 def test_clean_rounds_make_a_record_of_their_policy(tmp_path: Path) -> None:
     rounds(made(tmp_path), result(), result(), result())
     found = kept(tmp_path)
@@ -61,9 +68,7 @@ def test_a_round_that_was_late_skipped_something_or_left_a_finding_open_leaves_n
         assert kept(tmp_path) is not None
         rounds(record, bad, open_ones=found_open)
         assert kept(tmp_path) is None
-        rounds(record, result())
-        assert (found := kept(tmp_path)) is not None
-        assert 1 == found.rounds
+        assert 1 == after_a_round(record, tmp_path)
 
 
 def test_a_lost_round_ends_the_record(tmp_path: Path) -> None:
@@ -73,9 +78,7 @@ def test_a_lost_round_ends_the_record(tmp_path: Path) -> None:
     record.lost()
     assert kept(tmp_path) is None
 
-    rounds(record, result())
-    assert (found := kept(tmp_path)) is not None
-    assert 1 == found.rounds
+    assert 1 == after_a_round(record, tmp_path)
 
 
 def test_a_new_process_continues_no_record(tmp_path: Path) -> None:
@@ -84,6 +87,4 @@ def test_a_new_process_continues_no_record(tmp_path: Path) -> None:
     again = made(tmp_path)
     assert kept(tmp_path) is None
 
-    rounds(again, result())
-    assert (found := kept(tmp_path)) is not None
-    assert 1 == found.rounds
+    assert 1 == after_a_round(again, tmp_path)

@@ -12,6 +12,7 @@ import pytest
 
 from flows.cli import examples
 from flows.cli.main import main
+from tests.tasks.launchers.sagemaker.left import files_in
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 NAMED = (
@@ -30,21 +31,12 @@ NAMED = (
 )
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Each file below the folder."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def test_the_files_are_those_of_the_installation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In folders that did not exist; stdout has the path of each, one a line."""
     folder = tmp_path / "new" / "deployments"
 
     assert 0 == main(["examples", str(folder)])
-    copied, said = files(folder), capfd.readouterr()
+    copied, said = files_in(folder), capfd.readouterr()
     assert ([str(folder / name) for name in sorted(copied)], "") == (sorted(said.out.splitlines()), said.err)
     assert [] == [name for name in NAMED if name not in copied]
     assert [] == [name for name, data in copied.items() if data != (DEPLOYMENTS / name).read_bytes()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,16 @@ def _found(
     ]
     line = CheckPolicy(required=required, rules=(rule,))
     return list(apply(CHECK, line, rows, len(values) if expected is None else expected))
+
+
+def _versions(metric: str, versions: Sequence[str], context: RuleContext) -> list[tuple[str, str]]:
+    """What the rule that all nodes have the same version finds."""
+    line = CheckPolicy(rules=(Rule(metric, "s", Over.CLUSTER, same=True),))
+    rows = [
+        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {metric: version})
+        for i, version in enumerate(versions)
+    ]
+    return _levels(list(apply("system.identity", line, rows, len(rows), context)))
 
 
 def _levels(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -232,27 +244,10 @@ def test_drivers_of_one_branch_are_rolled_out_node_by_node(
     drivers: tuple[str, ...], gpu: str, levels: list[tuple[str, str]]
 ) -> None:
     """A WARN; another branch, a driver that is no version, and nodes that are joined by NVLink stay a FAIL."""
-    rule = Rule("driver", "s", Over.CLUSTER, same=True)
-    rows = [
-        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {"driver": driver})
-        for i, driver in enumerate(drivers)
-    ]
-    known = RuleContext(instance=Instance(8, gpu, MADE_UP))
-
-    assert levels == _levels(
-        list(apply("system.identity", CheckPolicy(rules=(rule,)), rows, len(rows), known))
-    )
+    assert levels == _versions("driver", drivers, RuleContext(instance=Instance(8, gpu, MADE_UP)))
 
 
 @pytest.mark.parametrize("metric", ["torch", "cuda", "nccl_version"])
 def test_another_version_of_something_else_is_a_fail(metric: str) -> None:
     """Also of the same first number."""
-    rule = Rule(metric, "s", Over.CLUSTER, same=True)
-    rows = [
-        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {metric: version})
-        for i, version in enumerate(("2.3.0", "2.3.0", "2.4.0"))
-    ]
-
-    assert [("FAIL", "node-2")] == _levels(
-        list(apply("system.identity", CheckPolicy(rules=(rule,)), rows, 3))
-    )
+    assert [("FAIL", "node-2")] == _versions(metric, ("2.3.0", "2.3.0", "2.4.0"), RuleContext())

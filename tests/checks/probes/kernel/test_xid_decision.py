@@ -237,27 +237,27 @@ def test_an_old_xid_is_closed_by_what_answers_it(answer: str, open_: bool, at: i
     assert open_ == (119 in {one.decision.code for one in found})
 
 
+def needs_in_order(text: str) -> dict[int, Need]:
+    """What each Xid needs if the lines of the log are numbered."""
+    numbered = [
+        replace(event, line=replace(event.line, number=place))
+        for place, event in enumerate(log_of(text).recent, 1)
+    ]
+    return {one.decision.code: one.decision.need for one in incidents(numbered)}
+
+
 def test_a_text_of_two_starts_mends_nothing_of_the_later_one() -> None:
     """Stamps begin again at 0: what was reset before the second start says nothing of what came after it."""
     text = f"[    1.0] {NAMED}\n[ 5000.0] {RESET}\n[    0.0] {BOOT}\n[  100.0] {GPU}119, x\n[  101.0] {GPU}45, x\n"
-    log_ = log_of(text)
-    numbered = [
-        replace(event, line=replace(event.line, number=place)) for place, event in enumerate(log_.recent, 1)
-    ]
-    found = {one.decision.code: one.decision.need for one in incidents(numbered)}
 
-    assert found == {119: Need.ACT, 45: Need.ROUTINE}
+    assert needs_in_order(text) == {119: Need.ACT, 45: Need.ROUTINE}
 
 
 def test_stamps_that_go_back_put_nothing_together() -> None:
     """79 late in one start and 45 early in the next are an hour or a week apart."""
     text = f"[ 5000.0] {GPU}79, x\n[  100.0] {GPU}45, x\n"
-    numbered = [
-        replace(event, line=replace(event.line, number=place))
-        for place, event in enumerate(log_of(text).recent, 1)
-    ]
 
-    assert {one.decision.code: one.decision.need for one in incidents(numbered)}[45] is Need.APPLICATION
+    assert needs_in_order(text)[45] is Need.APPLICATION
 
 
 def test_words_without_an_xid_are_the_same_fault() -> None:
