@@ -48,8 +48,8 @@ def test_without_a_bundle_nothing_begins_and_a_record_is_left(
 ) -> None:
     """Rejected, exit code 2, with a reason in all three places."""
     uploads = tmp_path / "uploads"
-    job = {"TRAINING_JOB_NAME": "job-7", "SLURM_RESTART_COUNT": "1"}
-    ended = run(make_root(tmp_path, bundle), "check", "--upload", str(uploads), **job)
+    root, words = make_root(tmp_path, bundle), ("check", "--upload", str(uploads))
+    ended = run(root, *words, TRAINING_JOB_NAME="job-7", SLURM_RESTART_COUNT="1")
 
     assert "1" == ended.record["restarts"]
     assert (2, True) == (ended.code, said in ended.failure)

@@ -36,7 +36,6 @@ from tasks.machines.kubernetes_nodes import (
     health_change,
     machine_of,
 )
-from tasks.machines.registry import UnknownMachines, machines_for
 from tests.fakes.kubernetes.api_server import ApiServer, merged
 from tests.fakes.kubernetes.cluster import Cluster, kubernetes
 
@@ -396,23 +395,3 @@ def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) ->
         here.command(Rung.REBOOT, "n", MARK) == f"kubectl label node n {HEALTH}={PENDING_REBOOT} --overwrite"
     )
     assert machines(cluster).command(Rung.REBOOT, "n", MARK) == ""
-
-
-def test_the_options_of_the_back_end(tmp_path: Path) -> None:
-    """HyperPod repairs only where the file says that it is there."""
-    assert machines_for("kubernetes", {}).rungs == frozenset()
-    assert machines_for("kubernetes", {"hyperpod": True}).rungs == {Rung.REBOOT, Rung.REPLACE}
-    for wrong in ({"hyperpod": "api"}, {"cluster": "c", "region": "us-west-2"}, {"nodes": ()}):
-        with pytest.raises(UnknownMachines):
-            machines_for("kubernetes", wrong)
-
-
-def test_a_node_shows_its_instance() -> None:
-    """By its provider id; HyperPod has it in the node's name."""
-    spec = {"providerID": "aws:///us-east-1a/i-0123456789abcdef1"}
-    assert machine_of({"metadata": {"name": "n"}, "spec": spec}).instance_id == "i-0123456789abcdef1"
-    assert (
-        machine_of({"metadata": {"name": "hyperpod-i-0123456789abcdef0"}}).instance_id
-        == "i-0123456789abcdef0"
-    )
-    assert machine_of({"metadata": {"name": "ip-10-0-0-1"}}).instance_id == ""

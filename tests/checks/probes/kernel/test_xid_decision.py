@@ -237,7 +237,7 @@ def test_an_old_xid_is_closed_by_what_answers_it(answer: str, open_: bool, at: i
     assert open_ == (119 in {one.decision.code for one in found})
 
 
-def needs_in_order(text: str) -> dict[int, Need]:
+def needs_in_order(text: str) -> dict[int | None, Need]:
     """What each Xid needs if the lines of the log are numbered."""
     numbered = [
         replace(event, line=replace(event.line, number=place))
