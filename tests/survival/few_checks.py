@@ -44,14 +44,9 @@ NAMES = (
     # A test may have more of them; its jobs inherit the variable.
     *filter(None, os.environ.get("PRELAUNCH_FEW_ALSO", "").split(",")),
 )
-# With this variable: those that 64 nodes on two CPUs can answer, with time limits that such nodes need. The jobs get it too.
-PATIENT = "PRELAUNCH_FEW_PATIENT"
-PATIENT_S = 300.0
 # The least with which a gate can pass; a test may take these and others of its own, in this process and in its jobs.
 LEAST = ("system.identity", "system.error_counters", "network.names", "network.reachability")
 ONLY = "PRELAUNCH_FEW_ONLY"
-if PATIENT in os.environ:
-    NAMES = LEAST
 if ONLY in os.environ:
     NAMES = tuple(os.environ[ONLY].split(","))
 ADDS = "tests.survival.few_checks:adds"
@@ -60,7 +55,7 @@ ADDS = "tests.survival.few_checks:adds"
 SICK = "PRELAUNCH_FEW_SICK"
 
 
-@check("site.adds", Scope.RANK, timeout_s=PATIENT_S if PATIENT in os.environ else 10, metrics=("total",))
+@check("site.adds", Scope.RANK, timeout_s=10, metrics=("total",))
 def adds(context: Context) -> Measurement:
     """Adds numbers; wrongly on a node for which a file lies in the folder that SICK names."""
     sick, node = os.environ.get(SICK, ""), os.environ.get("PRELAUNCH_ENGINE_NODE", "")
@@ -105,7 +100,6 @@ def gate_file(shipped: Path, folder: Path, changes: Mapping[str, str]) -> Path:
 def interpreter(path: Path, sick: Path | None = None) -> Path:
     """A program at `path` that is Python, but with the few checks. In `sick` lie the names of nodes that compute wrongly."""
     own = f"{SICK}={sick} " if sick else ""
-    own += f"{PATIENT}= " if PATIENT in os.environ else ""
     own += f"{ONLY}={os.environ[ONLY]} " if ONLY in os.environ else ""
     path.write_text(f'#!/bin/sh\n{own}exec {sys.executable} {Path(__file__).resolve()} "$@"\n')
     path.chmod(0o755)
@@ -133,10 +127,7 @@ def choose() -> None:
     from checks import catalog
     from checks.runner import rank_stage
 
-    few = tuple(check for check in catalog.CATALOG if check.name in NAMES)
-    if PATIENT in os.environ:
-        few = tuple(replace(check, timeout_s=PATIENT_S) for check in few)
-    catalog.CATALOG = few
+    catalog.CATALOG = tuple(check for check in catalog.CATALOG if check.name in NAMES)
     rank_stage.may_fork = lambda *given: False
     rank_stage.torchrun = lambda node_context, command: (
         sys.executable, __file__, "rank", str(node_context.node_rank), str(node_context.bundle.declared.nodes), *command[2:]
