@@ -96,9 +96,9 @@ def test_a_script_ends_its_own_step_at_the_max_runtime(tmp_path: Path, change: t
 @pytest.mark.timeout(60)
 def test_the_time_in_which_a_job_is_suspended_is_no_runtime(tmp_path: Path) -> None:
     """Slurm's own limit leaves it out as well."""
-    suspended = (
-        'pause() { sleep 0.1; [[ -n "${once-}" ]] || SECONDS=$((SECONDS + 4000)) once=1; }; overdue=false'
-    )
+    suspended = """max_runtime_s=3600
+pause() { sleep 0.1; [[ -n "${once-}" ]] || SECONDS=$((SECONDS + 4000)) once=1; }
+overdue=false"""
     _, shared = calls(tmp_path, {}, 0.5, ("overdue=false", suspended))
 
     assert shared.ended() == ScriptEnd(77, 0, overdue=False)
