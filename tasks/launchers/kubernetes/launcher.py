@@ -208,14 +208,14 @@ class KubernetesLauncher(FolderLauncher):
             return self._final(name, gone, ended=not views and not pods)
         machines = {pod.node: self._machine_of(pod) for pod in current if pod.host}
         verdict = together(nodes, views, pods)
-        late = self._image_is_late(name, verdict)
-        if late:
+        begun = has_started(self._output(name).folder, agents.current)
+        if not begun and self._image_is_late(name, verdict):
             verdict = PodsState(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Nobody asks again about a final state. UNKNOWN has a deadline of its own.
             return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
         codes = {**dict(agents.exit_codes), **verdict.exit_codes}
-        others = self._outlive(name, agents, current, codes)
+        others = self._outlive(name, begun, current, codes)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
         left_s = since + FAILED_NODE_GRACE_S - time.monotonic()
         if others and left_s <= 0:
@@ -233,10 +233,11 @@ class KubernetesLauncher(FolderLauncher):
         return self._final(name, final, ended=has_ended(views, pods))
 
     def _outlive(
-        self, name: str, agents: Attempts, pods: tuple[PodView, ...], codes: Mapping[str, int]
+        self, name: str, begun: bool, pods: tuple[PodView, ...], codes: Mapping[str, int]
     ) -> tuple[str, ...]:
-        """The nodes that run on although the training has failed on another one; with auto-resume that one is started again."""
-        begun = has_started(self._output(name).folder, agents.current)
+        """The nodes that run on although the training, which has `begun`, has failed on another one; with auto-resume that one is
+        started again.
+        """
         others = outliving(pods, codes) if begun and not self.options.auto_resume else ()
         if not others:
             self._failed_since.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -131,12 +132,21 @@ def test_a_refusal_leaves_nothing(cluster: Cluster, make: Make, tmp_path: Path) 
 def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(
     cluster: Cluster, make: Make, tmp_path: Path
 ) -> None:
-    """A registry may come back; the pods do not wait for ever, and none of them is left."""
+    """A registry may come back; the pods do not wait for ever, and none of them is left. A training that had begun is not ended."""
     launcher, spec = make(image="registry.example/none:1"), job(tmp_path, SAY)
     launcher.submit(launcher.plan(spec))
+    begun = launcher._output(spec.name).folder / ("a" * 32)
+    for file in (begun / "agent" / "node-0.json", begun / "started" / "node-0"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    until(launcher, spec.name, SECONDS, lambda one: "ImagePull" in one.detail)
+    time.sleep(1.0)
+    waits = launcher.state(spec.name)
+    shutil.rmtree(begun)
     states: list[JobStatus] = []
     status = until(launcher, spec.name, SECONDS, lambda one: states.append(one) or one.state.final)  # type: ignore[func-returns-value]
 
+    assert waits.state is JobState.PENDING
     assert any("ImagePull" in one.detail and one.state is JobState.PENDING for one in states)
     assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
     assert cluster.server.names("pods") == []
