@@ -78,7 +78,7 @@ def test_a_deployment_is_run_and_waited_for(
 def test_an_interrupted_trigger_ends_the_run(
     at_world: World, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a pipeline started does not outlive it. What a worker then does to its nodes: tests/flows/test_reap_automations.py."""
+    """What a pipeline started does not outlive it. What a worker then does to its nodes: tests/survival/test_dead_runs.py."""
     started: list[UUID] = []
 
     async def interrupted(run: UUID, *_: object) -> None:

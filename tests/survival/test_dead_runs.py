@@ -51,16 +51,17 @@ def test_a_gate_that_loses_its_worker_leaves_nothing(
         else:
             worker.terminate()
 
-        own.wait(run, "CRASHED", timeout_s=REAPED_S)
+        ended = own.wait(run, "CRASHED", timeout_s=REAPED_S)
         crashed = time.monotonic() - begun
         until(lambda: (tmp_path / "store" / "pages").is_dir(), 60, own.log, "somebody is paged")
-        own.wait_events("prelaunch.gate.crashed", run)
+        events = own.wait_events("prelaunch.gate.crashed", run)
         record_property("seconds until Crashed", round(crashed))
         print(f"{signal}: Crashed after {crashed:.0f} s")
 
+    assert "SIGKILL" not in signal or "has sent no heartbeat" in ended["state"]["message"]
     assert [] == processes_below(tmp_path)
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-    assert 1 == len(list((tmp_path / "store" / "pages").iterdir()))
+    assert (1, 1) == (len(list((tmp_path / "store" / "pages").iterdir())), len(events))
     assert [] == reapers.failed_actions(own, TAG)
 
 
