@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
-from tasks.gate.outcome import GateOutcome
-from tests.flows.driving import request_of, run
 from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,18 +30,6 @@ def slurm_gate(
         'distributed = "torchrun"': f'distributed = "{distributed}"',
     }
     return few_checks.gate_file(SHIPPED, folder, changes)
-
-
-def gate_on_slurm(path: Path, **more: Any) -> GateOutcome:
-    """Run the flow to its end, with the few checks in this process as well."""
-    with few_checks.chosen():
-        _, outcome = asyncio.run(run(request_of(path, **more)))
-    return outcome
-
-
-def kept_by(path: Path, outcome: GateOutcome, name: str) -> Any:
-    """A JSON document that the gate kept."""
-    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
 
 
 def jobs_below(path: Path) -> dict[str, Path]:

@@ -18,9 +18,10 @@ import pytest
 from tasks.launchers.local.plan import ENTER
 from tasks.remediation.model import ActState, Proof
 from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster, unavailable
-from tests.engines.slurm_gates import kept_by, slurm_gate
-from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, remedy, state_of
+from tests.engines.slurm_gates import slurm_gate
+from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, state_of
 from tests.engines.test_slurm_remedy import slurm as logging_slurm  # noqa: F401 - a fixture
+from tests.flows.driving import kept, remedy_of_few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +106,7 @@ def test_an_xid_is_detected_and_acted_upon(
     )  # fmt: skip
     with drill(path, name, *words):
         refused(path)
-    state = remedy(path)
+    state = remedy_of_few_checks(path)
     ended, done = AFTER_XIDS[name]
 
     assert ended == state.name
@@ -162,7 +163,7 @@ def test_a_gate_detects_a_slow_link(faulty: FaultyCluster, tmp_path: Path) -> No
     path.write_text(path.read_text() + SLURM)
     with drill(path, "shaped-link", "--node", "n1", "--through", inside(faulty, "n1"), "--interface", "eth0"):
         outcome = refused(path)
-    findings = kept_by(path, outcome, "verdict.json")["findings"]
+    findings = kept(path.parent, outcome, "verdict.json")["findings"]
 
     assert any(
         one["level"] == "FAIL" and "n1" in one["subject"] and one["check"].startswith("network.")

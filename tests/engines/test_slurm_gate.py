@@ -9,7 +9,8 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.engines.slurm_gates import jobs_below, slurm_gate
+from tests.flows.driving import gate_of_few_checks, kept
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(240), pytest.mark.usefixtures("prefect_backend")]
 SECRET = "a-secret-of-the-submitter"
@@ -27,15 +28,15 @@ def test_slurm_job_checks_and_trains_without_leaking_a_secret(
     monkeypatch.setenv("SBATCH_EXPORT", "ALL")
     monkeypatch.setenv("SQUEUE_STATES", "SUSPENDED")
     path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", SHOW))
-    outcome = gate_on_slurm(path)
+    outcome = gate_of_few_checks(path)
     job = jobs_below(path)["train-1"]
     logs = {log.stem: log.read_text() for log in (job / "logs").iterdir()}
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     assert list(jobs_below(path)) == ["train-1"]
     assert all("\ntrained\n" in log and "SLURM_JOB_ID=" in log and "PATH=" in log for log in logs.values())
-    assert "in_job" == kept_by(path, outcome, "outcome.json")["placement"]["kind"]
-    report = kept_by(path, outcome, "health_check_metrics.json")
+    assert "in_job" == kept(path.parent, outcome, "outcome.json")["placement"]["kind"]
+    report = kept(path.parent, outcome, "health_check_metrics.json")
     assert sorted(logs) == sorted(node["name"] for node in report["nodes"])
     found = [
         file
@@ -53,7 +54,7 @@ def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp
     slurm.run("scontrol", "update", "nodename=n0", "state=drain", "reason=jdoe: not yours")
     try:
         path = slurm_gate(tmp_path / "shared", "pinned")
-        outcome = gate_on_slurm(path)
+        outcome = gate_of_few_checks(path)
         reason = slurm.run("sinfo", "-h", "-n", "n0", "-o", "%E")
     finally:
         slurm.run("scontrol", "update", "nodename=n0", "state=resume")
@@ -65,7 +66,7 @@ def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp
     assert len(passed) == 2 and "n0" not in passed
     assert f"--nodelist={','.join(passed)}\n" in (jobs["train-1"] / "job.sbatch").read_text()
     assert sorted(log.stem for log in (jobs["train-1"] / "logs").iterdir()) == passed
-    assert "all 2 hosts confirmed" in str(kept_by(path, outcome, "outcome.json")["placement"]["proof"])
+    assert "all 2 hosts confirmed" in str(kept(path.parent, outcome, "outcome.json")["placement"]["proof"])
     assert "jdoe: not yours" in reason  # what somebody drained stays drained
 
 
@@ -76,7 +77,7 @@ def test_the_next_job_of_a_refused_gate_gets_other_nodes(slurm: SlurmCluster, tm
     subprocess.run((*n1, "1200"), check=True)
     try:
         path = slurm_gate(tmp_path / "shared", options="exclude_failed = true", nodes=3)
-        outcome = gate_on_slurm(path)
+        outcome = gate_of_few_checks(path)
     finally:
         subprocess.run((*n1, "1500"), check=True)
     first, second = (jobs_below(path)[name] for name in ("train-1", "train-2"))

@@ -16,7 +16,8 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.engines.slurm_gates import jobs_below, slurm_gate
+from tests.flows.driving import gate_of_few_checks
 from tests.survival import few_checks
 from tests.waiting import until
 
@@ -69,14 +70,14 @@ def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
     path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", TWICE, str(marks)))
 
     with n1_dies_when(slurm, lambda: len(list(marks.iterdir())) == 2):
-        outcome = gate_on_slurm(path)
+        outcome = gate_of_few_checks(path)
     (job,) = jobs_below(path).values()
     lives: dict[str, set[str]] = {}
     for mark in marks.iterdir():
         _, token, node = mark.name.split("-")
         lives.setdefault(token, set()).add(node)
     kept = json.loads((job / "ended.json").read_bytes())
-    report = kept_by(path, outcome, "health_check_metrics.json")
+    report = kept(path.parent, outcome, "health_check_metrics.json")
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     first, second = sorted(lives.values(), key=lambda nodes: "n1" not in nodes)

@@ -10,8 +10,9 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import OTHER_ROOT, SlurmCluster
-from tests.engines.slurm_gates import gate_on_slurm, jobs_below, slurm_gate
+from tests.engines.slurm_gates import jobs_below, slurm_gate
 from tests.engines.test_slurm_programs import state_of, submit
+from tests.flows.driving import gate_of_few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300), pytest.mark.needs("mpirun")]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
@@ -63,7 +64,7 @@ def test_srun_starts_an_mpi_program_through_the_script_of_nccl_tests(
 def test_mpirun_starts_the_training_of_a_gate(slurm: SlurmCluster, tmp_path: Path) -> None:
     """`distributed = "mpi"`: the first node's mpirun reaches the other node by ssh, although it is inside a job of Slurm."""
     path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", RANK), distributed="mpi")
-    outcome = gate_on_slurm(path)
+    outcome = gate_of_few_checks(path)
     (job,) = jobs_below(path).values()
     said = "".join(log.read_text() for log in (job / "logs").iterdir())
 

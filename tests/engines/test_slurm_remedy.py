@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -22,8 +21,9 @@ from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.engines.slurm_cluster import running_cluster, unavailable
-from tests.engines.slurm_gates import gate_on_slurm, slurm_gate
+from tests.engines.slurm_gates import slurm_gate
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
+from tests.flows.driving import gate_of_few_checks, remedy_of_few_checks
 from tests.survival import few_checks
 from tests.waiting import until
 
@@ -108,18 +108,6 @@ def gate_file(folder: Path, more: str = ASKS, **training: Any) -> Path:
     return path
 
 
-def remedy(path: Path) -> Any:
-    """Run the flow to its end; returns its state."""
-    from flows.remedy import remedy as flow
-    from tasks.gate_file.request import RemedyRequest
-
-    async def run() -> Any:
-        return await flow(RemedyRequest(gate_file=str(path)), return_state=True)
-
-    with few_checks.chosen():
-        return asyncio.run(run())
-
-
 def acts(path: Path) -> tuple[Act, ...]:
     """The records of all acts."""
     return Records(FolderStore(path.parent / "store"), cluster_name(path)).acts()
@@ -167,7 +155,7 @@ def answering(path: Path, who: str, action: ApprovalAction = ApprovalAction.LAUN
 
 def refused(path: Path) -> GateOutcome:
     """The gate, which refuses."""
-    outcome = gate_on_slurm(path)
+    outcome = gate_of_few_checks(path)
     assert outcome.decision is Decision.REFUSED, outcome.reason
     return outcome
 
@@ -197,7 +185,7 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
 
         released = threading.Thread(target=release_it_once_the_node_is_fenced)
         released.start()
-        state = remedy(path)
+        state = remedy_of_few_checks(path)
         released.join()
     took = time.monotonic() - begun
     done = [(act.rung.value, act.state) for act in acts(path)]

@@ -14,10 +14,11 @@ from tasks.gate import session
 from tasks.gate.outcome import GateOutcome
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
-from tasks.gate_file.request import Advanced, GateRequest
+from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.orchestration.run_state import run_is_final
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import processes_below
+from tests.survival import few_checks
 
 Play = Callable[[str], None]
 
@@ -93,6 +94,24 @@ def logs(folder: Path, stage: str) -> str:
 def kept(folder: Path, outcome: GateOutcome, name: str = "outcome.json") -> Any:
     """A document that the gate kept."""
     return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def gate_of_few_checks(path: Path, **more: Any) -> GateOutcome:
+    """Run a gate to its end, with the few checks in this process as well."""
+    with few_checks.chosen():
+        _, outcome = asyncio.run(run(request_of(path, **more)))
+    return outcome
+
+
+def remedy_of_few_checks(path: Path) -> Any:
+    """Run the remediation of such a gate to its end; returns its state."""
+    from flows.remedy import remedy
+
+    async def go() -> Any:
+        return await remedy(RemedyRequest(gate_file=str(path)), return_state=True)
+
+    with few_checks.chosen():
+        return asyncio.run(go())
 
 
 def page(folder: Path, outcome: GateOutcome) -> str:

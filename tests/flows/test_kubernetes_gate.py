@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -13,20 +12,18 @@ from typing import Any
 import pytest
 
 from tasks import remedy as remedies
-from tasks.gate.outcome import Decision, GateOutcome
-from tasks.gate_file.request import RemedyRequest
+from tasks.gate.outcome import Decision
 from tasks.machines.kubernetes_nodes import HEALTH, MARK, PENDING_REBOOT, TAINT
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
-from tests.flows.driving import kept, request_of, run
+from tests.flows.driving import gate_of_few_checks, kept, remedy_of_few_checks
 from tests.survival import few_checks
 
 REBOOTED = "99999999-0000-1111-2222-333333333333"
 SITE = {"key": "nvidia.com/gpu", "effect": "PreferNoSchedule"}
 OWN = {"key": "sagemaker.amazonaws.com/node-health-status", "value": "Unschedulable", "effect": "NoSchedule"}
 
-SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "gates" / "kind-cpu.toml"
 TRAINING = 'command = ["{python}", "-c", "print(\'trained\')"]'
 # The first life of the training loses a node; with "sick" that node computes wrongly from then on.
 TRAINS = """
@@ -72,24 +69,9 @@ def gate_file(
     python = few_checks.interpreter(folder / "few-python", sick)
     options = [
         f'placement = "{placement}"', f'workload = "{workload}"',
-        f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2",
-        "grace_s = 1.0", *more,
+        f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2", *more,
     ]  # fmt: skip
-    changes = {
-        'placement = "in_job"': "\n".join(options),
-        "one_pod_per_node = false": "one_pod_per_node = true",
-        'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
-        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': training,
-        'distributed = "torchrun"': 'distributed = "none"',
-    }
-    return few_checks.gate_file(SHIPPED, folder, changes)
-
-
-def gate(path: Path) -> GateOutcome:
-    """Run the flow to its end."""
-    with few_checks.chosen():
-        _, outcome = asyncio.run(run(request_of(path)))
-    return outcome
+    return few_checks.kind_gate_file(folder, python, "\n".join(options), IMAGE, training)
 
 
 def trained(cluster: Cluster) -> dict[str, str]:
@@ -117,7 +99,7 @@ def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
             turned.append(True)
 
     cluster.beside.append(turn)
-    outcome = gate(path)
+    outcome = gate_of_few_checks(path)
     report = kept(tmp_path, outcome, "health_check_metrics.json")
     tested = {node["identity"]["engine_node"] for node in report["nodes"]}
 
@@ -144,7 +126,9 @@ def test_every_start_of_a_resumed_job_is_gated(tmp_path: Path, breaks: bool) -> 
     with kubernetes(tmp_path / "cluster") as cluster:
         for node in cluster.server.objects["nodes"].values():
             node["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
-        outcome = gate(gate_file(tmp_path, cluster, "in_job", "pytorchjob", more, training, sick))
+        outcome = gate_of_few_checks(
+            gate_file(tmp_path, cluster, "in_job", "pytorchjob", more, training, sick)
+        )
         lines = {line for rows in cluster.server.logs.values() for _, line in rows}
     trained = {line.removeprefix("trained in ") for line in lines if line.startswith("trained in ")}
     (out,) = (tmp_path / "shared" / "jobs").glob("*/out")
@@ -228,21 +212,9 @@ def file_of(folder: Path, hyperpod: HyperPod) -> Path:
 
 def refused(path: Path) -> str:
     """Run a gate that refuses; its id."""
-    with few_checks.chosen():
-        _, outcome = asyncio.run(run(request_of(path)))
+    outcome = gate_of_few_checks(path)
     assert Decision.REFUSED is outcome.decision, outcome.reason
     return outcome.gate_id
-
-
-def remedy(path: Path) -> Any:
-    """Run the remediation to its end."""
-    from flows.remedy import remedy as flow
-
-    async def go() -> Any:
-        return await flow(RemedyRequest(gate_file=str(path)), return_state=True)
-
-    with few_checks.chosen():
-        return asyncio.run(go())
 
 
 @pytest.mark.root
@@ -254,7 +226,7 @@ def test_a_sick_node_is_fenced_rebooted_by_hyperpod_proven_and_given_back(
     path, server = file_of(tmp_path, hyperpod), hyperpod.cluster.server
     gate_id = refused(path)
     before = json.loads(json.dumps(server.objects["nodes"]))
-    state = remedy(path)
+    state = remedy_of_few_checks(path)
     acts = Records(FolderStore(tmp_path / "store"), "kind-cpu").acts()
     (fenced,) = hyperpod.seen
 

@@ -78,6 +78,18 @@ def policy_document() -> dict[str, Any]:
     return made
 
 
+def kind_gate_file(folder: Path, python: Path, options: str, image: str, training: str) -> Path:
+    """The shipped gate file for a cluster of kind with these checks; `options` and `training` are lines of its tables."""
+    changes = {
+        'placement = "in_job"': f'python = "{python}"\ngrace_s = 1.0\n{options}',
+        "one_pod_per_node = false": "one_pod_per_node = true",
+        'image = "prelaunch:cpu"': f'image = "{image}"',
+        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': training,
+        'distributed = "torchrun"': 'distributed = "none"',
+    }
+    return gate_file(ROOT / "deployments" / "gates" / "kind-cpu.toml", folder, changes)
+
+
 def gate_file(shipped: Path, folder: Path, changes: Mapping[str, str]) -> Path:
     """The shipped gate file below `folder` with these checks, one rank a node, and the changes; each has to be possible once."""
     rules = folder / "few.json"

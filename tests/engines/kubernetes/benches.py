@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 from checks.documents.decode import decode
-from tasks.gate.outcome import GateOutcome
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
-from tests.engines.kubernetes.cluster import IMAGE, ROOT, KubernetesCluster
-from tests.flows.driving import request_of, run
+from tests.engines.kubernetes.cluster import IMAGE, KubernetesCluster
 from tests.survival import few_checks
 from tests.tasks.launchers.contract import Bench
-
-SHIPPED = ROOT / "deployments" / "gates" / "kind-cpu.toml"
 
 
 def launcher(cluster: KubernetesCluster, place: Path, **changes: Any) -> KubernetesLauncher:
@@ -42,26 +37,8 @@ def gate_file(
     """The shipped gate file for a cluster of kind with few checks, and a training of one line of Python."""
     python = few_checks.interpreter(folder / "few-python")
     options = [
-        f'placement = "{placement}"', f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.3",
-        f'pod_template_file = "{cluster.template(folder)}"', "grace_s = 1.0",
+        f'placement = "{placement}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.3",
+        f'pod_template_file = "{cluster.template(folder)}"',
     ]  # fmt: skip
-    changes = {
-        'placement = "in_job"': "\n".join(options),
-        "one_pod_per_node = false": "one_pod_per_node = true",
-        'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
-        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(['{python}', '-c', trains])}",
-        'distributed = "torchrun"': 'distributed = "none"',
-    }
-    return few_checks.gate_file(SHIPPED, folder, changes)
-
-
-def gate(path: Path, **more: Any) -> GateOutcome:
-    """Run the flow to its end."""
-    with few_checks.chosen():
-        _, outcome = asyncio.run(run(request_of(path, **more)))
-    return outcome
-
-
-def kept(path: Path, outcome: GateOutcome, name: str) -> Any:
-    """A document that the gate kept."""
-    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
+    training = f"command = {json.dumps(['{python}', '-c', trains])}"
+    return few_checks.kind_gate_file(folder, python, "\n".join(options), IMAGE, training)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
-from tests.engines.kubernetes.benches import gate, gate_file, kept
+from tests.engines.kubernetes.benches import gate_file
 from tests.engines.kubernetes.cluster import KubernetesCluster
+from tests.flows.driving import gate_of_few_checks, kept
 
 pytestmark = [
     pytest.mark.root,
@@ -34,8 +35,8 @@ def trained(cluster: KubernetesCluster) -> set[str]:
 def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, placement: str) -> None:
     """On the nodes that were tested; the boot id that each pod read is the one that its kubelet reports."""
     path = gate_file(cluster, tmp_path, placement)
-    outcome = gate(path)
-    report = kept(path, outcome, "health_check_metrics.json")
+    outcome = gate_of_few_checks(path)
+    report = kept(path.parent, outcome, "health_check_metrics.json")
     ids = [node["identity"] for node in report["nodes"]]
     boots = {(row["boot_id"], row["engine_boot_id"]) for row in ids}
 
@@ -56,11 +57,11 @@ def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     cluster.kubectl("uncordon", "worker-2")
     try:
         path = gate_file(cluster, tmp_path, "pinned")
-        outcome = gate(path)
+        outcome = gate_of_few_checks(path)
     finally:
         cluster.kubectl("uncordon", "worker-0")
         cluster.kubectl("cordon", "worker-2")
-    failed = [row for row in kept(path, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"]
+    failed = [row for row in kept(path.parent, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"]
 
     assert outcome.code == 3, outcome.reason
     assert [row for row in failed if "worker-2" in row["message"] and "boot id" in row["message"]]
