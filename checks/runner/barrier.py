@@ -71,8 +71,8 @@ class NodeBarrier:
         return dict(zip((member.name for member in self.members), notes, strict=True))
 
     def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
-        """A note of the node: waited for `patience_s`, and as long as the node answers within that time, until `last`."""
-        note = self.get(key, min(time.monotonic() + patience_s, last))
+        """A note of the node that is not there yet: waited for as long as the node answers within `patience_s`, until `last`."""
+        note = None
         while note is None and self._answers(member, patience_s, last):
             note = self.get(key, min(time.monotonic() + LOOK_S, last))
         return note

@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 import time
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,7 +23,7 @@ from typing import TypeVar
 from checks import bundle as bundles
 from checks.documents.report import MERGED_FILE, digest, dump, dump_plain
 from checks.exchange import secret_key
-from checks.exchange.exchange import Responder
+from checks.exchange.exchange import MESSAGE_BYTES, Responder
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
@@ -48,6 +50,7 @@ KEY_FD = "{key_fd}"
 # After the node's deadline: the others' reports may arrive, then equal passes; both within the 5 s until the verdict.
 REPORTS_S, WRITTEN_S, LEAVE_S = 2.0, 3.0, 4.0
 FAILURE_S = 5.0  # a reason that is not on disk by then is in the log
+PAGE = 64  # so many reports are asked for at once
 GONE_S = 1.0  # how long a node is waited for once another one is gone: it had the same time
 
 
@@ -171,7 +174,7 @@ def _check(
     barrier = barrier_of(node_context, responder)
     barrier.put(
         f"report/{node_context.node}",
-        own.decode(),
+        packed(own),
         _by(node_context, node_context.bundle.network_s, REPORTS_S),
     )
     report = merge(
@@ -210,17 +213,33 @@ def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes
     patience_s = node_context.bundle.network_s
     last = _by(node_context, patience_s + node_context.bundle.stage_s, REPORTS_S)
     reports: dict[str, bytes] = {}
-    for member in node_context.roster.members:
-        if member.name == node_context.node:
-            continue
-        text = barrier.await_note(f"report/{member.name}", member, patience_s, last)
-        if text is not None:
-            reports[member.name] = text.encode()
-        elif member is barrier.first:
-            break
-        else:
-            patience_s = GONE_S
+    others = [member for member in node_context.roster.members if member.name != node_context.node]
+    for start in range(0, len(others), PAGE):
+        page = others[start : start + PAGE]
+        keys = [f"report/{member.name}" for member in page]
+        notes = barrier.get_all(keys, min(time.monotonic() + patience_s, last))
+        for member, key, early in zip(page, keys, notes, strict=True):
+            note = early or barrier.await_note(key, member, patience_s, last)
+            if note is not None:
+                reports[member.name] = unpacked(note)
+            elif member is barrier.first:
+                return reports
+            else:
+                patience_s = GONE_S
     return reports
+
+
+def packed(report: bytes) -> str:
+    """A report as a note: each node gets those of all others from the first one."""
+    return b64encode(zlib.compress(report)).decode()
+
+
+def unpacked(note: str) -> bytes:
+    """The report in a note; empty, which no report is, where it holds none."""
+    try:
+        return zlib.decompressobj().decompress(b64decode(note), MESSAGE_BYTES)
+    except (ValueError, zlib.error):
+        return b""
 
 
 def _written(node_context: NodeContext, write: Callable[[], R]) -> R:
