@@ -66,7 +66,7 @@ def test_the_answer_comes_first_and_a_page_is_written(
 
     assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
     out, err = capsys.readouterr()
-    assert out.startswith("2 of 3 nodes proven within 62 d; 1 condemned\n")
+    assert out.startswith("2 of 3 nodes proven within 62 days; 1 condemned\n")
     assert ["node-1", "node-0", "node-2"] == [line.split()[0] for line in out.splitlines()[3:6]]
     assert "++X" in out and "FAIL collective.all_reduce" in out and "" == err
     text = page.read_text()
