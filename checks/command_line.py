@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         if rest:
             self._refuse_options(rest)
             usage = self.format_usage().strip()
-            raise UsageError(f"unexpected argument {_quoted(rest[0])}", usage, hint=self.unexpected_hint)
+            raise UsageError(f"unexpected argument {quoted(rest[0])}", usage, hint=self.unexpected_hint)
         return parsed, rest
 
     def _refuse_options(self, arguments: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
             if len(name) > 1 and name.startswith("-") and name not in self._option_string_actions:
                 own = [option for option in self._option_string_actions if option[:2] == "--"]
                 usage = self.format_usage().strip()
-                raise UsageError(f"unknown option {_quoted(name)}", usage, nearest(name, own))
+                raise UsageError(f"unknown option {quoted(name)}", usage, nearest(name, own))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Names the nearest choice; of a command that does not exist, the usage is that of the nearest one."""
@@ -97,14 +97,14 @@ class Parser(argparse.ArgumentParser):
         choices = [str(choice) for choice in action.choices]
         meant = nearest(str(value), choices)
         if isinstance(action.choices, dict):
-            message, usage = f"unknown command {_quoted(value)}", self.format_usage()
+            message, usage = f"unknown command {quoted(value)}", self.format_usage()
             if meant:
                 usage = action.choices[meant].format_usage()
             else:
                 message += ". The commands are: " + ", ".join(choices)
         else:
             name = "/".join(action.option_strings) or action.metavar or action.dest
-            message, usage = f"{name}: {_quoted(value)} is none of {', '.join(choices)}", self.format_usage()
+            message, usage = f"{name}: {quoted(value)} is none of {', '.join(choices)}", self.format_usage()
         raise UsageError(message, usage.strip(), meant)
 
 
@@ -114,7 +114,7 @@ def _before_separator(arguments: Sequence[str]) -> Iterable[str]:
     return (argument for argument in own if argument.startswith("--"))
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """Inert: repr writes out what a terminal would act upon."""
     text = str(value)
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."

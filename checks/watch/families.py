@@ -1,7 +1,7 @@
 """The metric families of Prelaunch, of a node's watch and of the gates in a store, and their text in Prometheus' format 0.0.4. Pure.
 
 Series of the watch have no label for the node: Prometheus adds the target's own labels (`node`, `cluster`), which come from the
-declared nodes (`prelaunch monitoring targets`). Series about a store name the cluster and the node, because one target holds many.
+declared nodes (`prelaunch site monitoring targets`). Series about a store name cluster and node, because one target holds many.
 
 Source: Prometheus documentation, "Exposition formats": in label values a backslash, a double quote and a line feed are escaped.
 """

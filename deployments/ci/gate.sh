@@ -145,7 +145,7 @@ while IFS= read -r line; do
 done <<<"${PRELAUNCH_SETS:-}"
 if [[ -n $deployment ]]; then
     [[ -n ${PRELAUNCH_ONCE:-} ]] && arguments+=(--once "$PRELAUNCH_ONCE")
-    command=("${prelaunch[@]}" trigger "$deployment" "${arguments[@]}")
+    command=("${prelaunch[@]}" run start "$deployment" "${arguments[@]}")
 else
     command=("${prelaunch[@]}" gate "$gate" "${arguments[@]}")
     # A gate whose time is up ends itself and its jobs. One that does not answer is told ten seconds later, and killed after five

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Prelaunch on a node of AWS ParallelCluster (docs/slurm.md). The cluster's configuration names it as OnNodeConfigured, as
-# `prelaunch cluster-config` writes it; ParallelCluster runs it as root, and a node on which it fails is not put into service.
+# `prelaunch site parallelcluster` writes it; ParallelCluster runs it as root, and a node on which it fails is not put into service.
 #   install.sh head REGION FOLDER SHA256 INSTANCE_TYPE [REMOTE_WRITE_URL]    the prolog of all nodes, in the folder that they share
 #   install.sh compute REGION FOLDER SHA256 INSTANCE_TYPE                    the watch of this node
 # FOLDER is the one in S3 that has prelaunch.pyz and prelaunch-watch.service. Never run on AWS yet.

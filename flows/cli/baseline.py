@@ -1,4 +1,4 @@
-"""`prelaunch baseline learn REPORT... --out FILE` and `baseline show FILE`: the values that this site's own machines reached."""
+"""`prelaunch fleet baseline learn REPORT... --out FILE` and `show FILE`: the values that this site's own machines reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch cluster-config`: the configuration of a cluster of AWS ParallelCluster, and the commands that make the cluster."""
+"""`prelaunch site parallelcluster`: the configuration of a cluster of AWS ParallelCluster, and the commands that make the cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_stderr(f"prelaunch: {problem}")
         return int(Exit.REJECTED)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("cluster-config", str(error)) from error
+        raise InputError("site parallelcluster", str(error)) from error
     write_stdout(cluster_commands(name, file, os.environ))
     write_stderr(
         f"prelaunch: {file} was written. The printed dry run has ParallelCluster and AWS validate it."

@@ -1,4 +1,4 @@
-"""`prelaunch completion SHELL`: prints the script that completes verbs, options and their values, made of the real parser by shtab."""
+"""`prelaunch site completion SHELL`: the script that completes verbs, options and their values, made of the real parser by shtab."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PATHS = ("FILE", "GATE_FILE", "REPORT", "STORE", "DIR", "CONFIG", "NEW")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The shell."""
     parser.description = (
-        'Prints a script that completes verbs, options and their values. bash: eval "$(prelaunch completion bash)" in ~/.bashrc. '
-        "zsh: the same in ~/.zshrc, after compinit. fish: prelaunch completion fish > ~/.config/fish/completions/prelaunch.fish."
+        'Prints a script that completes verbs, options and their values. bash: eval "$(prelaunch site completion bash)" in ~/.bashrc. '
+        "zsh: the same in ~/.zshrc, after compinit. fish: prelaunch site completion fish > ~/.config/fish/completions/prelaunch.fish."
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
 

@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -87,12 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "text":
             write_stdout(_text(line))
     if arguments.format == "json":
+        names = ("subject", "message", "remedy")
         rows = [
-            {
-                **{key: getattr(one, key) for key in ("subject", "message", "remedy")},
-                "result": WORDS[one.result],
-            }
-            for one in lines
+            {**{name: getattr(one, name) for name in names}, "result": WORDS[one.result]} for one in lines
         ]
         write_stdout(json_text({"looks": rows, "error": None}))
     found = {WORDS[line.result] for line in lines}
@@ -215,11 +212,10 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, context: Gate
     return ok(subject, f"a test notification was delivered to {where}")
 
 
-def quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
+def quiet_prefect() -> None:
     """Keep Prefect's own lines and repetitions out of a look, unless somebody asked for them."""
-    os.environ.update(
-        {key: value for key, value in {**QUIET, **NO_RETRIES}.items() if key not in environment}
-    )
+    for key, value in {**QUIET, **NO_RETRIES}.items():
+        os.environ.setdefault(key, value)
 
 
 def _engine(context: GateContext | None) -> Iterator[PreflightCheck]:

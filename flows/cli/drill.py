@@ -1,4 +1,4 @@
-"""`prelaunch drill NAME GATE_FILE --node N`: makes a fault on a free node, keeps it while gates run, and undoes it."""
+"""`prelaunch repair drill NAME GATE_FILE --node N`: makes a fault on a free node, keeps it while gates run, and undoes it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             drill_run = _prepared(arguments, stop)
             drill_run.run()
         except DrillRefused as error:
-            raise InputError("drill", str(error)) from error
+            raise InputError("repair drill", str(error)) from error
     if not drill_run.is_undone:
         return int(Exit.NO_GO)
     if drill_run.is_made:

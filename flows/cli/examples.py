@@ -1,4 +1,4 @@
-"""`prelaunch examples DIR`: copies the files that a person edits out of an installation. It overwrites nothing."""
+"""`prelaunch site examples DIR`: copies the files that a person edits out of an installation. It overwrites nothing."""
 
 from __future__ import annotations
 

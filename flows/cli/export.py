@@ -1,4 +1,4 @@
-"""`prelaunch export REPORT`: sends a report and its verdict to MLflow, as a run of an experiment."""
+"""`prelaunch fleet export REPORT`: sends a report and its verdict to MLflow, as a run of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch exporter STORE`: serves metrics about the gates in a store to Prometheus until SIGTERM or SIGINT."""
+"""`prelaunch serve exporter STORE`: serves metrics about the gates in a store to Prometheus until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --listen HOST:PORT."""
     parser.description = (
         "Serves metrics about the gates in a store at /metrics: answers, times, declared and proven nodes. At / is the page of "
-        "`prelaunch fleet`, at /nodes/NAME that of `prelaunch fleet --node NAME`. The store is read at every "
+        "`prelaunch fleet list`, at /nodes/NAME that of `prelaunch fleet list --node NAME`. The store is read at every "
         "scrape; if it cannot be read there is one sample, prelaunch_store_readable 0. There is no password, so it listens on this "
         "machine only unless you say otherwise. It ends on SIGTERM (143) and SIGINT (130); 2: rejected; 5: it cannot listen."
     )

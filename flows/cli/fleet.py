@@ -1,4 +1,4 @@
-"""`prelaunch fleet STORE`: which nodes are proven, which are not and why, the worst first; and all that is kept of one node."""
+"""`prelaunch fleet list STORE`: which nodes are proven, which are not and why, the worst first; and all that is kept of one node."""
 
 from __future__ import annotations
 

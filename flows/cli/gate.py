@@ -120,10 +120,8 @@ def _require_local_nodes(context: GateContext, plans: tuple[Plan, ...]) -> None:
 
 def _close(context: GateContext, lease: Lease, reason: str = "") -> None:
     """Keep the end of a gate whose question is over, and notify people of it."""
-    from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
-        ENDED,
-        close_expired_gate,
-    )
+    # Prefect's client takes a second to import, and few gates need it.
+    from tasks.expire import ENDED, close_expired_gate
 
     close_expired_gate(context, lease, reason or ENDED)
 
@@ -148,11 +146,9 @@ def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, requ
             failure = error
     if number is not None:
         return interrupted(arguments, gate_id, number, context, progress)
-    if (
-        failure is not None
-        and (code := _failed(arguments, context, gate_id, failure, server, progress)) is not None
-    ):
-        return code
+    early = None if failure is None else _failed(arguments, context, gate_id, failure, server, progress)
+    if early is not None:
+        return early
     if progress.outcome is None:
         reason = "the flow ended without a result"
         return nothing_judged(arguments, context.gate.name, gate_id, reason, Exit.CANNOT_TELL)

@@ -155,9 +155,8 @@ def _stored(context: GateContext, outcome: GateOutcome, code: Exit) -> GateOutco
         if outcome.judged is None:
             keep_outcome(context.store, outcome, code, context.gate.cluster.name)
             return outcome
-        from tasks.cancel import (
-            keep_cancelled,
-        )  # Prefect's client takes a second to import: the flow has done it
+        # Prefect's client takes a second to import: the flow has done it.
+        from tasks.cancel import keep_cancelled
 
         return keep_cancelled(context, outcome, code)
 

@@ -59,9 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _with_kept_end(judged: JudgedFile) -> JudgedFile:
-    from tasks.gate.record.end import (
-        with_kept_end,
-    )  # brings the engines' models, which judging alone does not need
+    # It brings the engines' models, which judging alone does not need.
+    from tasks.gate.record.end import with_kept_end
 
     return with_kept_end(judged)
 
@@ -71,11 +70,8 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
     if len(results) == 1:
         write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
     if arguments.format == "json" and len(results) > 1:
-        write_stdout(
-            json_text(
-                {"verdicts": [_file(name, r) for name, r in zip(arguments.reports, results, strict=True)]}
-            )
-        )
+        rows = [_file(name, result) for name, result in zip(arguments.reports, results, strict=True)]
+        write_stdout(json_text({"verdicts": rows}))
     else:
         write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:

@@ -1,4 +1,4 @@
-"""`prelaunch machines GATE_FILE`: the machines of a cluster, by their engine and by our records, in one table."""
+"""`prelaunch repair machines GATE_FILE`: the machines of a cluster, by their engine and by our records, in one table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not rows and machines.name == "log":
         write_stderr(
             'prelaunch: machines of [remediation] is "log" (the default), which asks no engine. Write the engine\'s name there to '
-            "list its nodes; `prelaunch fleet` lists those that gates know."
+            "list its nodes; `prelaunch fleet list` lists those that gates know."
         )
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 
@@ -111,11 +111,8 @@ def _show(
     if arguments.format == "json":
         listed = [row_table(row, now, reached) for row in rows]
         acts = {"records": plain([act for row in rows for act in row.acts])} if arguments.node else {}
-        write_stdout(
-            json_text(
-                {"machines": listed, **acts, "answered": reached, "problems": list(problems), "error": None}
-            )
-        )
+        ends = {"answered": reached, "problems": list(problems), "error": None}
+        write_stdout(json_text({"machines": listed, **acts, **ends}))
     elif arguments.node and rows:
         write_stdout("\n".join(node_text(row, now, reached) for row in rows))
     else:

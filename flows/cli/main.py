@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from checks.command_line import UsageError
-from checks.documents.nearest import nearest
+from checks.command_line import UsageError, quoted
 from checks.exit_codes import Exit
 from checks.process import inheritance
 from checks.process.collection import without_collection
@@ -23,6 +22,7 @@ from flows.cli.output import (
     json_text,
     quiet_stdout,
     rejection,
+    report_failure,
     say_rejected,
     stdout_has_something,
     write_cancelled,
@@ -30,15 +30,13 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from flows.cli.verbs import VERBS, add_verb, empty_parser
+from flows.cli.verbs import VERBS, add_arguments, command_of, empty_parser, help_text, nearest_command
 from tasks.reports.command_line import StdoutUnwritable, Terminated
-
-__all__ = ["VERBS", "main"]
 
 # The commands that start a gate, and what is known of it if a signal ends them here.
 GATES = {
     "gate": "before the gate began: nothing was started",
-    "trigger": "before the run was followed: Prefect shows whether one was started",
+    "run start": "before the run was followed: Prefect shows whether one was started",
 }
 FILES = ("junit", "summary", "html")
 
@@ -68,16 +66,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    parser, verbs = empty_parser()
-    typed = argv[0] if argv and not argv[0].startswith("-") else ""
-    # The usage of the nearest verb is printed where a verb is misspelt.
-    chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
-    if chosen:
+    if argv[:1] in (["-h"], ["--help"]):
+        write_stdout(help_text())
+        return Exit.GO
+    parser, parsers = empty_parser()
+    command = command_of(argv)
+    typed = next(iter(argv[len(command.split()) :]), "")
+    near = nearest_command(command, typed)
+    if chosen := near or command:
         with without_collection():
-            add_verb(chosen, verbs[chosen])
+            add_arguments(chosen, parsers[chosen])
+    if near:  # the usage of the nearest command is printed where one is misspelt
+        usage, hint = parsers[near].format_usage().strip(), f"Did you mean prelaunch {near}?"
+        raise UsageError(f"unknown command {quoted(typed)}", usage, near, hint)
     try:
         arguments = parser.parse_args(argv)
-    except SystemExit:  # --help and --version have said what was asked
+    except SystemExit:  # --help of a command and --version have said what was asked
         return 0
     if not hasattr(arguments, "run"):
         parser.error("no command was given. The commands are: " + ", ".join(VERBS))
@@ -89,7 +93,8 @@ def _run(argv: list[str]) -> int:
 
 def _refuse(argv: list[str], error: UsageError) -> int:
     _error_document(argv, error.message, error.nearest)
-    _write_rejection(argv, error)
+    say_rejected(error)
+    write_rejected(_page_files(argv), _gate_name(argv), error)
     write_stderr(error.usage)
     return Exit.REJECTED
 
@@ -99,7 +104,7 @@ def _failed(argv: list[str], error: Exception) -> int:
     from flows.cli.rejection import report_error
 
     form = "json" if _asks_for_json(argv) and not stdout_has_something() else "text"
-    code = report_error(form, error) if not GATES.keys() & set(argv[:1]) else None
+    code = report_error(form, error) if command_of(argv) not in GATES else None
     if code is not None:
         return code
     if os.environ.get("PRELAUNCH_DEBUG") == "1":
@@ -107,14 +112,10 @@ def _failed(argv: list[str], error: Exception) -> int:
     from flows.cli.prefect_server import fault_text  # few commands have a server
 
     if fault := fault_text(error):
-        _error_document(argv, fault)
-        write_stderr(f"prelaunch: {fault}")
-        return Exit.NO_CAPACITY
+        return report_failure(form, fault, Exit.NO_CAPACITY)
     first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
-    message = f"this is an error in prelaunch itself, so there is no verdict: {first}"
-    _error_document(argv, message)
-    write_stderr(f"prelaunch: {message}. Set PRELAUNCH_DEBUG=1 to see the traceback.")
-    return Exit.CANNOT_TELL
+    text = f"this is an error in prelaunch itself, so there is no verdict: {first}. Set PRELAUNCH_DEBUG=1 to see the traceback."
+    return report_failure(form, text, Exit.CANNOT_TELL)
 
 
 def _error_document(argv: list[str], message: str, near: str | None = None) -> None:
@@ -138,19 +139,13 @@ def _asks_for_json(argv: Sequence[str]) -> bool:
     return "json" in _typed_values(argv, "--format")
 
 
-def _write_rejection(argv: Sequence[str], error: Exception) -> None:
-    """Say the rejection, and write the files that the words ask for."""
-    say_rejected(error)
-    write_rejected(_page_files(argv), _gate_name(argv), error)
-
-
 def _write_cancellation(argv: Sequence[str], message: str) -> bool:
     """Write how a gate ended before it began, to stdout if JSON was asked for, and to the files; False for other commands."""
-    if not argv or argv[0] not in GATES or stdout_has_something():
+    if command_of(argv) not in GATES or stdout_has_something():
         return False
     from tasks.gate.outcome import CANCELLED, unjudged_json
 
-    reason = f"{message} {GATES[argv[0]]}"
+    reason = f"{message} {GATES[command_of(argv)]}"
     line = f"{CANCELLED} {_gate_name(argv)}: {reason}"
     if _asks_for_json(argv):
         write_stdout(json_text(unjudged_json(reason, line), by_name=False))
@@ -173,7 +168,7 @@ def _gate_name(argv: Sequence[str]) -> str:
     """The gate's name, as far as it is known: its file's."""
     if len(argv) > 1 and argv[0] == "gate" and not argv[1].startswith("-"):
         return Path(argv[1]).stem
-    return argv[0] if argv else "prelaunch"
+    return command_of(argv) or "prelaunch"
 
 
 def _heed_sigterm() -> None:

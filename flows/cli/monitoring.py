@@ -1,4 +1,4 @@
-"""`prelaunch monitoring`: what Prometheus needs."""
+"""`prelaunch site monitoring`: what Prometheus needs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions."""
     parser.description = "Writes what Prometheus needs to watch the declared nodes of a cluster. Exit codes: 0 written; 2 rejected."
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
-    _add_targets(
-        actions.add_parser(
-            "targets", help="write the declared nodes as Prometheus' file of targets", allow_abbrev=False
-        )
-    )
-    _add_config(
-        actions.add_parser(
-            "config",
-            help="write prometheus.yml, alertmanager.yml and the rules with your addresses",
-            allow_abbrev=False,
-        )
-    )
+    text = "write the declared nodes as Prometheus' file of targets"
+    _add_targets(actions.add_parser("targets", help=text, allow_abbrev=False))
+    text = "write prometheus.yml, alertmanager.yml and the rules with your addresses"
+    _add_config(actions.add_parser("config", help=text, allow_abbrev=False))
 
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +57,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--exporter", type=host_port, default=MonitoringSettings.exporter, metavar="HOST:PORT",
-        help=f"where prelaunch exporter answers (default {MonitoringSettings.exporter})",
+        help=f"where prelaunch serve exporter answers (default {MonitoringSettings.exporter})",
     )  # fmt: skip
     parser.add_argument(
         "--slurm", type=host_port, metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
@@ -88,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return int(arguments.run_action(arguments))
     except (TargetsError, ConfigError) as error:
-        raise InputError("monitoring", str(error)) from error
+        raise InputError("site monitoring", str(error)) from error
 
 
 def _targets(arguments: argparse.Namespace) -> Exit:
@@ -130,7 +122,9 @@ def _config(arguments: argparse.Namespace) -> Exit:
         write_file(path, text, 0o600 if name in SECRET else 0o644)
     written = [str(arguments.out / name) for name in files]
     write_stdout("".join(f"{name}\n" for name in written))
-    write_stderr(f"prelaunch: write the targets to {arguments.out / 'targets'}: prelaunch monitoring targets")
+    write_stderr(
+        f"prelaunch: write the targets to {arguments.out / 'targets'}: prelaunch site monitoring targets"
+    )
     return Exit.GO
 
 

@@ -252,7 +252,7 @@ def write_stdout(text: str) -> None:
     except OSError as error:
         quiet_stdout()
         raise StdoutUnwritable(
-            f"the result cannot be written to stdout: {error.strerror}. A gate's verdict is in its store: prelaunch store list"
+            f"the result cannot be written to stdout: {error.strerror}. A gate's verdict is in its store: prelaunch fleet store list"
         ) from error
 
 

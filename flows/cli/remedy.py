@@ -1,4 +1,4 @@
-"""`prelaunch remedy GATE_FILE`: repair what a gate condemned, prove it and give it back, as the gate file allows.
+"""`prelaunch repair run GATE_FILE`: repair what a gate condemned, prove it and give it back, as the gate file allows.
 
 With [remediation] mode "plan" it prints what could be done, and starts nothing.
 """
@@ -47,6 +47,7 @@ CODES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --gate ID --allow RUNG --close-breaker --format text|json."""
+    parser.epilog = "exit codes: 0 every node was returned, or the plan was printed, 1 a person is needed, 2 rejected, 3 goes on later"
     add_gate_file(parser)
     text = "the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)"
     parser.add_argument("--gate", metavar="ID", default="", help=text)
@@ -94,6 +95,7 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     except REJECTIONS as error:
         raise InputError(arguments.file, str(error)) from error
     plans = list(planned(work.cases, work.remediation.machines))
+    mode = work.remediation.settings.mode.value
     if arguments.format == "json":
         rows = [
             {
@@ -103,7 +105,6 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
             }
             for case, steps in plans
         ]
-        mode = work.remediation.settings.mode.value
         write_stdout(json_text({"mode": mode, "cases": rows}))
         return int(Exit.GO)
     for case, steps in plans:
@@ -112,7 +113,6 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
         for number, (rung, command) in enumerate(steps, 1):
             message = command or STEPS.get(rung, "")
             write_stdout(f"  {number}. {rung.value}{f': {message}' if message else ''}\n")
-    mode = work.remediation.settings.mode.value
     write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
     return int(Exit.GO)
 
@@ -139,7 +139,7 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
             ignore_signals()
             stack.close()
             write_stderr(
-                "prelaunch: interrupted; what was requested goes on, and the next `prelaunch remedy` takes it up"
+                "prelaunch: interrupted; what was requested goes on, and the next `prelaunch repair run` takes it up"
             )
             return int(error.code)
         except ServerError as error:
@@ -180,11 +180,8 @@ async def _flow(
 
 def _show(arguments: argparse.Namespace, state: State[Any], acts: list[Act]) -> None:
     if arguments.format == "json":
-        write_stdout(
-            json_text(
-                {"ended": state.name, "message": state.message or "", "acts": [plain(act) for act in acts]}
-            )
-        )
+        document = {"ended": state.name, "message": state.message or "", "acts": [plain(act) for act in acts]}
+        write_stdout(json_text(document))
         return
     for act in acts:
         text = one_line(act.said, 200)

@@ -1,4 +1,4 @@
-"""`prelaunch replay STORE --policy NEW`: which past verdicts would be different under another policy, and why."""
+"""`prelaunch fleet replay STORE --policy NEW`: which past verdicts would be different under another policy, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch schema gate|policy|report|result`: prints the JSON Schema with which an editor or a script checks such a file."""
+"""`prelaunch site schema gate|policy|report|result`: prints the JSON Schema with which an editor or a script checks such a file."""
 
 from __future__ import annotations
 

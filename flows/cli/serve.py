@@ -1,4 +1,4 @@
-"""`prelaunch serve`: gate, commission, reap and remedy for the configured Prefect server, from this machine and this terminal.
+"""`prelaunch serve forms`: gate, commission, reap and remedy for the configured Prefect server, from this machine and this terminal.
 
 It is for a laptop or for a trial: no work pool and no worker are needed. When it ends, its runs are cancelled and their jobs ended.
 """
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         ignore_signals()
         write_stderr(
             "prelaunch: stopped serving. What still ran was cancelled, and its jobs were ended; what is ordered from now on waits "
-            "for the next prelaunch serve"
+            "for the next prelaunch serve forms"
         )
         return int(error.code)
     except Exception as error:

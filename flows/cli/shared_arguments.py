@@ -72,7 +72,7 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
     """--baseline FILE."""
     parser.add_argument(
         "--baseline", type=lambda text: Path(text) if text else None, metavar="FILE",
-        help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
+        help="a baseline (from prelaunch fleet baseline learn): a value that is worse is a WARN",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`prelaunch slack [CONFIG]`: handles the buttons and /prelaunch of one Slack workspace until SIGTERM or SIGINT."""
+"""`prelaunch serve slack [CONFIG]`: handles the buttons and /prelaunch of one Slack workspace until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_stderr(f"prelaunch: {arguments.config} is valid: {len(config.gates)} gate(s)")
         return int(Exit.GO)
     if not configured_api_url(os.environ, Path.cwd()):
-        raise InputError("slack", NO_SERVER)
+        raise InputError("serve slack", NO_SERVER)
     os.environ.update({key: value for key, value in SETTINGS.items() if key not in os.environ})
     return _serve(config)
 

@@ -1,4 +1,4 @@
-"""`prelaunch slurm`: what a Slurm cluster can do for jobs: srun, enroot and pyxis, each run on some nodes."""
+"""`prelaunch site slurm`: what a Slurm cluster can do for jobs: srun, enroot and pyxis, each run on some nodes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ CODES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """[CHECK...] --nodes N --partition P --account A --image I --format text|json."""
+    parser.epilog = (
+        "exit codes: 0 all work, 1 one fails, 2 this is no machine with Slurm, 3 one could not run"
+    )
     parser.add_argument(
         "checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)"
     )

@@ -1,4 +1,4 @@
-"""`prelaunch store list|index|prune`: lists the verdicts of a store, folds the history of its nodes again, and deletes old ones."""
+"""`prelaunch fleet store list|index|prune`: lists the verdicts of a store, folds the history of its nodes, and deletes old ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`prelaunch trigger DEPLOYMENT`: start a run of a deployment on a Prefect server, and follow it to its exit code.
+"""`prelaunch run start DEPLOYMENT`: start a run of a deployment on a Prefect server, and follow it to its exit code.
 
 It is for pipelines: the gate runs where the cluster can be reached, and the pipeline waits. If the pipeline is interrupted the
-run is cancelled, with the training that it has started; `prelaunch watch` never cancels.
+run is cancelled, with the training that it has started; `prelaunch run follow` never cancels.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 def begun(run: UUID, deployment: str, page: str) -> str:
     """The first line: which run was started, and what ends with this command."""
     named = f"run {run} of {deployment} {page}".rstrip()
-    return f"{named} (if this command is ended, the run and its training are cancelled; prelaunch watch {run} only shows the run)"
+    return f"{named} (if this command is ended, the run and its training are cancelled; prelaunch run follow {run} only shows the run)"
 
 
 def _request(arguments: argparse.Namespace) -> dict[str, object]:

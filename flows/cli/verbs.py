@@ -1,77 +1,128 @@
-"""The verbs of `prelaunch`, and its parser. A verb's module is imported only when its arguments are needed."""
+"""The commands of `prelaunch`, and its parser. A command's module is imported only when its arguments are needed."""
 
 from __future__ import annotations
 
 import importlib
+import textwrap
+from collections.abc import Sequence
 
 from checks.command_line import Parser
+from checks.documents.nearest import nearest
 from checks.version import ENGINE
 
-# verb -> what --help says of it. Its module, flows.cli.<verb>, has add_arguments(parser) and run(arguments) -> int.
-VERBS = {
-    "gate": "check the nodes, decide, then launch the training, ask a person, or notify people",
-    "serve": "offer the gate and commission forms on a Prefect server, and run them on this machine",
-    "init": "write a new gate file, from options",
-    "doctor": "look at everything that a gate needs on this machine and account",
-    "plan": "print what a gate would check, start and cost, and who would be notified; nothing is started",
-    "trigger": "start a run of a deployment on a Prefect server, and follow it",
-    "watch": "follow a run on a Prefect server, and exit with its exit code",
-    "judge": "judge existing reports again, or show the verdict that a gate kept, in every format",
-    "replay": "show which past verdicts would change under another policy, and why",
-    "slack": "serve the buttons and the /prelaunch command of a Slack workspace",
-    "store": "list or index the verdicts in a store, and remove old ones",
-    "baseline": "learn from reports what your machines usually reach, or print a baseline",
-    "remedy": "repair the machines that a gate condemned, prove them and give them back, as the gate file allows",
-    "fleet": "say which nodes are proven, and list all of them, or show everything that is kept of one",
-    "explain": "read the raw output of a tool: findings, and the lines that prove them",
-    "check": "check this node now",
-    "node": "list the checks of a node, run or judge them there, or put a gate in front of a command",
-    "machines": "list the machines of a cluster: their state by the engine and by us, and every act",
-    "drill": "make a fault on a free node, to see whether it is noticed, and undo it",
-    "monitoring": "write what Prometheus needs to watch the declared nodes",
-    "exporter": "serve metrics about the gates in a store to Prometheus",
-    "cluster-config": "write the configuration of a cluster of AWS ParallelCluster, and print the commands that create it",
-    "slurm": "check what a Slurm cluster can do for jobs: srun, enroot, pyxis",
-    "export": "send a report and its verdict to MLflow, as a run of an experiment",
-    "examples": "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",
-    "completion": "print the script that completes prelaunch in bash, zsh or fish",
-    "schema": "print the JSON Schema of a gate file, a policy or a report, for editors",
-    "facts": "print the facts about an instance type, and the thresholds of its policy",
+# The words of a command -> its module in flows/cli, which has add_arguments(parser) and run(arguments) -> int, and what --help says.
+# A verb without a module has commands below it.
+COMMANDS = {
+    "gate": ("gate", "check the nodes and decide, then launch, ask a person, or refuse"),
+    "plan": ("plan", "print what a gate would check, start and cost; nothing is started"),
+    "check": ("check", "check this node now"),
+    "init": ("init", "write a new gate file, from options"),
+    "doctor": ("doctor", "look at everything that a gate needs on this machine and account"),
+    "judge": ("judge", "judge reports again, or show the verdict that a gate kept"),
+    "explain": ("explain", "read the raw output of a tool: findings, and what proves them"),
+    "facts": ("facts", "print the facts about an instance type, and its thresholds"),
+    "fleet": ("", "the nodes and verdicts of all gates in a store"),
+    "fleet list": ("fleet", "say which nodes are proven, and list all of them, or show everything about one"),
+    "fleet store": ("store", "list or index the verdicts in a store, and remove old ones"),
+    "fleet baseline": ("baseline", "learn from reports what your machines usually reach, or print it"),
+    "fleet replay": ("replay", "show which past verdicts would change under another policy, and why"),
+    "fleet export": ("export", "send a report and its verdict to MLflow, as a run of an experiment"),
+    "repair": ("", "the machines that a gate condemned, and drills"),
+    "repair run": ("remedy", "repair them, prove them and give them back, as the gate file allows"),
+    "repair machines": ("machines", "list the machines: their state by the engine and by us, and every act"),
+    "repair drill": ("drill", "make a fault on a free node, to see whether it is noticed, and undo it"),
+    "serve": ("", "processes that run until a signal ends them"),
+    "serve forms": ("serve", "offer the forms on a Prefect server, and run what they start on this machine"),
+    "serve slack": ("slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
+    "serve exporter": ("exporter", "serve metrics about the gates in a store to Prometheus"),
+    "run": ("", "a gate on a Prefect server"),
+    "run start": ("trigger", "start a run of a deployment, and follow it"),
+    "run follow": ("watch", "follow a run, and exit with its exit code"),
+    "node": ("node", "list, run or judge the checks on a node, or gate a command there"),
+    "site": ("", "its files, and checks of its cluster"),
+    "site monitoring": ("monitoring", "write what Prometheus needs to watch the declared nodes"),
+    "site slurm": ("slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
+    "site parallelcluster": ("cluster_config", "write the configuration of a cluster of AWS ParallelCluster"),
+    "site examples": ("examples", "copy the files that you edit (gate files, policies, units) to a folder"),
+    "site schema": ("schema", "print the JSON Schema of a gate file, a policy, a report or a result"),
+    "site completion": ("completion", "print the script that completes prelaunch in bash, zsh or fish"),
 }
+VERBS = tuple(path for path in COMMANDS if " " not in path)
+# The first verb of a group in --help -> the title of the group.
+TITLES = {"gate": "A gate", "judge": "Evidence", "fleet": "Machines", "serve": "Services", "node": "A site"}
+HELP = """usage: prelaunch [-h] [--version] VERB ...
+
+Tests the machines that a distributed training job will run on, and decides
+whether it may start. The first three commands are:
+
+  prelaunch init --engine local --instance-type cpu --nodes 1
+  prelaunch doctor gate.toml
+  prelaunch gate gate.toml"""
 EXIT_CODES = (
-    "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
-    "4 launch or training failed after a go, 5 no machines (for the checks, or after a go for the training) or a service "
-    "error, 130 and 143 interrupted"
+    "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, 4 launch or training failed after a go, "
+    "5 no machines (for the checks, or after a go for the training) or a service error, 130 and 143 interrupted"
 )
+# The commands whose exit code is that of a verdict or of a gate. Others say in their description what their codes mean.
+JUDGING = ("gate", "plan", "check", "judge", "explain", "node", "run start", "run follow")
+
+
+def help_text() -> str:
+    """The text of `prelaunch --help`: the commands that a newcomer needs first, then the verbs in groups."""
+    lines = [HELP]
+    for verb in VERBS:
+        below = ", ".join(path.partition(" ")[2] for path in COMMANDS if path.startswith(f"{verb} "))
+        text = f"{verb:9}{COMMANDS[verb][1]}{below and ': '}{below}"
+        lines += ["", f"{TITLES[verb]}:"] if verb in TITLES else []
+        lines += textwrap.wrap(text, 79, initial_indent="  ", subsequent_indent=" " * 11)
+    return "\n".join([*lines, "", "prelaunch VERB --help shows the options of a verb.", ""])
 
 
 def empty_parser() -> tuple[Parser, dict[str, Parser]]:
-    """The parser, and that of each verb, which has no arguments yet."""
-    parser = Parser(
-        prog="prelaunch",
-        description="Tests the machines that a distributed training job will run on, and decides whether it may start.",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
+    """The parser, and that of each command, which has no arguments yet."""
+    parser = Parser(prog="prelaunch", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"prelaunch {ENGINE}")
-    group = parser.add_subparsers(metavar="VERB", title="verbs")
-    made = {
-        verb: group.add_parser(verb, help=text, description=text, epilog=EXIT_CODES, allow_abbrev=False)
-        for verb, text in VERBS.items()
-    }
-    return parser, made
+    groups = {"": parser.add_subparsers(metavar="VERB")}
+    parsers = {}
+    for path, (module, text) in COMMANDS.items():
+        group, _, name = path.rpartition(" ")
+        codes = EXIT_CODES if path in JUDGING else None
+        own = groups[group].add_parser(name, help=text, description=text, epilog=codes, allow_abbrev=False)
+        parsers[path] = own
+        if not module:
+            groups[path] = own.add_subparsers(title="commands", required=True)
+    return parser, parsers
 
 
-def add_verb(verb: str, parser: Parser) -> None:
-    """Import the verb's module, which adds its arguments to the verb's parser."""
-    module = importlib.import_module(f"flows.cli.{verb.replace('-', '_')}")
-    module.add_arguments(parser)
-    parser.set_defaults(run=module.run)
+def command_of(argv: Sequence[str]) -> str:
+    """The command that the words begin with; "" for none."""
+    return next((path for count in (2, 1) if (path := " ".join(argv[:count])) in COMMANDS), "")
+
+
+def nearest_command(command: str, typed: str) -> str | None:
+    """The command that was probably meant by a word that is none: its last word, or its module, is nearest to the word.
+
+    `command` stands before the word. None if nothing is near, if the word is an option, or if the command takes arguments.
+    """
+    if typed[:1] in ("", "-") or COMMANDS.get(command, ("",))[0]:
+        return None
+    below = [path for path in COMMANDS if path.startswith(f"{command} ".lstrip())]
+    below.sort(key=len, reverse=True)  # the shorter command has the name that two have
+    names = {name: path for path in below for name in (COMMANDS[path][0], path.rpartition(" ")[2])}
+    match = nearest(typed, list(names))
+    return names[match] if match else None
+
+
+def add_arguments(command: str, parser: Parser) -> None:
+    """Import the command's module, which adds its arguments to the command's parser; a group has none."""
+    if name := COMMANDS[command][0]:
+        module = importlib.import_module(f"flows.cli.{name}")
+        module.add_arguments(parser)
+        parser.set_defaults(run=module.run)
 
 
 def whole_parser() -> Parser:
-    """The parser with the arguments of every verb."""
-    parser, verbs = empty_parser()
-    for verb, own in verbs.items():
-        add_verb(verb, own)
+    """The parser with the arguments of every command."""
+    parser, parsers = empty_parser()
+    for command, own in parsers.items():
+        add_arguments(command, own)
     return parser

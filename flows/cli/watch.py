@@ -1,6 +1,6 @@
-"""`prelaunch watch RUN`: shows a run on a Prefect server live, and at its end the table and exit code that a gate here would have.
+"""`prelaunch run follow RUN`: shows a run on a Prefect server, and at its end the table and exit code that a gate here would have.
 
-`prelaunch trigger` shows the run that it has started in the same way.
+`prelaunch run start` shows the run that it has started in the same way.
 """
 
 from __future__ import annotations

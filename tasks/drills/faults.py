@@ -1,4 +1,4 @@
-"""The faults that `prelaunch drill` makes on a node: the commands that make each and undo it.
+"""The faults that `prelaunch repair drill` makes on a node: the commands that make each and undo it.
 
 Sources: the lines in the kernel log are those of SageMaker HyperPod's resilience workshop (Xid 73 and 74 in /var/log/messages, with a
 current date); tc-tbf(8); proc(5). A process is known by its number and its start time, so that no signal reaches another that has the

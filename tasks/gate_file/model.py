@@ -190,7 +190,7 @@ class Mode(StrEnum):
 class PolicyTable(GateTable):
     """What is accepted. `reuse_pass_minutes`: a PASS that is younger is used again if the machines are proven to be the same.
 
-    `baseline` is a file that `prelaunch baseline learn` made ("" for none): a value that is worse is a WARN. Only the gate
+    `baseline` is a file that `prelaunch fleet baseline learn` made ("" for none): a value that is worse is a WARN. Only the gate
     itself compares with it; nodes that confirm a PASS, or decide inside of a job, know the policy only.
     """
 

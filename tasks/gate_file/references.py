@@ -79,7 +79,7 @@ def is_near(path: Path, here: Path) -> bool:
 
 
 def _copies(path: Path, here: Path) -> Iterator[Path]:
-    """Where `prelaunch examples` puts a copy of a shipped file, seen from the folder of a gate file: beside it first."""
+    """Where `prelaunch site examples` puts a copy of a shipped file, seen from the folder of a gate file: beside it first."""
     if path.is_relative_to(SHIPPED.parent):
         inner = path.relative_to(SHIPPED.parent)
         yield here.parent / inner

@@ -102,7 +102,7 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
                 if (now := time.monotonic()) > min(heard + patience_s, begun + limit_s):
                     raise Unreachable(
                         f"the Prefect server {at} has not answered for {now - heard:.0f} s ({_reason(error)}). "
-                        f"Run {run} may go on. Start the server, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
+                        f"Run {run} may go on. Start the server, or correct PREFECT_API_URL, and run: prelaunch run follow {run}"
                     ) from error
                 say(Progress("run", f"the Prefect server does not answer ({_reason(error)}); asking again"))
             except ObjectNotFound as error:
@@ -136,7 +136,7 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
             wanted = _merged(own if isinstance(own, dict) else {}, request)
             if deployment.startswith(GATES) and not wanted.get("gate_file"):
                 raise FollowError(
-                    f"{deployment} has no gate file of its own. Name one: prelaunch trigger {deployment} --gate NAME"
+                    f"{deployment} has no gate file of its own. Name one: prelaunch run start {deployment} --gate NAME"
                 )
             parameters, key = {**target.parameters, "request": wanted}, _run_key(deployment, request, once)
             flow_run = await client.create_flow_run_from_deployment(

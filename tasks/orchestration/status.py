@@ -50,7 +50,7 @@ FINDINGS, WITH_EVIDENCE = 500, 20
 DESCRIPTION = 300
 BYTES = 64 << 20
 WENT = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
-RUNS = "The gate runs. `prelaunch watch` follows it."
+RUNS = "The gate runs. `prelaunch run follow` follows it."
 
 
 def key_of(cluster: str) -> str:

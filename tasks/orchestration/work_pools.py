@@ -75,7 +75,7 @@ async def waiting_reason(client: PrefectClient, run: FlowRun) -> str:
 
 async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:
     """The work pools of the configured server's deployments of gates: those that start this gate file, or that take any; with None
-    all. One that `prelaunch serve` offers has no pool. Raises httpx.HTTPError.
+    all. One that `prelaunch serve forms` offers has no pool. Raises httpx.HTTPError.
     """
     async with get_client() as client:
         using: dict[str, list[str]] = {}

@@ -55,6 +55,6 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
 
 def _item(node: FleetNode) -> Item:
     cause = node.open[0].finding.cause if node.open else Cause.EVIDENCE
-    remedy = f"Look at its history: prelaunch fleet STORE --node {node.name}"
+    remedy = f"Look at its history: prelaunch fleet list STORE --node {node.name}"
     text = f"{node.name} is {state_line(node)}"
     return Item(WORDS[node.state], cause.value, node.name, "fleet", text, remedy, (), "")

@@ -28,7 +28,7 @@ EVERY_S, QUIET_S, LONGEST_S = 5.0, 30.0, 300.0
 # A notifier blocks for 20 s at most: its thread is gone by then.
 END_S = 25.0
 STOPPED = (
-    "This process no longer follows the gate: it was cancelled, waits for approval, or crashed. `prelaunch store list` and the "
+    "This process no longer follows the gate: it was cancelled, waits for approval, or crashed. `prelaunch fleet store list` and the "
     "page of the run show which."
 )
 

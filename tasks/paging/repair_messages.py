@@ -1,8 +1,8 @@
 """What people are asked and told about repairs of machines: the questions, the pages, and the replies below the gate's message.
 
 A question about a repair has a folder of its own in the store, gates/<act id>, because a gate may have several. It is answered in
-Slack by somebody in [approval] overriders, or in advance by who starts `prelaunch remedy` in a terminal: that person has the rights to
-repair machines by hand.
+Slack by somebody in [approval] overriders, or in advance by who starts `prelaunch repair run` in a terminal: that person has the
+rights to repair machines by hand.
 """
 
 from __future__ import annotations

@@ -46,16 +46,14 @@ def read_baseline(path: Path) -> Baseline:
         with path.open("rb") as file:
             data = file.read(BASELINE_BYTES + 1)
     except OSError as error:
-        message = (
-            f"it cannot be read ({error.strerror}). Make one: prelaunch baseline learn REPORT... --out FILE."
-        )
+        message = f"it cannot be read ({error.strerror}). Make one: prelaunch fleet baseline learn REPORT... --out FILE."
         raise InputError(str(path), message) from error
     try:
         return load(data)
     except DecodeError as error:
         found = document_kind(data)
         if found not in ("", "a baseline"):
-            text = f"it is {found}, not a baseline. Learn one: prelaunch baseline learn REPORT... --out FILE."
+            text = f"it is {found}, not a baseline. Learn one: prelaunch fleet baseline learn REPORT... --out FILE."
             raise InputError(str(path), text) from error
         message = f"it is not a baseline: {error.reason}."
         raise InputError(str(path), message, error.path, error.nearest) from error

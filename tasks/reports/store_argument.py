@@ -142,9 +142,7 @@ def _report_of(source: NamedStore, gate_id: str) -> str:
         return key
     gates = kept_gates(source.store, records.recorded(source.store))
     if gate_id in gates:
-        message = (
-            "this gate kept no report: it ended before it judged. `prelaunch store list` says how it ended."
-        )
+        message = "this gate kept no report: it ended before it judged. `prelaunch fleet store list` says how it ended."
         raise InputError(gate_id, message)
     newest = ", ".join(list(gates)[: -NEWEST - 1 : -1])
     message = f"no gate of {source.address} has this id; it has none. {NAME_STORE}"
@@ -218,7 +216,7 @@ def require_known_node(source: NamedStore, node: str, argument: str) -> None:
     if node in names:
         return
     typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
-    message = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
+    message = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet list{typed}` lists them."
     if known.problems:
         message = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
     raise InputError(source.address, message, "", nearest(node, names))

@@ -1,4 +1,4 @@
-"""The configuration of `prelaunch slack`, deployments/slack.toml (pydantic): which gates it may start, and for whom.
+"""The configuration of `prelaunch serve slack`, deployments/slack.toml (pydantic): which gates it may start, and for whom.
 
 Errors are like those of a gate file: file, key, what is wrong, and the nearest valid key.
 """

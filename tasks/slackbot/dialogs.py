@@ -1,4 +1,4 @@
-"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason."""
+"""What `prelaunch serve slack` shows to one person in Slack: short answers, and the modal that asks for a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of `prelaunch slack` to Prefect's server: runs, deployments, resume, start.
+"""The calls of `prelaunch serve slack` to Prefect's server: runs, deployments, resume, start.
 
 PrefectUnreachable         the server does not answer, or only with an error of its own: try again
 NotStarted          there is no such deployment, or the server refused to start it
@@ -172,8 +172,8 @@ def _parameters(deployment: str, parameters: Mapping[str, Any] | None, gate_file
         return {"request": {**(request if isinstance(request, Mapping) else {}), "gate_file": str(gate_file)}}
     if named != gate_file:
         raise NotStarted(
-            f"deployment {deployment!r} is for {named}, the list of prelaunch slack says {gate_file}. "
-            "Let both name one gate file, and start prelaunch slack in the folder of the workers."
+            f"deployment {deployment!r} is for {named}, the list of prelaunch serve slack says {gate_file}. "
+            "Let both name one gate file, and start prelaunch serve slack in the folder of the workers."
         )
     return {}
 

@@ -174,7 +174,7 @@ def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tup
 def rebuild_command(store: Store) -> str:
     """What folds the histories of this store again, with its address."""
     address = store.location(RECORDS)[: -len(f"/{RECORDS}")]
-    return f"prelaunch store index --rebuild {shlex.quote(address)}"
+    return f"prelaunch fleet store index --rebuild {shlex.quote(address)}"
 
 
 def _histories(store: Store) -> dict[str, ClusterHistory]:

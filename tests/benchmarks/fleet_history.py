@@ -2,9 +2,9 @@
 
 A folder store with made-up gates, every one with all nodes and 37 numbers of each. A page reads their folded history, and the gates
 that this names.
-`fleet_cpu_s` is what one `prelaunch fleet STORE --html FILE` takes from the start of Python to its end (median of three), `page_bytes`
-the page, `rebuild_cpu_s` folds the history anew from the files. Both are seconds of processor time, which depend little on what else
-the machine does.
+`fleet_cpu_s` is what one `prelaunch fleet list STORE --html FILE` takes from the start of Python to its end (median of three),
+`page_bytes` the page, `rebuild_cpu_s` folds the history anew from the files. Both are seconds of processor time, which depend little
+on what else the machine does.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def page(folder: Path) -> float:
     """The seconds of one command."""
     out = folder / "fleet.html"
     begun = used(resource.RUSAGE_CHILDREN)
-    argv = (sys.executable, "-m", "flows.cli.main", "fleet", str(folder), "--html", str(out))
+    argv = (sys.executable, "-m", "flows.cli.main", "fleet", "list", str(folder), "--html", str(out))
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode in (0, 1, 3), done.stderr.decode()
     return used(resource.RUSAGE_CHILDREN) - begun

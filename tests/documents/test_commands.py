@@ -109,7 +109,7 @@ def test_the_pages_show_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["prelaunch gaet FILE", "prelaunch plan FILE --ofline", "prelaunch store lst"]
+    "line", ["prelaunch gaet FILE", "prelaunch plan FILE --ofline", "prelaunch fleet store lst"]
 )
 def test_a_command_that_is_none_is_found(line: str) -> None:
     """In a block and in a sentence."""
@@ -175,9 +175,9 @@ def test_a_command_in_a_message_has_its_required_options() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Learn a baseline: prelaunch baseline learn REPORT...",
-        "Make one (prelaunch baseline learn).",
-        "run `prelaunch baseline learn --prefix X`",
+        "Learn a baseline: prelaunch fleet baseline learn REPORT...",
+        "Make one (prelaunch fleet baseline learn).",
+        "run `prelaunch fleet baseline learn --prefix X`",
         "prelaunch gate FILE --ofline",
         "prelaunch explain --kinds VALUE FILE",
     ],

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from checks import catalog
 from checks.exit_codes import Exit
 from checks.policy import CheckPolicy, Rule, load
-from flows.cli.main import VERBS
+from flows.cli.verbs import COMMANDS
 from tasks.gate_file.model import LOCKED, Gate
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tasks.launchers.local.plan import LocalOptions
@@ -151,7 +151,7 @@ def test_every_command_and_exit_code_is_described() -> None:
     """As the command line has them."""
     text = page("commands.md")
 
-    assert [] == [verb for verb in VERBS if f"`prelaunch {verb}" not in text]
+    assert [] == [words for words in COMMANDS if f"`prelaunch {words}" not in text]
     assert [] == [code for code in Exit if not re.search(rf"^\|.*\b{code.value}\b.* \|", text, re.MULTILINE)]
 
 

@@ -38,8 +38,8 @@ def plain_gate(folder: Path) -> Path:
 
 @contextmanager
 def drill(path: Path, *words: str) -> Iterator[None]:
-    """The fault of a `prelaunch drill` in a process of its own, which SIGTERM ends: all is undone afterwards."""
-    argv = (sys.executable, "-m", "flows.cli.main", "drill", words[0], str(path), *words[1:])
+    """The fault of a `prelaunch repair drill` in a process of its own, which SIGTERM ends: all is undone afterwards."""
+    argv = (sys.executable, "-m", "flows.cli.main", "repair", "drill", words[0], str(path), *words[1:])
     child = subprocess.Popen(
         argv, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )

@@ -1,4 +1,4 @@
-"""What a site runs on its cluster besides gates: `prelaunch slurm`, and nccl-tests through sbatch."""
+"""What a site runs on its cluster besides gates: `prelaunch site slurm`, and nccl-tests through sbatch."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_srun_works_and_what_is_not_installed_is_said(
     slurm: SlurmCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A plain Slurm has neither enroot nor pyxis; that is no fault, and not a go either."""
-    code = command(["slurm", "--nodes", "4"])
+    code = command(["site", "slurm", "--nodes", "4"])
     lines = capsys.readouterr().out.splitlines()
 
     assert (code, lines[0]) == (3, "srun: works: n0, n1, n2, n3 answered")
     assert lines[1].startswith("enroot: not installed: it is not on the PATH of n0, n1, n2, n3.")
     assert lines[2].startswith("pyxis: not installed: srun has no option --container-image here.")
-    assert command(["slurm", "srun"]) == 0
+    assert command(["site", "slurm", "srun"]) == 0
 
 
 def submit(slurm: SlurmCluster, folder: Path, program: Path, mpi: str = "none") -> str:

@@ -271,7 +271,7 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named(monkeypatch: pyt
     """The server itself answers with the parameters' schema, which does not name the option; no run is asked of it."""
 
     class Deployed(Offline):
-        """It has the deployment that `prelaunch serve` makes, which names no gate file."""
+        """It has the deployment that `prelaunch serve forms` makes, which names no gate file."""
 
         async def read_deployment_by_name(self, name: str) -> SimpleNamespace:
             return SimpleNamespace(id=UUID(int=3), parameters={})

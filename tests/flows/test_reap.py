@@ -220,7 +220,7 @@ def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, engine: E
 
 
 def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
-    """One of them may be of a `prelaunch serve` that has long ended: nobody would ever begin its run."""
+    """One of them may be of a `prelaunch serve forms` that has long ended: nobody would ever begin its run."""
     from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 
     from flows.reap import reap

@@ -101,7 +101,7 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     path = gate_file(tmp_path)
     gate_id = refused(path)
     capsys.readouterr()
-    assert 0 == main(["remedy", str(path)])
+    assert 0 == main(["repair", "run", str(path)])
     said = capsys.readouterr()
     kept = records(path)
 
@@ -117,8 +117,8 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     assert ("go", "test") == (record["answer"], RETEST_CLUSTER.sub("", record["cluster"]))
     assert not (tmp_path / "store" / "pages" / f"{again}.txt").exists()
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-    assert 2 == main(["remedy", str(path), "--gate", "no-such-gate"])
-    assert 2 == main(["remedy", str(tmp_path / "nothing.toml")])
+    assert 2 == main(["repair", "run", str(path), "--gate", "no-such-gate"])
+    assert 2 == main(["repair", "run", str(tmp_path / "nothing.toml")])
 
 
 @pytest.mark.usefixtures("without_prefect")
@@ -187,11 +187,11 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
         raise EngineSilent("there is no scontrol here")
 
     monkeypatch.setattr(machines, "by_name", by_name)
-    assert 0 == main(["remedy", str(path)])
+    assert 0 == main(["repair", "run", str(path)])
     said = capsys.readouterr()
     assert "1. fence: type-fence node-1" in said.out
     assert "nothing was done" in said.err
-    assert 0 == main(["remedy", str(path), "--format", "json"])
+    assert 0 == main(["repair", "run", str(path), "--format", "json"])
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert ("node-1", "fence", "return") == (
         case["node"],
@@ -319,9 +319,9 @@ def test_a_person_closes_the_breaker_in_the_terminal(
     path = gate_file(tmp_path)
     refused(path)
     kept = records(path)
-    assert 2 == main(["remedy", str(path), "--close-breaker"])
+    assert 2 == main(["repair", "run", str(path), "--close-breaker"])
     kept.change(lambda journal: journal.__class__(1, "test", breaker=Breaker(opened_at=1.0)), 1.0)
-    assert 0 == main(["remedy", str(path), "--close-breaker"])
+    assert 0 == main(["repair", "run", str(path), "--close-breaker"])
     assert kept.journal().breaker.closed_by.endswith("(terminal)")
     state = remedy(path)
 

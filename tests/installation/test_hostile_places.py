@@ -45,8 +45,8 @@ def run(programs: Path, folder: Path, path: str | None, *words: str) -> subproce
 NEW = (
     ("init", "mine.toml", "--engine", "local", "--instance-type", "cpu", "--nodes", "2"),
     ("plan", "mine.toml", "--offline"),
-    ("schema", "gate"),
-    ("completion", "bash"),
+    ("site", "schema", "gate"),
+    ("site", "completion", "bash"),
 )
 
 
@@ -56,7 +56,12 @@ def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str
     """Help, plan, facts, a new gate file and its schema, completion, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
     shown = run(programs, folder, path, "--help")
-    commands = [("plan", "local", "--offline"), ("facts", "cpu"), ("node", "list"), ("examples", "new")]
+    commands = [
+        ("plan", "local", "--offline"),
+        ("facts", "cpu"),
+        ("node", "list"),
+        ("site", "examples", "new"),
+    ]
     commands += NEW if path is None else ()
     done = subprocess.run(
         (str(programs / "python"), "-c", SEVERAL), cwd=folder, env=environment(path, HOME=str(folder)),

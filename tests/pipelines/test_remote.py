@@ -1,4 +1,4 @@
-"""`prelaunch trigger` and `prelaunch watch` as commands, against a real server and worker."""
+"""`prelaunch run start` and `prelaunch run follow` as commands, against a real server and worker."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ def test_a_deployment_is_run_and_waited_for(
     """The exit code and the table are the gate's own; watching the run afterwards says the same again."""
     name = _deployed(world_worker, tmp_path, node)
 
-    done = command(
-        "trigger", name, "--check-only", "--junit", "out.xml", "--summary", "out.md", "--html", "out.html"
-    )
+    pages = ("--junit", "out.xml", "--summary", "out.md", "--html", "out.html")
+    done = command("run", "start", name, "--check-only", *pages)
     run = done.err.split("run ", 1)[1].split()[0]
-    again = command("watch", run)
-    document = json.loads(command("watch", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").out)
+    again = command("run", "follow", run)
+    document = json.loads(
+        command("run", "follow", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").out
+    )
 
     assert (done.code, again.code) == (code, code), done.err + done.out
     assert word in done.out and ("node-1" in done.out) is (code == 1)  # a go names no node
@@ -88,7 +89,7 @@ def test_an_interrupted_trigger_ends_the_run(
 
     monkeypatch.setattr(follow, "follow", interrupted)
     name = _deployed(at_world, tmp_path, "healthy", at_world.pool("nobody-serves-it"))
-    done = command("trigger", name, "--summary", "out.md")
+    done = command("run", "start", name, "--summary", "out.md")
 
     assert done.code == 143, done.err
     assert "has been cancelled" in done.out and "SIGTERM received: cancelling the run" in done.err
@@ -96,9 +97,13 @@ def test_an_interrupted_trigger_ends_the_run(
     assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")
 
 
-def test_trigger_and_watch_reject_an_unknown_deployment_or_run(command: Run) -> None:
+def test_start_and_follow_reject_an_unknown_deployment_or_run(command: Run) -> None:
     """A deployment and a run that the server does not know, and a word that is no run."""
-    known = [command("trigger", "gate/nobody"), command("watch", str(uuid4())), command("watch", "yesterday")]
+    known = [
+        command("run", "start", "gate/nobody"),
+        command("run", "follow", str(uuid4())),
+        command("run", "follow", "yesterday"),
+    ]
 
     assert [2, 2, 2] == [done.code for done in known]
     assert "has no deployment 'gate/nobody'" in known[0].err
@@ -114,7 +119,7 @@ def test_a_run_that_goes_on_is_no_go(world: World, command: Run, tmp_path: Path)
     world.deploy("flows/gate.py:gate", name, folder=ROOT, pool=pool, enforce_parameter_schema=False)
 
     done = command(
-        "trigger", f"gate/{name}", "--gate", "local", "--timeout-minutes", "0.05", "--format", "json"
+        "run", "start", f"gate/{name}", "--gate", "local", "--timeout-minutes", "0.05", "--format", "json"
     )
 
     assert done.code == 3

@@ -22,9 +22,7 @@ from checks.value_types import listed_names
 FEW = 4
 # Judgement: a band that includes half of the usual speed does not say how fast a part must be.
 TELLS = 0.5
-AGAIN = (
-    "Learn the baseline again from reports of this cluster: prelaunch baseline learn REPORT... --out FILE."
-)
+AGAIN = "Learn the baseline again from reports of this cluster: prelaunch fleet baseline learn REPORT... --out FILE."
 COMPARE_REMEDY = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
 CHANGED = "Find out what changed since then: image, driver, settings, placement. If the change is intended, learn the baseline again."
 

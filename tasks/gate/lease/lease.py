@@ -309,7 +309,9 @@ def taken_over(store: Store, cluster: str, gate_id: str, flow_run_id: str) -> st
     # Its answer is that of the other run: quoted here, it would read as the answer of the run that died.
     ended = outcome_key(gate_id)
     if how := _text(store, ended, "decision") or _text(store, ended, "ending"):
-        return f"{text} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
+        return (
+            f"{text} and has ended it ({how.replace('_', ' ')}): prelaunch run follow {heir} shows the result"
+        )
     lease = lease_of_cluster(store, cluster)
     if lease is None or lease.gate_id != gate_id or is_dead(lease.owner, lease.expires_at, time.time()):
         return ""

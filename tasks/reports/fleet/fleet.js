@@ -11,7 +11,7 @@
   }
   if (!late) return;
   const said = document.getElementById("late");
-  said.textContent = `This page is ${Math.round((now - Number(body.dataset.now)) / 3600)} h old. ${late} of the nodes that were proven when it was made are not any more: make it again with prelaunch fleet.`;
+  said.textContent = `This page is ${Math.round((now - Number(body.dataset.now)) / 3600)} h old. ${late} of the nodes that were proven when it was made are not any more: make it again with prelaunch fleet list.`;
   said.hidden = false;
   const answer = document.querySelector(".answer.pass");
   if (answer) answer.className = "answer unknown";

@@ -201,7 +201,7 @@ class World:
     def exporter(self) -> None:
         """The real exporter of the store."""
         self.start(
-            "exporter", sys.executable, "-m", "flows.cli.main", "exporter", self.store.root,
+            "exporter", sys.executable, "-m", "flows.cli.main", "serve", "exporter", self.store.root,
             "--listen", f"127.0.0.1:{self.port['exporter']}", PYTHONPATH=str(ROOT),
         )  # fmt: skip
 
@@ -212,7 +212,7 @@ class World:
         file.write_text(text)
         out = self.folder / "etc" / "targets" / "nodes.json"
         self.prelaunch(
-            "monitoring", "targets", file, "--nodes", f"{NODE}={CPU}", "--without-efa", "--out", out
+            "site", "monitoring", "targets", file, "--nodes", f"{NODE}={CPU}", "--without-efa", "--out", out
         )
 
     def configure(self) -> None:
@@ -228,7 +228,7 @@ class World:
             for word in ("--port", f"{job}={self.port[name]}")
         ]
         self.prelaunch(
-            "monitoring", "config", "--out", self.folder / "etc", *hooks, *ports,
+            "site", "monitoring", "config", "--out", self.folder / "etc", *hooks, *ports,
             "--prometheus", f"127.0.0.1:{self.port['prometheus']}",
             "--alertmanager", f"127.0.0.1:{self.port['alertmanager']}", "--exporter", f"127.0.0.1:{self.port['exporter']}",
         )  # fmt: skip

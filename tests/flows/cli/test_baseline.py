@@ -1,4 +1,4 @@
-"""`prelaunch baseline` and `judge --baseline`: what is written, what is refused, and who is named."""
+"""`prelaunch fleet baseline` and `judge --baseline`: what is written, what is refused, and who is named."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ def write(folder: Path, name: str, report: Report) -> Path:
 def learn(run: Run, folder: Path, *words: object) -> Ended:
     """Learn from both reports."""
     reports = (folder / "r0.json", folder / "r1.json")
-    return run(
-        "baseline", "learn", *reports, "--policy", folder / "policy.json", "--out", folder / "b.json", *words
-    )
+    files = ("--policy", folder / "policy.json", "--out", folder / "b.json")
+    return run("fleet", "baseline", "learn", *reports, *files, *words)
 
 
 def test_learning_writes_a_baseline_and_says_what_it_knows(run: Run, folder: Path) -> None:
@@ -92,7 +91,7 @@ def test_baseline_command_writes_no_file_when_it_learned_no_value(run: Run, fold
 
 def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:
     """The file says all of it."""
-    learned, shown = learn(run, folder), run("baseline", "show", folder / "b.json")
+    learned, shown = learn(run, folder), run("fleet", "baseline", "show", folder / "b.json")
 
     assert (0, learned.out) == (shown.code, shown.out)
 
@@ -101,7 +100,7 @@ def test_show_prints_what_learn_printed(run: Run, folder: Path) -> None:
 def test_baseline_and_judge_reject_a_file_that_is_no_baseline(run: Run, folder: Path, text: str) -> None:
     """By show and by judge, and nothing is judged without it."""
     (folder / "b.json").write_text(text)
-    shown = run("baseline", "show", folder / "b.json")
+    shown = run("fleet", "baseline", "show", folder / "b.json")
     judged = run("judge", folder / "r0.json", "--baseline", folder / "b.json", "--format", "json")
 
     assert (2, 2) == (shown.code, judged.code)
@@ -133,8 +132,8 @@ def test_a_store_without_a_report_teaches_nothing_yet(run: Run, tmp_path: Path, 
         (GATES / "local.toml").read_text().replace('".prelaunch"', f'"{tmp_path}/none"')
     )
     named = tmp_path / {"gate file": "gate.toml"}.get(kind, kind)
-    ended = run("baseline", "learn", named, "--out", tmp_path / "made.json")
-    misspelt = run("baseline", "learn", tmp_path / "stor", "--out", tmp_path / "made.json")
+    ended = run("fleet", "baseline", "learn", named, "--out", tmp_path / "made.json")
+    misspelt = run("fleet", "baseline", "learn", tmp_path / "stor", "--out", tmp_path / "made.json")
 
     assert (3, "", 1) == (ended.code, ended.out, ended.err.count("\n")), ended.err
     assert (

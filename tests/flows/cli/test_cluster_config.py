@@ -1,4 +1,4 @@
-"""`prelaunch cluster-config` as a person types it."""
+"""`prelaunch site parallelcluster` as a person types it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
 
-    return lambda *words: run("cluster-config", *words)
+    return lambda *words: run("site", "parallelcluster", *words)
 
 
 def test_a_configuration_is_written_and_the_commands_are_printed(run: Run, tmp_path: Path) -> None:

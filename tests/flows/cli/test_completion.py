@@ -1,4 +1,4 @@
-"""`prelaunch completion`: each shell takes the script, and it completes what the real parser takes."""
+"""`prelaunch site completion`: each shell takes the script, and it completes what the real parser takes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ $(complete -p prelaunch | sed 's/.*-F \\([^ ]*\\).*/\\1/') && printf '%s\\n' "${
 
 @pytest.mark.parametrize(
     ("words", "word"),
-    [("prelaunch node heal", "healthcheck"), ("prelaunch judge x --format markd", "markdown")],
+    [
+        ("prelaunch node heal", "healthcheck"),
+        ("prelaunch fleet store pr", "prune"),
+        ("prelaunch judge x --format markd", "markdown"),
+    ],
 )
 def test_bash_completes(run: Run, words: str, word: str) -> None:
     """Verbs, the verbs below them, options, and their choices."""
-    script = run("completion", "bash").out + BASH.format(words=words)
+    script = run("site", "completion", "bash").out + BASH.format(words=words)
     done = subprocess.run(("bash", "--norc"), input=script, capture_output=True, text=True, check=False)
 
     assert word in done.stdout.split(), done
@@ -39,7 +43,7 @@ def test_bash_completes(run: Run, words: str, word: str) -> None:
 )
 def test_another_shell_takes_the_script(run: Run, shell: str, words: tuple[str, ...]) -> None:
     """Without an error of its syntax; it names every verb."""
-    script = run("completion", shell).out
+    script = run("site", "completion", shell).out
     done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stderr)

@@ -1,4 +1,4 @@
-"""`prelaunch drill`: exit codes, rejections, and what real signals leave behind."""
+"""`prelaunch repair drill`: exit codes, rejections, and what real signals leave behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> PlayedMachines:
 
 def words(gate: Path, *more: str, name: str = "xid-74") -> list[str]:
     """The command line of a drill."""
-    return ["drill", name, str(gate), "--node", "n2", "--kernel-log", str(gate.parent / "messages"), *more]
+    node = ("--node", "n2", "--kernel-log", str(gate.parent / "messages"))
+    return ["repair", "drill", name, str(gate), *node, *more]
 
 
 @pytest.mark.usefixtures("machines")
@@ -79,13 +80,13 @@ def test_a_node_that_is_not_free_is_rejected(
 @pytest.mark.parametrize(
     "line",
     [
-        ["drill"],
-        ["drill", "xid-80", "gate.toml", "--node", "n2"],
-        ["drill", "xid-74"],
-        ["drill", "xid-74", "none.toml", "--node", "n2"],
-        ["drill", "xid-74", "gate.toml", "--node", "../n2"],
-        ["drill", "xid-74", "gate.toml", "--node", "n2", "--through", "ip 'netns"],
-        ["drill", "xid-74", "gate.toml", "--node", "n2", "--keep", "nan"],
+        ["repair", "drill"],
+        ["repair", "drill", "xid-80", "gate.toml", "--node", "n2"],
+        ["repair", "drill", "xid-74"],
+        ["repair", "drill", "xid-74", "none.toml", "--node", "n2"],
+        ["repair", "drill", "xid-74", "gate.toml", "--node", "../n2"],
+        ["repair", "drill", "xid-74", "gate.toml", "--node", "n2", "--through", "ip 'netns"],
+        ["repair", "drill", "xid-74", "gate.toml", "--node", "n2", "--keep", "nan"],
     ],
     ids=" ".join,
 )

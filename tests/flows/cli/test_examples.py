@@ -1,4 +1,4 @@
-"""`prelaunch examples DIR`: the files that a person edits, whole or not at all."""
+"""`prelaunch site examples DIR`: the files that a person edits, whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_files_are_those_of_the_installation(tmp_path: Path, capfd: pytest.C
     """In folders that did not exist; stdout has the path of each, one a line."""
     folder = tmp_path / "new" / "deployments"
 
-    assert 0 == main(["examples", str(folder)])
+    assert 0 == main(["site", "examples", str(folder)])
     copied, said = files_in(folder), capfd.readouterr()
     assert ([str(folder / name) for name in sorted(copied)], "") == (sorted(said.out.splitlines()), said.err)
     assert [] == [name for name in NAMED if name not in copied]
@@ -46,7 +46,7 @@ def test_the_files_are_those_of_the_installation(tmp_path: Path, capfd: pytest.C
 
 def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its policy and its training are found beside it."""
-    main(["examples", str(tmp_path / "mine")])
+    main(["site", "examples", str(tmp_path / "mine")])
     capfd.readouterr()
 
     assert 0 == main(
@@ -63,12 +63,12 @@ def test_examples_command_never_overwrites_a_file(tmp_path: Path, capfd: pytest.
     link = tmp_path / "policies" / "neuron.toml"
     link.symlink_to(tmp_path / "elsewhere")
 
-    assert 0 == main(["examples", str(tmp_path)])
+    assert 0 == main(["site", "examples", str(tmp_path)])
     said = capfd.readouterr()
     assert "mine" == mine.read_text() and str(mine) not in said.out and not link.exists()
     assert str(tmp_path / "policies" / "local.toml") in said.out
     assert "prelaunch: 2 of the files were there already, and stay as they are\n" == said.err
-    assert 0 == main(["examples", str(tmp_path), "--format", "json"])
+    assert 0 == main(["site", "examples", str(tmp_path), "--format", "json"])
     assert {"written": []} == json.loads(capfd.readouterr().out)
 
 
@@ -76,7 +76,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capfd: pytest.
     """With the reason."""
     (tmp_path / "file").write_text("")
 
-    assert 2 == main(["examples", str(tmp_path / "file")])
+    assert 2 == main(["site", "examples", str(tmp_path / "file")])
     assert "it cannot be written (Not a directory)" in capfd.readouterr().err
     assert "" == (tmp_path / "file").read_text()
 
@@ -96,7 +96,7 @@ def test_passwords_of_a_server_in_a_checkout_are_not_copied(
 
 def test_the_workflow_of_github_finds_all_that_it_names(tmp_path: Path) -> None:
     """The copy is complete, and its times leave the gate to end by itself."""
-    assert 0 == main(["examples", str(tmp_path / "deployments")])
+    assert 0 == main(["site", "examples", str(tmp_path / "deployments")])
     text = (tmp_path / "deployments/github/gate-then-train.yml").read_text()
     named = set(re.findall(r"(?<!\w)(?:(?<=\./)|(?<!/))deployments/[\w./-]+", text))
     gates = [

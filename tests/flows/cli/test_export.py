@@ -1,4 +1,4 @@
-"""`prelaunch export`: the run that it makes, what it rejects before anybody is asked, and a server that fails."""
+"""`prelaunch fleet export`: the run that it makes, what it rejects before anybody is asked, and a server that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words(tmp_path: Path) -> list[str]:
     """The command on a healthy report."""
     (tmp_path / "r.json").write_bytes(dump(healthy()))
     (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
-    return ["export", str(tmp_path / "r.json"), "--policy", str(tmp_path / "policy.json")]
+    return ["fleet", "export", str(tmp_path / "r.json"), "--policy", str(tmp_path / "policy.json")]
 
 
 def test_a_report_becomes_a_run(words: list[str], capsys: Captured) -> None:
@@ -50,8 +50,8 @@ def test_export_rejects_a_file_that_is_no_report(tmp_path: Path) -> None:
     """Nothing is exported of it."""
     (tmp_path / "x.json").write_text("{")
 
-    assert 2 == main(["export", str(tmp_path / "x.json"), "--mlflow-uri", "http://127.0.0.1:9"])
-    assert 2 == main(["export", str(tmp_path / "none.json"), "--mlflow-uri", "http://127.0.0.1:9"])
+    assert 2 == main(["fleet", "export", str(tmp_path / "x.json"), "--mlflow-uri", "http://127.0.0.1:9"])
+    assert 2 == main(["fleet", "export", str(tmp_path / "none.json"), "--mlflow-uri", "http://127.0.0.1:9"])
 
 
 def test_a_server_that_is_not_there_is_a_service_error(words: list[str], capsys: Captured) -> None:

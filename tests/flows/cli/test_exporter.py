@@ -1,4 +1,4 @@
-"""`prelaunch exporter` as a process: it serves until it is told to end, on this machine only."""
+"""`prelaunch serve exporter` as a process: it serves until it is told to end, on this machine only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 @contextmanager
 def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The process and its port."""
-    argv = (sys.executable, "-m", "flows.cli.main", "exporter", *words, "--listen", "127.0.0.1:0")
+    argv = (sys.executable, "-m", "flows.cli.main", "serve", "exporter", *words, "--listen", "127.0.0.1:0")
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stderr is not None
         try:
@@ -73,11 +73,13 @@ def test_words_that_are_wrong_are_refused(
     """With exit code 2."""
     monkeypatch.chdir(tmp_path)
 
-    assert 2 == main(["exporter", *words])
+    assert 2 == main(["serve", "exporter", *words])
 
 
 def test_an_address_that_is_taken_is_five(tmp_path: Path) -> None:
     """As a service that has no room."""
     keep(FolderStore(tmp_path), 0, healthy())
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert 5 == main(["exporter", str(tmp_path), "--listen", f"127.0.0.1:{taken.getsockname()[1]}"])
+        assert 5 == main(
+            ["serve", "exporter", str(tmp_path), "--listen", f"127.0.0.1:{taken.getsockname()[1]}"]
+        )

@@ -1,4 +1,4 @@
-"""`prelaunch fleet` and `machines`: the answer, the formats, the page, one node, and what is said where something cannot be read."""
+"""`prelaunch fleet list` and `repair machines`: the answer, the formats, the page, one node, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_the_answer_comes_first_and_a_page_is_written(
 ) -> None:
     """Exit code 1: a node is condemned. The page has the same line, and asks for nothing."""
     page = tmp_path / "fleet.html"
-    assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
+    assert 1 == main(["fleet", "list", str(store.root), *LONG, "--html", str(page)])
     assert "last report" not in page.read_text(), "no gate kept its page"
     store.put(html_key(gate_id(2)), b"<!doctype html>")
     capsys.readouterr()
 
-    assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
+    assert 1 == main(["fleet", "list", str(store.root), *LONG, "--html", str(page)])
     out, err = capsys.readouterr()
     assert out.startswith("2 of 3 nodes proven within 62 days; 1 condemned\n")
     assert ["node-1", "node-0", "node-2"] == [line.split()[0] for line in out.splitlines()[3:6]]
@@ -80,7 +80,7 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, cap
     """And on stderr by name."""
     store.put(nodes_key(gate_id(0)), b"{")
 
-    main(["fleet", str(store.root), *LONG])
+    main(["fleet", "list", str(store.root), *LONG])
     out, err = capsys.readouterr()
     assert "NOT COMPLETE: 1 record could not be read" in out.splitlines()[0]
     assert f"nodes/{gate_id(0)}.json" in err
@@ -88,8 +88,8 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, cap
 
 def test_a_folder_without_gates_is_rejected(tmp_path: Path, capsys: Captured) -> None:
     """A name that is misspelt is not a fleet without a fault."""
-    assert 2 == main(["fleet", str(tmp_path / "none")])
-    assert 2 == main(["fleet", str(tmp_path / "none"), "--node", "node-1"])
+    assert 2 == main(["fleet", "list", str(tmp_path / "none")])
+    assert 2 == main(["fleet", "list", str(tmp_path / "none"), "--node", "node-1"])
     assert "there are no gate results" in capsys.readouterr().err
 
 
@@ -100,8 +100,8 @@ def test_hostile_names_are_text(tmp_path: Path, capsys: Captured) -> None:
     nodes = tuple(replace(n, identity={**n.identity, "driver": ATTACK}) for n in report.nodes)
     keep(made, 0, replace(report, nodes=nodes), cluster="c")
     keep(made, 1, with_metric(report, "system.clock", "node-0", "synchronised", False), cluster=ATTACK)
-    main(["fleet", str(made.root), "--html", str(tmp_path / "f.html")])
-    main(["fleet", str(made.root), "--node", "node-0", "--html", str(tmp_path / "n.html")])
+    main(["fleet", "list", str(made.root), "--html", str(tmp_path / "f.html")])
+    main(["fleet", "list", str(made.root), "--node", "node-0", "--html", str(tmp_path / "n.html")])
     out = capsys.readouterr().out
     pages = (tmp_path / "f.html").read_text() + (tmp_path / "n.html").read_text()
 
@@ -114,7 +114,7 @@ def test_fleet_gives_the_reason_of_a_condemnation_after_its_finding_closed(
 ) -> None:
     """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
     keep(store, 3, replace(healthy(3, 2), measured_at="2025-11-24T08:00:00Z"))
-    main(["fleet", str(store.root), "--node", "node-1", *LONG])
+    main(["fleet", "list", str(store.root), "--node", "node-1", *LONG])
     out = capsys.readouterr().out
 
     assert "Open findings" not in out and "++X+" in out
@@ -132,7 +132,7 @@ def test_fleet_of_one_node_shows_gates_findings_and_acts(
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 
     assert 1 == main(
-        ["fleet", str(store.root), "--node", "node-1", *LONG, "--html", str(tmp_path / "n.html")]
+        ["fleet", "list", str(store.root), "--node", "node-1", *LONG, "--html", str(tmp_path / "n.html")]
     )
     out = capsys.readouterr().out
     assert out.startswith("node-1 of c: condemned; proven ")
@@ -144,7 +144,7 @@ def test_fleet_of_one_node_shows_gates_findings_and_acts(
         in out
     )
     assert "computes wrong sums" in (tmp_path / "n.html").read_text()
-    assert 1 == main(["fleet", str(store.root), "--node", "node-1", "--format", "json"])
+    assert 1 == main(["fleet", "list", str(store.root), "--node", "node-1", "--format", "json"])
     (machine,) = json.loads(capsys.readouterr().out)["nodes"]
     assert ("fenced", 1) == (machine["ours"], len(machine["acts"]))
     assert (3, 3) == (machine["gates"], len(machine["marks"])) and machine["moves"]
@@ -152,11 +152,11 @@ def test_fleet_of_one_node_shows_gates_findings_and_acts(
 
 def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> None:
     """With the command that lists those that are known."""
-    assert 2 == main(["fleet", str(store.root), "--node", "node-7"])
-    assert f"`prelaunch fleet {store.root}` lists them" in capsys.readouterr().err
-    assert 2 == main(["fleet", str(store.root), "--node", "node1"])
+    assert 2 == main(["fleet", "list", str(store.root), "--node", "node-7"])
+    assert f"`prelaunch fleet list {store.root}` lists them" in capsys.readouterr().err
+    assert 2 == main(["fleet", "list", str(store.root), "--node", "node1"])
     assert "Did you mean 'node-1'?" in capsys.readouterr().err
-    assert 2 == main(["fleet", str(store.root), "--node", "no node"])
+    assert 2 == main(["fleet", "list", str(store.root), "--node", "no node"])
 
 
 def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
@@ -164,21 +164,21 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsy
     keep(store, 3, replace(healthy(2, 2), measured_at="2025-11-25T08:00:00Z"), cluster="other")
     file = gate_file(tmp_path, store, "other")
 
-    assert 0 == main(["fleet", file, *LONG])
+    assert 0 == main(["fleet", "list", file, *LONG])
     out, err = capsys.readouterr()
     assert out.startswith("2 of 2 nodes proven")
     assert f"cluster other alone; name its store for all clusters: {store.root}" in err
-    assert 1 == main(["fleet", file, "--cluster", "c", *LONG])
+    assert 1 == main(["fleet", "list", file, "--cluster", "c", *LONG])
     assert "2 of 3 nodes proven" in capsys.readouterr().out
-    assert 0 == main(["fleet", file, "--node", "node-1", *LONG])
+    assert 0 == main(["fleet", "list", file, "--node", "node-1", *LONG])
     out, err = capsys.readouterr()
     assert 1 == out.count("node-1 of ") and "name its store" in err
-    assert 2 == main(["fleet", file, "--node", "node-2"])
+    assert 2 == main(["fleet", "list", file, "--node", "node-2"])
     assert (
         "no gate of this cluster knows a node 'node-2', and another cluster has it. Name the store."
         in capsys.readouterr().err
     )
-    assert 1 == main(["fleet", str(store.root), "--node", "node-1", *LONG])
+    assert 1 == main(["fleet", "list", str(store.root), "--node", "node-1", *LONG])
     assert 2 == capsys.readouterr().out.count("node-1 of ")
 
 
@@ -191,7 +191,7 @@ def test_the_scheduler_of_a_gate_file_is_asked(
     assert None is fleet.engine_of(open_named_store(file))
     monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
 
-    assert 1 == main(["fleet", file, *LONG])
+    assert 1 == main(["fleet", "list", file, *LONG])
     out = capsys.readouterr().out
     assert "1 differs from the scheduler" in out.splitlines()[0]
     assert "serving; DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
@@ -201,10 +201,10 @@ def test_a_digest_is_sent_through_the_notifiers_of_a_gate_file(
     store: FolderStore, tmp_path: Path, capsys: Captured
 ) -> None:
     """The exit code is the fleet's; a store alone has no notifiers."""
-    assert 1 == main(["fleet", gate_file(tmp_path, store, "c"), "--notify", *LONG])
+    assert 1 == main(["fleet", "list", gate_file(tmp_path, store, "c"), "--notify", *LONG])
     assert "prelaunch: told: " in capsys.readouterr().err
     assert any("fleet-c-" in key for key in store.list("pages"))
-    assert 2 == main(["fleet", str(store.root), "--notify"])
+    assert 2 == main(["fleet", "list", str(store.root), "--notify"])
     assert "it needs a gate file as STORE" in capsys.readouterr().err
 
 
@@ -212,7 +212,7 @@ def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
     store: FolderStore, tmp_path: Path, capsys: Captured
 ) -> None:
     """Nothing is sent, and it is said."""
-    assert 3 == main(["fleet", gate_file(tmp_path, store, "new"), "--notify", *LONG])
+    assert 3 == main(["fleet", "list", gate_file(tmp_path, store, "new"), "--notify", *LONG])
     assert "nothing was sent: no gate of this cluster has named a node yet" in capsys.readouterr().err
     assert not any("fleet-new-" in key for key in store.list("pages"))
 
@@ -247,13 +247,13 @@ def test_engine_and_records_are_one_table(gate: Path, played: PlayedMachines, ca
     """A node that the engine serves and that we fenced is marked."""
     keep_acts(gate.parent, Rung.FENCE)
 
-    assert 0 == main(["machines", str(gate), "--format", "json"])
+    assert 0 == main(["repair", "machines", str(gate), "--format", "json"])
     rows = {row["node"]: row for row in json.loads(capsys.readouterr().out)["machines"]}
     assert ("untouched", None) == (rows["n1"]["ours"], rows["n1"]["disagreement"])
     assert ("fenced", "serves", "fence 1") == tuple(
         rows["n2"][key] for key in ("ours", "disagreement", "last_act")
     )
-    assert 0 == main(["machines", str(gate)])
+    assert 0 == main(["repair", "machines", str(gate)])
     assert "serves, but is fenced by us" in capsys.readouterr().out
 
 
@@ -264,11 +264,11 @@ def test_a_silent_engine_is_said_and_the_records_are_printed(
     keep_acts(gate.parent, Rung.FENCE)
     played.silent = True
 
-    assert 3 == main(["machines", str(gate)])
+    assert 3 == main(["repair", "machines", str(gate)])
     shown = capsys.readouterr()
     assert "fenced (fence 1 done)" in shown.out
     assert "the engine did not answer" in shown.err
-    assert 3 == main(["machines", str(gate), "--format", "json"])
+    assert 3 == main(["repair", "machines", str(gate), "--format", "json"])
     document = json.loads(capsys.readouterr().out)
     assert (False, "n2", None) == (
         document["answered"], document["machines"][0]["node"], document["machines"][0]["engine"],
@@ -281,7 +281,7 @@ def test_an_unreadable_record_is_said_and_the_engine_is_printed(
     """With exit code 3, and no node that looks untouched."""
     open_store(str(gate.parent / "store")).put(act_key("c", "n2", "x"), b"{")
 
-    assert 3 == main(["machines", str(gate)])
+    assert 3 == main(["repair", "machines", str(gate)])
     shown = capsys.readouterr()
     assert "untouched" not in shown.out
     assert "cannot be read" in shown.err
@@ -293,31 +293,31 @@ def test_machines_command_lists_the_acts_of_one_node(
     """And no other node's."""
     keep_acts(gate.parent, Rung.FENCE, Rung.RECHECK, Rung.RETURN)
 
-    assert 0 == main(["machines", str(gate), "--node", "n2"])
+    assert 0 == main(["repair", "machines", str(gate), "--node", "n2"])
     text = capsys.readouterr().out
     assert ["fence 1: done", "recheck 1: done", "return 1: done"] == [
         line[21:].partition(" at ")[0] for line in text.splitlines() if " at 1970" in line
     ]
     assert "n1" not in text
-    assert 0 == main(["machines", str(gate), "--node", "n2", "--format", "json"])
+    assert 0 == main(["repair", "machines", str(gate), "--node", "n2", "--format", "json"])
     assert 3 == len(json.loads(capsys.readouterr().out)["records"])
 
 
 def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: Captured) -> None:
     """The nodes of its cluster may be many, and none of them is listed."""
-    assert 0 == main(["machines", str(gate)])
+    assert 0 == main(["repair", "machines", str(gate)])
     assert ("No machine is known.\n", True) == (
         (said := capsys.readouterr()).out,
-        "`prelaunch fleet`" in said.err,
+        "`prelaunch fleet list`" in said.err,
     )
 
 
-@pytest.mark.parametrize("verb", ["machines", "remedy"])
+@pytest.mark.parametrize("verb", ["machines", "run"])
 def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(
     tmp_path: Path, verb: str, capsys: Captured
 ) -> None:
     """With what is needed."""
-    assert 2 == main([verb, str(tmp_path)])
+    assert 2 == main(["repair", verb, str(tmp_path)])
     assert "is a folder. This needs a gate file" in capsys.readouterr().err
 
 
@@ -326,5 +326,5 @@ def test_a_node_that_is_none_is_rejected(
     gate: Path, played: PlayedMachines, words: list[str], capsys: Captured
 ) -> None:
     """With exit code 2."""
-    assert 2 == main(["machines", str(gate), *words])
+    assert 2 == main(["repair", "machines", str(gate), *words])
     assert not capsys.readouterr().out

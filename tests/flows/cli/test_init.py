@@ -42,7 +42,7 @@ def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[st
 
 @pytest.mark.parametrize("place", ["mine.toml", "deployments/gates/mine.toml", "deployments/mine.toml"])
 def test_copies_of_examples_go_before_the_installation(run: Run, tmp_path: Path, place: str) -> None:
-    """A policy and a pod template that lie where `prelaunch examples` puts them are the ones that are named, relatively."""
+    """A policy and a pod template that lie where `prelaunch site examples` puts them are the ones that are named, relatively."""
     for name in ("policies/nvidia.toml", "kubernetes/pods/eks-p5.yaml", "gates/eks-p5.toml"):
         copy = tmp_path / "deployments" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) ->
     _, _, err = run("init", "alone.toml", *options("local", "cpu", 2))
     assert "alone.toml names files of this installation by their absolute paths" in err
 
-    assert 0 == run("examples", "deployments")[0]
+    assert 0 == run("site", "examples", "deployments")[0]
     _, _, err = run("init", "root.toml", *options("local", "cpu", 2))
     text = Path("root.toml").read_text()
     assert "this installation" not in err and str(Path(__file__).parents[3]) not in text

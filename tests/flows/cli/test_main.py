@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,9 +17,9 @@ import pytest
 
 from checks.documents.report import dump, dump_plain
 from flows.cli import judge
-from flows.cli.main import VERBS, main
+from flows.cli.main import main
 from flows.cli.output import write_stdout
-from flows.cli.verbs import whole_parser
+from flows.cli.verbs import COMMANDS, VERBS, whole_parser
 from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy
 from tests.waiting import until
@@ -34,13 +35,25 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*MAIN, *words], capture_output=True, text=True, env=env)
 
 
-def test_help_names_every_verb_and_the_exit_codes(run: Run) -> None:
-    """And exits 0."""
+def test_help_names_every_command_and_begins_with_three_that_the_parser_takes(run: Run) -> None:
+    """On one page, with at most 14 verbs; it exits 0."""
     ended = run("--help")
+    lines = ended.out.splitlines()
+    first = [line.split()[1:] for line in lines if line.startswith("  prelaunch ")]
 
     assert (0, "") == (ended.code, ended.err)
-    assert all(verb in ended.out for verb in VERBS)
-    assert "3 cannot tell" in " ".join(ended.out.split())
+    assert all(re.search(rf"\b{words.split()[-1]}\b", ended.out) for words in COMMANDS)
+    assert len(VERBS) <= 14 and len(lines) <= 40 and max(map(len, lines)) < 80
+    assert ["init", "doctor", "gate"] == [words[0] for words in first]
+    assert all(whole_parser().parse_args(words) for words in first)
+
+
+@pytest.mark.parametrize(
+    ("words", "judges"), [("gate", True), ("run follow", True), ("init", False), ("site examples", False)]
+)
+def test_help_has_the_exit_codes_of_a_verdict_where_there_is_one(words: str, judges: bool, run: Run) -> None:
+    """Not at the others."""
+    assert judges is ("exit codes: 0 go, 1 no-go" in run(*words.split(), "--help").out)
 
 
 @pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in ("judge", "check"))])
@@ -84,12 +97,18 @@ def test_wrong_usage_exits_2(words: list[str], run: Run) -> None:
     ("words", "usage", "meant"),
     [
         (["gaet", "x"], "prelaunch gate", "gate"),
-        (["store", "lst"], "prelaunch store list", "list"),
+        (["trigger", "x"], "prelaunch run start", "run start"),
+        (["cluster-config"], "prelaunch site parallelcluster", "site parallelcluster"),
+        (["machines", "x"], "prelaunch repair machines", "repair machines"),
+        (["fleet", "lst"], "prelaunch fleet list", "fleet list"),
+        (["fleet", "gate.toml"], "prelaunch fleet", None),
+        (["fleet"], "prelaunch fleet", None),
+        (["fleet", "store", "lst"], "prelaunch fleet store list", "list"),
         (["node", "prollog"], "prelaunch node prolog", "prolog"),
         (["judge", "x", "--polcy", "y"], "prelaunch judge", "--policy"),
         (["judge", "x", "--polcy=y"], "prelaunch judge", "--policy"),
         (["plan", "--offlin"], "prelaunch plan", "--offline"),
-        (["store", "list", "--clustr", "c"], "prelaunch store list", "--cluster"),
+        (["fleet", "store", "list", "--clustr", "c"], "prelaunch fleet store list", "--cluster"),
         (["node", "pack", "--uot", "f"], "prelaunch node pack", "--out"),
         (["judge", "x", "--format", "markdwn"], "prelaunch judge", "markdown"),
         (["facts", "cpu", "p5"], "prelaunch facts", None),
@@ -120,11 +139,11 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
         (["p5.toml"], "named by --gate NAME"),
     ],
 )
-def test_a_gate_file_that_trigger_does_not_expect_names_its_option(
+def test_a_gate_file_that_run_start_does_not_expect_names_its_option(
     words: list[str], said: str, run: Run
 ) -> None:
     """Beside the deployment, and in its place."""
-    ended = run("trigger", *words)
+    ended = run("run", "start", *words)
 
     assert 2 == ended.code and said in ended.err
 
@@ -257,7 +276,9 @@ def _waits(pid: int) -> bool:
         return Path(f"/proc/{pid}/wchan").read_text() in ("pipe_read", "anon_pipe_read")
 
 
-@pytest.mark.parametrize("argv", [("gate", "gate.toml"), ("judge", "report.json"), ("replay", "store")])
+@pytest.mark.parametrize(
+    "argv", [("gate", "gate.toml"), ("judge", "report.json"), ("fleet", "replay", "store")]
+)
 def test_baseline_option_without_text_names_no_baseline(argv: tuple[str, ...]) -> None:
     """A pipeline passes a variable that may be empty."""
     assert whole_parser().parse_args((*argv, "--baseline", "")).baseline is None

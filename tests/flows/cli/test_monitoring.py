@@ -1,4 +1,4 @@
-"""`prelaunch monitoring` as a person types it."""
+"""`prelaunch site monitoring` as a person types it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P5 = str(GATES / "slurm-p5.toml")
 @pytest.fixture
 def run(run: Run) -> Run:
     """The command in this process."""
-    return lambda *words: run("monitoring", *words)
+    return lambda *words: run("site", "monitoring", *words)
 
 
 def test_targets_are_printed_or_replace_a_file(run: Run, tmp_path: Path) -> None:

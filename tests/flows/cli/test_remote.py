@@ -1,4 +1,4 @@
-"""What `trigger` and `watch` print of a run that has no verdict: its reason, in words that a person can use."""
+"""What `run start` and `run follow` print of a run that has no verdict: its reason, in words that a person can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prelaunch slack` and `prelaunch serve` as processes: what they say before they serve, and how they end."""
+"""`prelaunch serve slack` and `prelaunch serve forms` as processes: what they say before they serve, and how they end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 from tests.world import World
 from tests.world_processes import until as until_logged
 
-COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")
+COMMAND = (sys.executable, "-m", "flows.cli.main", "serve", "slack")
 ROOT = Path(__file__).parents[3]
 
-SERVE = (sys.executable, "-m", "flows.cli.main", "serve")
+SERVE = (sys.executable, "-m", "flows.cli.main", "serve", "forms")
 
 
 def started(
@@ -80,7 +80,7 @@ def test_slack_that_cannot_be_reached_is_5(
         monkeypatch.setenv(key, value)  # the command sets them for good
     with stage(tmp_path, monkeypatch) as world:
         world.slack.fail(Failure.RESET, times=20, method="auth.test")
-        code, out, err = run("slack", world.config)
+        code, out, err = run("serve", "slack", world.config)
 
     assert (5, "") == (code, out), err
     assert "prelaunch: Slack at http://127.0.0.1:" in err and "does not answer auth.test" in err
@@ -112,7 +112,7 @@ def test_slack_command_requires_a_prefect_server(
 ) -> None:
     """An embedded server would run gates that nobody can reach."""
     monkeypatch.setenv("PREFECT_API_URL", "")
-    ended = run("slack", config)
+    ended = run("serve", "slack", config)
 
     assert 2 == ended.code and "no Prefect server is configured" in ended.err
 
@@ -120,14 +120,14 @@ def test_slack_command_requires_a_prefect_server(
 def test_a_wrong_list_is_2_before_anybody_is_asked(config: Path, run: Run) -> None:
     """With file, key and the nearest word."""
     config.write_text(config.read_text().replace("users =", "user ="))
-    ended = run("slack", config)
+    ended = run("serve", "slack", config)
 
     assert 2 == ended.code and "gates.p5.user: unknown key. Did you mean 'users'?" in ended.err
 
 
 def test_a_list_can_be_checked_without_serving(config: Path, run: Run) -> None:
     """Before it is put in place."""
-    ended = run("slack", config, "--check")
+    ended = run("serve", "slack", config, "--check")
 
     assert 0 == ended.code and "is valid: 1 gate(s)" in ended.err
 
@@ -216,7 +216,7 @@ def test_serve_rejects_unusable_settings_with_the_remedy(
     """Before Prefect is asked: exit code 2. What this process starts later gets no folder of a command that was refused."""
     monkeypatch.setenv("PREFECT_API_URL", url)
     before = dict(os.environ)
-    ended = run("serve", "--gates", gates)
+    ended = run("serve", "forms", "--gates", gates)
 
     assert (2, "") == (ended.code, ended.out)
     assert said in ended.err and ("--gates" in ended.err or "PREFECT_API_URL=" in ended.err)

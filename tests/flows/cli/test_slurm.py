@@ -1,4 +1,4 @@
-"""`prelaunch slurm`: a line per check, and the exit code of the worst."""
+"""`prelaunch site slurm`: a line per check, and the exit code of the worst."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_worst_is_the_exit_code(
 ) -> None:
     """1 if one fails; 3 if one could not run, because it is not installed or nothing was free."""
     monkeypatch.setattr(slurm, "run_checks", lambda *asked: iter(made))
-    codes = main(["slurm"]), main(["slurm", "--format", "json"])
+    codes = main(["site", "slurm"]), main(["site", "slurm", "--format", "json"])
     lines = capsys.readouterr().out
     shown = [line.text for line in made]
 
@@ -44,12 +44,12 @@ def test_a_machine_without_slurm_is_refused(monkeypatch: pytest.MonkeyPatch, cap
 
     monkeypatch.setattr(commands, "run", run)
 
-    assert main(["slurm"]) == 2
+    assert main(["site", "slurm"]) == 2
     assert "there is no srun on this machine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["ssh"], ["--nodes", "0"], ["--nodes", "nan"], ["-N", "-1"]])
 def test_other_words_are_refused(words: list[str], capsys: Captured) -> None:
     """Before Slurm is asked."""
-    assert main(["slurm", *words]) == 2
+    assert main(["site", "slurm", *words]) == 2
     assert capsys.readouterr().err.strip()

@@ -1,4 +1,4 @@
-"""`prelaunch store` and `prelaunch replay` as a person types them."""
+"""`prelaunch fleet store` and `prelaunch fleet replay` as a person types them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def document(out: str) -> dict[str, Any]:
 
 def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None:
     """Oldest first, with the first finding, and their number."""
-    code, out, err = run("store", "list", store.root)
+    code, out, err = run("fleet", "store", "list", store.root)
     lines = out.splitlines()
 
     assert (0, 5, "3 verdicts") == (code, len(lines), lines[-1]), err
@@ -72,7 +72,7 @@ def test_list_can_be_narrowed(
 ) -> None:
     """By cluster, by time, and by minutes, hours or days before now."""
     monkeypatch.setattr("flows.cli.store.time.time", lambda: FIRST_S + 2 * DAY_S + 2 * 3600)
-    code, out, _ = run("store", "list", store.root, "--format", "json", *words)
+    code, out, _ = run("fleet", "store", "list", store.root, "--format", "json", *words)
 
     assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
 
@@ -94,8 +94,8 @@ def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -
         outcome_key(gate_id(1)), outcome("overridden", answer_of("U0456EFGH", AnswerChannel.SLACK, True))
     )
     store.put(outcome_key(gate_id(2)), b"{")
-    _, text, err = run("store", "list", store.root)
-    _, out, _ = run("store", "list", store.root, "--format", "json")
+    _, text, err = run("fleet", "store", "list", store.root)
+    _, out, _ = run("fleet", "store", "list", store.root, "--format", "json")
     rows = document(out)["verdicts"]
 
     assert re.search(r"GO \(PASS\) +launched, by the policy +-$", text, re.MULTILINE)
@@ -119,14 +119,14 @@ def test_a_store_takes_the_place_of_its_reports(
         named = write_gate(tmp_path, fake=False)
         named.write_text(named.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "c"'))
         reports = reports[:2]
-    words = ("baseline", "learn", "--out", tmp_path / "baseline.json", "--force", *policy)
+    words = ("fleet", "baseline", "learn", "--out", tmp_path / "baseline.json", "--force", *policy)
 
     assert run(*words, *reports)[:2] == run(*words, named)[:2]
 
 
 def test_a_store_that_is_not_whole_is_no_input(run: Run, store: FolderStore) -> None:
     """A baseline of a part would pass for that of all."""
-    words = ("baseline", "learn", "--out", "b.json")
+    words = ("fleet", "baseline", "learn", "--out", "b.json")
     store.delete(report_key(gate_id(1)))
     store.delete(nodes_key(gate_id(1)))
     gone = run(*words, store.root)
@@ -140,13 +140,15 @@ def test_a_store_that_is_not_whole_is_no_input(run: Run, store: FolderStore) -> 
 def test_a_list_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:
     """A record that cannot be read: exit code 3, and which."""
     store.put("records/x.json", b"{")
-    code, out, err = run("store", "list", store.root, "--format", "json")
+    code, out, err = run("fleet", "store", "list", store.root, "--format", "json")
 
     assert (3, 3, 1) == (code, len(document(out)["verdicts"]), len(document(out)["problems"]))
     assert "records/x.json" in err
 
 
-@pytest.mark.parametrize("words", [("store", "list"), ("store", "index", "--rebuild"), ("replay",)])
+@pytest.mark.parametrize(
+    "words", [("fleet", "store", "list"), ("fleet", "store", "index", "--rebuild"), ("fleet", "replay")]
+)
 def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
     """A misspelt name is no history without a fault, and no folder is made for it."""
     code, out, err = run(*words, tmp_path / "none", "--format", "json")
@@ -159,7 +161,7 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
 def test_the_history_is_folded_anew(run: Run, store: FolderStore) -> None:
     """Where it lies is said."""
     assert (0, f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n", "") == run(
-        "store", "index", store.root, "--rebuild"
+        "fleet", "store", "index", store.root, "--rebuild"
     )
 
 
@@ -167,10 +169,10 @@ def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -
     """Nothing goes without --delete, and never the last proof of a node."""
     keep(store, 3, healthy())
     for days in ("0", "-1", "nan"):
-        assert 2 == run("store", "prune", store.root, "--older-than", days, "--delete")[0]
-    shown = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
+        assert 2 == run("fleet", "store", "prune", store.root, "--older-than", days, "--delete")[0]
+    shown = run("fleet", "store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
     before = len(store.list(""))
-    done = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")
+    done = run("fleet", "store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")
 
     assert (0, 0) == (shown[0], done[0])
     assert "1 gate would go; --delete removes them" in shown[1] and "1 gate removed" in done[1]
@@ -183,14 +185,14 @@ def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -
 
 def test_replay_under_the_same_policy_is_0(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """None would change."""
-    code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, POLICY))
+    code, out, err = run("fleet", "replay", store.root, "--policy", policy_file(tmp_path, POLICY))
 
     assert (0, "3 reports: none would change\n", "") == (code, out, err)
 
 
 def test_replay_lists_what_would_change_and_why(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """Exit code 1, the gate, both answers, the findings, and the sum."""
-    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, stricter(looser())))
+    code, out, _ = run("fleet", "replay", store.root, "--policy", policy_file(tmp_path, stricter(looser())))
     lines = out.splitlines()
 
     assert 1 == code
@@ -201,7 +203,9 @@ def test_replay_lists_what_would_change_and_why(run: Run, store: FolderStore, tm
 
 def test_replay_as_json_has_every_key(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """What would change, with both verdicts and the changes."""
-    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, looser()), "--format", "json")
+    code, out, _ = run(
+        "fleet", "replay", store.root, "--policy", policy_file(tmp_path, looser()), "--format", "json"
+    )
     found = document(out)
 
     assert (1, {"NO-GO -> GO": 1}, 2) == (code, found["moves"], found["counts"]["same"])
@@ -216,7 +220,7 @@ def test_replay_of_what_cannot_be_compared_is_3(
 ) -> None:
     """Even where others would change: a list that is not whole proves nothing."""
     store.put(key(gate_id(2)), b"{")
-    code, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, stricter()))
+    code, out, _ = run("fleet", "replay", store.root, "--policy", policy_file(tmp_path, stricter()))
 
     assert 3 == code
     assert f"{gate_id(2)} on other" in out and "1 that cannot be compared" in out.splitlines()[-1]
@@ -225,7 +229,7 @@ def test_replay_of_what_cannot_be_compared_is_3(
 def test_replay_of_nothing_that_the_policy_is_for_is_3(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """Nothing was compared, so nothing is known."""
     other = json.loads(dump_plain(POLICY)) | {"instance_types": ["p5.48xlarge"]}
-    code, out, err = run("replay", store.root, "--policy", policy_file(tmp_path, other))
+    code, out, err = run("fleet", "replay", store.root, "--policy", policy_file(tmp_path, other))
 
     assert (3, "prelaunch: nothing was compared\n") == (code, err)
     assert "3 of types that the policy does not cover" in out
@@ -237,7 +241,7 @@ def test_hostile_words_do_not_reach_the_terminal(run: Run, store: FolderStore, t
     key = report_key(gate_id(0))
     store.put(key, (store.get(key) or b"").replace(b"2026-11-21T08:00:00+00:00", b"\\u001b[31m<b>"))
     store.delete(f"records/{gate_id(0)}.json")
-    _, out, _ = run("replay", store.root, "--policy", policy_file(tmp_path, POLICY))
+    _, out, _ = run("fleet", "replay", store.root, "--policy", policy_file(tmp_path, POLICY))
 
     assert "\x1b" not in out and "<b>" in out
 
@@ -245,6 +249,6 @@ def test_hostile_words_do_not_reach_the_terminal(run: Run, store: FolderStore, t
 def test_a_file_is_no_store(run: Run, tmp_path: Path) -> None:
     """It is rejected; nobody is sent to correct permissions."""
     (tmp_path / "report.json").write_text("{}")
-    code, _, err = run("store", "list", tmp_path / "report.json")
+    code, _, err = run("fleet", "store", "list", tmp_path / "report.json")
 
     assert 2 == code and "Name the folder of a store" in err and "permissions" not in err

@@ -1,4 +1,4 @@
-"""`prelaunch store` about times, about ends of gates, also cancelled ones, and every form of the argument that names a store."""
+"""`prelaunch fleet store` about times, about ends of gates, also cancelled ones, and every form of the argument that names a store."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ GATES = Path(__file__).parents[3] / "deployments" / "gates"
 
 
 READERS = [
-    ("store", "list", "STORE"),
-    ("store", "prune", "STORE", "--older-than", "0.1"),
-    ("replay", "STORE", "--policy", "POLICY"),
-    ("baseline", "learn", "STORE", "--policy", "POLICY", "--force", "--out", "b.json"),
-    ("fleet", "STORE"),
-    ("fleet", "STORE", "--node", "node-1"),
+    ("fleet", "store", "list", "STORE"),
+    ("fleet", "store", "prune", "STORE", "--older-than", "0.1"),
+    ("fleet", "replay", "STORE", "--policy", "POLICY"),
+    ("fleet", "baseline", "learn", "STORE", "--policy", "POLICY", "--force", "--out", "b.json"),
+    ("fleet", "list", "STORE"),
+    ("fleet", "list", "STORE", "--node", "node-1"),
 ]
 
 
@@ -77,7 +77,7 @@ def test_a_gate_file_and_its_name_stand_for_its_own_cluster(
 def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore) -> None:
     """--cluster would leave out nothing of it."""
     code, _, err = run(
-        "baseline", "learn", "--out", "b.json", store.root / report_key(gate_id(0)), "--cluster", "c"
+        "fleet", "baseline", "learn", "--out", "b.json", store.root / report_key(gate_id(0)), "--cluster", "c"
     )
 
     assert (2, True) == (code, "only a store has clusters" in err)
@@ -91,7 +91,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
     write_gate(tmp_path / "gates", fake=False)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path / "gates"))
 
-    code, _, err = run("store", "list", "gaet")
+    code, _, err = run("fleet", "store", "list", "gaet")
 
     assert (2, True) == (code, "Did you mean 'gate'?" in err)
 
@@ -105,10 +105,10 @@ def test_a_gate_file_brings_its_policy_and_the_policy_is_named(
     (tmp_path / "own.json").write_text(json.dumps({**policy, "name": "own-rules"}))
     file.write_text(file.read_text().replace('"policy.json"', '"own.json"'))
 
-    code, out, err = run("replay", file)
-    _, shown, _ = run("replay", file, "--format", "json")
-    _, _, whole = run("replay", store.root)
-    learned = run("baseline", "learn", file, "--out", tmp_path / "b.json")
+    code, out, err = run("fleet", "replay", file)
+    _, shown, _ = run("fleet", "replay", file, "--format", "json")
+    _, _, whole = run("fleet", "replay", store.root)
+    learned = run("fleet", "baseline", "learn", file, "--out", tmp_path / "b.json")
 
     assert (0, "2 reports: none would change\n") == (code, out)
     assert f"policy: own-rules ({tmp_path / 'own.json'})" in err
@@ -125,7 +125,7 @@ def test_the_policy_of_the_gate_file_is_that_of_its_reports(
     file = own_gate_file(tmp_path, "c")
     file.write_text(file.read_text().replace('"policy.json"', '"gone.toml"'))
 
-    code, _, err = run("baseline", "learn", "--force", "--out", "b.json", file)
+    code, _, err = run("fleet", "baseline", "learn", "--force", "--out", "b.json", file)
 
     assert (2, True) == (code, "gone.toml: it cannot be read" in err), err
 
@@ -133,7 +133,7 @@ def test_the_policy_of_the_gate_file_is_that_of_its_reports(
 @pytest.mark.parametrize("since", ["0h", "2w", "h", "-1d", "2 h", "yesterday", "2026-13-01"])
 def test_store_list_rejects_a_bad_time_and_names_both_forms(run: Run, store: FolderStore, since: str) -> None:
     """Both forms are named."""
-    code, _, err = run("store", "list", store.root, f"--since={since}")
+    code, _, err = run("fleet", "store", "list", store.root, f"--since={since}")
 
     assert (2, True) == (code, "2h" in err and "2026-11-20" in err)
 
@@ -149,8 +149,8 @@ def test_list_shows_how_the_training_ended(run: Run, store: FolderStore, state: 
     """A GO whose training failed is no success."""
     ended = {**json.loads(outcome("launched")), "training": {"job_id": "j", "state": state, "detail": "x"}}
     store.put(outcome_key(gate_id(0)), dump_plain(ended))
-    _, text, _ = run("store", "list", store.root)
-    _, out, _ = run("store", "list", store.root, "--format", "json")
+    _, text, _ = run("fleet", "store", "list", store.root)
+    _, out, _ = run("fleet", "store", "list", store.root, "--format", "json")
 
     assert said in text
     assert [state, None, None] == [row["training"] for row in document(out)["verdicts"]]
@@ -161,7 +161,7 @@ def test_a_gate_that_ended_without_a_person_does_not_wait_for_one(run: Run, stor
     store.put(outcome_key(gate_id(0)), outcome("awaiting"))
     store.put(outcome_key(gate_id(1)), outcome("not_launched"))
     store.put(outcome_key(gate_id(2)), outcome("cannot_tell"))
-    _, text, _ = run("store", "list", store.root)
+    _, text, _ = run("fleet", "store", "list", store.root)
 
     assert "left to a person, and nobody decided" in text and "waits" not in text
     assert re.search(r"not launched +FAIL", text) and "cannot tell, by the policy" in text
@@ -179,11 +179,11 @@ def test_list_says_which_gates_were_cancelled(run: Run, store: FolderStore) -> N
     store.put(outcome_key(gate_id(0)), cancelled(0, "cancelled", "launched"))
     store.put(outcome_key(gate_id(1)), cancelled(1))
     store.put(outcome_key(gate_id(7)), cancelled(7))
-    _, text, _ = run("store", "list", store.root)
-    found = document(run("store", "list", store.root, "--format", "json")[1])
+    _, text, _ = run("fleet", "store", "list", store.root)
+    found = document(run("fleet", "store", "list", store.root, "--format", "json")[1])
     others = [
-        run("store", "list", store.root, "--cluster", "other")[1],
-        run("store", "list", store.root, "--since", "1m")[1],
+        run("fleet", "store", "list", store.root, "--cluster", "other")[1],
+        run("fleet", "store", "list", store.root, "--since", "1m")[1],
     ]
 
     assert "launched, and cancelled; training cancelled" in text
@@ -204,9 +204,9 @@ def test_a_training_that_failed_is_listed_at_its_node(run: Run, store: FolderSto
     }  # fmt: skip
     store.put(outcome_key(gate_id(0)), dump_plain(failed))
     said = "TRAINING FAILED: node-1, rank 3: KeyError: 'x'"
-    _, text, _ = run("store", "list", store.root)
-    rows = document(run("store", "list", store.root, "--format", "json")[1])["verdicts"]
-    histories = [run("fleet", store.root, "--node", node)[1] for node in ("node-1", "node-0")]
+    _, text, _ = run("fleet", "store", "list", store.root)
+    rows = document(run("fleet", "store", "list", store.root, "--format", "json")[1])["verdicts"]
+    histories = [run("fleet", "list", store.root, "--node", node)[1] for node in ("node-1", "node-0")]
 
     assert re.search(
         rf"launched, by the policy; training failed on node-1  {re.escape(said)}$", text, re.MULTILINE
@@ -219,7 +219,7 @@ def test_a_report_that_was_old_when_it_was_judged_is_said_so(run: Run, store: Fo
     """Its gate is no news about its machines; one that was judged at once says nothing."""
     keep(store, 5, replace(healthy(), measured_at="2025-11-21T08:00:00Z"))
     keep(store, 6, replace(healthy(), measured_at="2025-11-27T07:00:00Z"))
-    lines = run("store", "list", store.root)[1].splitlines()
+    lines = run("fleet", "store", "list", store.root)[1].splitlines()
     old, new = (next(line for line in lines if gate_id(number) in line) for number in (5, 6))
 
     assert old.endswith("(measured 5 days before, at 2025-11-21T08:00:00Z)") and "measured" not in new

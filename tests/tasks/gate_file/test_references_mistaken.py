@@ -61,7 +61,7 @@ def test_a_report_is_no_baseline_and_the_remedy_is_said(tmp_path: Path) -> None:
     """Both are JSON that this program writes: they are mixed up."""
     (tmp_path / "r.json").write_bytes(dump_report(healthy(2, 2)))
     with pytest.raises(
-        InputError, match=r"it is a report, not a baseline. Learn one: prelaunch baseline learn"
+        InputError, match=r"it is a report, not a baseline. Learn one: prelaunch fleet baseline learn"
     ):
         read_baseline(tmp_path / "r.json")
 

@@ -223,7 +223,7 @@ def test_the_owner_reads_the_answer_and_the_worst_nodes(tmp_path: Path) -> None:
     assert (PageKind.DIGEST, Audience.OWNER, Severity.WARNING) == (page.kind, page.audience, page.severity)
     assert (NODES, 2) == (len(page.items), page.more_items)
     assert "n0 is condemned" in page.text and "computes wrong sums" in page.text
-    assert "prelaunch fleet STORE --node n0" in page.text and "well is" not in page.text
+    assert "prelaunch fleet list STORE --node n0" in page.text and "well is" not in page.text
 
 
 def test_a_healthy_fleet_is_told_as_well_and_once_per_week(tmp_path: Path) -> None:

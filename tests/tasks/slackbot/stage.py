@@ -1,4 +1,4 @@
-"""A gate that asks, a workspace of Slack where it asked, and `prelaunch slack` between it and a real Prefect server."""
+"""A gate that asks, a workspace of Slack where it asked, and `prelaunch serve slack` between it and a real Prefect server."""
 
 from __future__ import annotations
 

@@ -66,6 +66,6 @@ def test_an_end_is_told_by_its_decision_and_the_run_that_has_the_answer(tmp_path
     store.put(outcome_key("g-1"), b"{")
 
     begins = "flow run run-2 has taken over its gate g-1 and has ended it"
-    assert f"{begins} (not launched): prelaunch watch run-2 shows the result" == said
+    assert f"{begins} (not launched): prelaunch run follow run-2 shows the result" == said
     assert undecided.startswith(f"{begins} (no capacity): ")
     assert "goes on" in taken_over(store, "c", "g-1", "run-1")
