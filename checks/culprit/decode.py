@@ -15,7 +15,6 @@ from operator import eq
 from checks.culprit.candidates import Candidates
 from checks.culprit.doubt import (
     doubtful_tests,
-    never_good,
     only_if_certain,
     pair_of,
     tests_of_cells,
@@ -136,6 +135,11 @@ def _with_patterns(
     )
     named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (MatrixAnswer.NOBODY, MatrixAnswer.UNEXPLAINED)
+    left = [
+        test
+        for test in found.unexplained
+        if theirs_now.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
+    ]
     good = {matrix.ends[test] for test in kept} if timed.excused else set()
     open_ = [test for test in sorted(timed.excused) if matrix.ends[test] not in good]
     if found.answer is MatrixAnswer.FABRIC:
@@ -160,8 +164,8 @@ def _with_patterns(
         slow=slow.suspects,
         seen_from=slow.seen_from,
         many_slower=slow.many_slower,
-        unmeasured=tuple(sorted({*found.unmeasured, *open_})),
-        cost=found.cost + cost(matrix, screened, tests_of_cells(matrix, sorted(timed.excused))),
+        unexplained=tuple(sorted({*left, *open_})),
+        cost=cost(matrix, screened, tests_of_cells(matrix, sorted({*left, *timed.excused}))),
     )
 
 
@@ -173,7 +177,7 @@ def _of_rest(
     again = screened if tests is None else screen(rest, tolerance)
     if is_crowded(rest, again):
         unnamed, doubtful = _unnamed(MatrixAnswer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
-        found = replace(unnamed, confirm=doubtful, unmeasured=tuple(again.bad))
+        found = replace(unnamed, confirm=doubtful, unexplained=tuple(again.bad))
     else:
         found = _explain(rest, again, tolerance, unseen)
     found = found if tests is None else _renumbered(found, tests)
@@ -233,10 +237,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         to_confirm(matrix, doubtful + unsure_tests(found, set(screened.bad))),
         tuple(screened.bad),
         unseen,
-        unmeasured=never_good(matrix, doubtful, screened.bad) if answer is MatrixAnswer.UNEXPLAINED else (),
-        cost=cost(matrix, screened, tests_of_cells(matrix, doubtful))
-        if answer is MatrixAnswer.UNEXPLAINED
-        else 0.0,
+        unexplained=tuple(doubtful),
     )
 
 
@@ -366,7 +367,7 @@ def _renumbered(decoded: Decoded, originals: list[int]) -> Decoded:
         suspects=tuple(replace(one, cells=old(one.cells)) for one in decoded.suspects),
         slow=tuple(replace(one, cells=old(one.cells)) for one in decoded.slow),
         bad=old(decoded.bad),
-        unmeasured=old(decoded.unmeasured),
+        unexplained=old(decoded.unexplained),
         congestion=tuple(replace(one, tests=old(one.tests)) for one in decoded.congestion),
         paths=replace(paths, bad=old(paths.bad), tests=old(paths.tests)) if paths else None,
     )

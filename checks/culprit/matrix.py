@@ -240,9 +240,9 @@ class Decoded:
 
     `congestion`, `paths` and `groups` explain bad tests without blaming a part. `slow` are nodes whose tests are good, and slower
     than those of the other nodes; the least such slowness that would have been seen is `seen_from`, as a share (None: unknown). If
-    too many nodes are slower than the others to name them, or half of the nodes, `many_slower` is by how much, as a share. Of what
-    nothing explains, `unmeasured` are bad tests of cells that have not been good yet and must be measured again; `cost` is how
-    much longer an exchange of all with all takes because of the others and of congestion, as a share.
+    too many nodes are slower than the others to name them, or half of the nodes, `many_slower` is by how much, as a share. What
+    nothing explains, also beside suspects, is `unexplained`: bad tests that are no hiccups; `cost` is how much longer an exchange of
+    all with all takes because of them and of congestion, as a share.
     """
 
     answer: MatrixAnswer
@@ -257,7 +257,7 @@ class Decoded:
     slow: tuple[Suspect, ...] = ()
     seen_from: float | None = None
     many_slower: float | None = None
-    unmeasured: tuple[int, ...] = ()
+    unexplained: tuple[int, ...] = ()
     cost: float = 0.0
 
 

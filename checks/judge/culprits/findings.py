@@ -166,7 +166,9 @@ class CheckFindings:
                 FABRIC.get(what, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
                 wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests, result.noise), wording.FABRIC_REMEDY,
             )  # fmt: skip
-        elif what in UNEXPLAINED and (result.answer is MatrixAnswer.UNEXPLAINED or _is_corrupt(reading)):
+        elif what in UNEXPLAINED and (
+            result.answer in (MatrixAnswer.NAMED, MatrixAnswer.UNEXPLAINED) or _is_corrupt(reading)
+        ):
             ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in unaccounted(result))
             left = [k for k, parts in ends if not parts & blamed]
             if pair := self._always_bad(matrix, left):

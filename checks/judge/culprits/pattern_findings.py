@@ -51,9 +51,8 @@ def unexplained_level(reading: MatrixReading, most_cost: float, tests: Sequence[
     """The level of these bad tests. Pairs that were not good yet are missing evidence, also where the decoder had explained them by a
     part that it does not name after all. Others are judged by what the bad tests cost.
     """
-    result = reading.decoded
-    never = result.unmeasured or never_good(reading.matrix, tests, result.bad)
-    if reading.what is not MatrixSubject.BANDWIDTH or never or result.cost > most_cost:
+    never = never_good(reading.matrix, tests, reading.decoded.bad)
+    if reading.what is not MatrixSubject.BANDWIDTH or never or reading.decoded.cost > most_cost:
         return UNEXPLAINED[reading.what]
     return Level.WARN
 
@@ -151,7 +150,11 @@ def many_hiccups(matrix: Matrix, result: Decoded) -> bool:
 
 
 def unaccounted(result: Decoded) -> list[int]:
-    """The bad tests without those of slow paths, and without those of congestion that were good again."""
+    """The bad tests without those of slow paths, and without those of congestion that were good again. If a part is named, hiccups are
+    left out, too.
+    """
+    if result.answer is MatrixAnswer.NAMED:
+        return list(result.unexplained)
     explained = set(result.paths.bad) if result.paths else set()
-    explained |= {test for one in result.congestion for test in one.tests} - set(result.unmeasured)
+    explained |= {test for one in result.congestion for test in one.tests} - set(result.unexplained)
     return [test for test in result.bad if test not in explained]

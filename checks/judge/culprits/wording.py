@@ -163,11 +163,9 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     tests = f"{matrix.what} {matrix.span.value}: {len(bad)} of {len(matrix.values)} tests"
     of = ", ".join(f"{node} ({some})" for node, some in in_common(matrix, bad))
     parts = [f"most of them are of {of}" if of else "", "no single part explains them"]
-    if never := {*result.unmeasured, *never_good(matrix, bad, result.bad)}.intersection(bad):
+    if never := never_good(matrix, bad, result.bad):
         are = "is of a pair that was" if len(never) == 1 else "are of pairs that were"
         message = f"{tests} are bad, and {len(never)} of them {are} never good"
-    elif result.unmeasured:
-        message = f"{tests} are bad"
     else:
         message = f"{tests} were bad, and the same pairs were good in another test"
         parts.append(_costs(result.cost) if result.cost > 0 else "")
@@ -251,7 +249,7 @@ def _costs(share: float) -> str:
 
 def one_pair(matrix: Matrix, bad: int) -> str:
     """A pair that is bad in each test, while there are too few other tests to tell which end is faulty."""
-    return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and those of the other pairs are not"
+    return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and no other part explains them"
 
 
 def hiccups(matrix: Matrix, bad: int) -> str:

@@ -12,7 +12,9 @@ from checks.culprit.rounds import round_robin
 
 GOOD, BAD = 10.0, 3.0
 COLUMNS = ("sources", "targets", "values")
+ROUND_S = 0.07
 Cell = tuple[int, int]
+IsBad = Callable[[int, int, int], bool]
 
 
 def nodes(number: int) -> tuple[Endpoint, ...]:
@@ -66,6 +68,29 @@ def together(one: Matrix, other: Matrix) -> Matrix:
     """The tests of both, of which the parts are the same."""
     both: dict[str, Any] = {name: [*getattr(one, name), *getattr(other, name)] for name in COLUMNS}
     return replace(one, **both)
+
+
+def sweep(
+    number: int, is_bad: IsBad, again: int = 0, known: bool = True, leaf: int = 0, seed: int = 5
+) -> Matrix:
+    """All pairs in their rounds; then every cell that was bad `again` times, thirty rounds later; `is_bad(source, target, round)`."""
+    rng = random.Random(seed)
+    tests = [
+        (a, b, at)
+        for at, round_ in enumerate(round_robin(number))
+        for a in range(number)
+        if (b := round_.partner(a)) is not None
+    ]
+    wrong = [(a, b) for a, b, at in tests if is_bad(a, b, at)]
+    last = max(at for _, _, at in tests)
+    tests += [(a, b, last + 30 * (time + 1)) for time in range(again) for a, b in wrong]
+    values = [(BAD if is_bad(a, b, at) else GOOD) * rng.uniform(0.98, 1.02) for a, b, at in tests]
+    parts = nodes(number)
+    if leaf:
+        parts = tuple(replace(part, switches=(f"leaf-{at // leaf}",)) for at, part in enumerate(parts))
+    sources, targets, rounds = ([test[column] for test in tests] for column in range(3))
+    made = replace(matrix(parts, cells=[(0, 1)]), sources=sources, targets=targets, values=values)
+    return replace(made, rounds=rounds, moments=[ROUND_S * at for at in rounds]) if known else made
 
 
 def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]) -> Matrix:

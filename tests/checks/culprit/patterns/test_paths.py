@@ -126,7 +126,7 @@ def test_slow_pairs_of_a_few_nodes_are_not_the_fabrics(number: int, sick: tuple[
     found = decode(measured(slow, number), HALF)
 
     assert found.paths is None
-    assert {f"node-{n}" for n in sick} <= {one.subject for one in found.suspects} or found.unmeasured
+    assert {f"node-{n}" for n in sick} <= {one.subject for one in found.suspects} or found.unexplained
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15])

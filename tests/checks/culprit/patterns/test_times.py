@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Direction, Entity, Matrix, MatrixAnswer, Tolerance
-from checks.culprit.rounds import round_robin
-from tests.checks.culprit.planted import BAD, GOOD, matrix, named, nodes, on_rails
+from checks.culprit.matrix import Direction, Entity, MatrixAnswer, Tolerance
+from tests.checks.culprit.planted import IsBad, named, on_rails, sweep
 
 HALF = Tolerance(0.5)
-ROUND_S = 0.07
-IsBad = Callable[[int, int, int], bool]
-
-
-def sweep(
-    number: int, is_bad: IsBad, again: int = 0, known: bool = True, leaf: int = 0, seed: int = 5
-) -> Matrix:
-    """All pairs in their rounds; then every cell that was bad `again` times, thirty rounds later; `is_bad(source, target, round)`."""
-    rng = random.Random(seed)
-    tests = [
-        (a, b, at)
-        for at, round_ in enumerate(round_robin(number))
-        for a in range(number)
-        if (b := round_.partner(a)) is not None
-    ]
-    wrong = [(a, b) for a, b, at in tests if is_bad(a, b, at)]
-    last = max(at for _, _, at in tests)
-    tests += [(a, b, last + 30 * (time + 1)) for time in range(again) for a, b in wrong]
-    values = [(BAD if is_bad(a, b, at) else GOOD) * rng.uniform(0.98, 1.02) for a, b, at in tests]
-    parts = nodes(number)
-    if leaf:
-        parts = tuple(replace(part, switches=(f"leaf-{at // leaf}",)) for at, part in enumerate(parts))
-    sources, targets, rounds = ([test[column] for test in tests] for column in range(3))
-    made = replace(matrix(parts, cells=[(0, 1)]), sources=sources, targets=targets, values=values)
-    return replace(made, rounds=rounds, moments=[ROUND_S * at for at in rounds]) if known else made
 
 
 def leaf_congested(first: int, last: int, seed: int = 3) -> IsBad:
@@ -69,7 +41,7 @@ def test_congestion_that_has_passed_leaves_nothing_to_explain() -> None:
     """The retests were good; what it cost is a number."""
     found = decode(sweep(32, leaf_congested(10, 25), again=1), HALF)
 
-    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.unmeasured)
+    assert (MatrixAnswer.NOBODY, ()) == (found.answer, found.unexplained)
     assert 0 < found.cost < 0.3
 
 
@@ -140,7 +112,7 @@ def test_unended_trouble_is_not_called_congestion(first: int, last: int) -> None
     found = decode(sweep(32, _nodes_sick(first, last)), HALF)
 
     assert () == found.congestion
-    assert {"node-5", "node-9", "node-20"} == {one.subject for one in found.suspects} or found.unmeasured
+    assert {"node-5", "node-9", "node-20"} == {one.subject for one in found.suspects} or found.unexplained
 
 
 def test_congestion_at_the_end_of_the_sweep_has_passed_if_the_retests_are_good() -> None:

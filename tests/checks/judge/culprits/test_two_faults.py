@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from checks.culprit.matrix import Direction, Entity, Tolerance
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Decoded, Direction, Entity, Matrix, Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, PairTable
 from checks.judge.culprits.pattern_findings import MatrixReading
-from checks.model import CLUSTER, LINK, Finding, Level, node_of
+from checks.model import CLUSTER, LINK, Finding, Level, node_of, worst
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import CALM, Noise
 from tests.benchmarks.localising.ours import swept
 from tests.benchmarks.localising.pair_worlds import EVEN
 from tests.benchmarks.localising.world import World
+from tests.checks.culprit.planted import BAD, Cell, IsBad, sweep
 
 WANTED = {"detects_slow_node": 0.1}
 LEAF = 4
@@ -32,10 +37,13 @@ def findings(
     """What the judge says of a cluster with these faults, whose switches are known."""
     world = World(Cluster(nodes, rails, faults, LEAF, leaf=LEAF), noise, random.Random(f"{seed} {faults}"))
     tests, decoded = swept(world, tolerance=Tolerance(0.7))
-    parts = tests.matrix.parts
-    reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, tests.matrix, decoded)
-    table = PairTable(parts, tuple(range(len(parts))))
-    return tuple(CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), WANTED).findings())
+    return _judged(tests.matrix, decoded, WANTED)
+
+
+def _judged(matrix: Matrix, decoded: Decoded, options: Mapping[str, float]) -> tuple[Finding, ...]:
+    reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
+    table = PairTable(matrix.parts, tuple(range(len(matrix.parts))))
+    return tuple(CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), options).findings())
 
 
 def refused(found: Collection[Finding]) -> set[str]:
@@ -92,6 +100,45 @@ def _covered(subject: str, both: set[str]) -> bool:
     """Whether one of them is the subject, a node or rank at one of its ends, or a part of it."""
     ends = {*subject.split(LINK), *map(node_of, subject.split(LINK))}
     return any(one in ends or set(map(node_of, one.split(LINK))) <= ends for one in both)
+
+
+def measured_again(rng: random.Random, number: int) -> dict[str, IsBad]:
+    """Faults of which each bad test is measured again, and what chance does; most of them are warnings."""
+    (node, other, *crowd), first = rng.sample(range(number), 6), rng.randrange(number // 2)
+    return {
+        "slow link": lambda a, b, at: {a, b} == {node, other},
+        "bad node": lambda a, b, at: node in (a, b),
+        "node that was bad for a while": lambda a, b, at: node in (a, b) and first <= at < first + 5,
+        "congestion": lambda a, b, at: (
+            first <= at < first + 4 and not {a, b}.isdisjoint(crowd) and bool((a + b + at) % 3)
+        ),
+        "pairs that fail at times": lambda a, b, at: a // 2 == b // 2 < 3 and at % 2 == 0,
+    }
+
+
+def _with(matrix: Matrix, cells: Collection[Cell], value: float | None) -> Level:
+    """The worst level if all tests of these cells gave this value."""
+    values = [value if cell in cells else old for cell, old in zip(matrix.ends, matrix.values, strict=True)]
+    changed = replace(matrix, values=values)
+    return worst([one.level for one in _judged(changed, decode(changed, Tolerance(0.5)), {})])
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False))
+def test_more_bad_tests_never_make_the_level_better(rng: random.Random) -> None:
+    """Tests that were not measured again, and that no part explains: a warning about another part hid them."""
+    number = rng.choice((8, 12, 16, 24))
+    is_bad = rng.choice(list(measured_again(rng, number).values()))
+    healthy, faulty = sweep(number, lambda a, b, at: False), sweep(number, is_bad, again=3)
+    free = [
+        (a, b)
+        for a, b in healthy.ends
+        if not any(is_bad(*its, at) for its in ((a, b), (b, a)) for at in range(number))
+    ]
+    cells, value = set(rng.sample(free, rng.randint(1, number // 3))), rng.choice((None, BAD))
+
+    both = _with(faulty, cells, value)
+    assert both.rank >= max(_with(healthy, cells, value).rank, _with(faulty, (), value).rank)
 
 
 @pytest.mark.parametrize("factor", [0.85, 0.72])

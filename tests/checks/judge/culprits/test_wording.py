@@ -117,7 +117,7 @@ def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
     parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
     matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
     tests = [test for test, value in enumerate(values) if value < 1.0]
-    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=MatrixAnswer.UNEXPLAINED, unmeasured=())
+    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=MatrixAnswer.UNEXPLAINED)
 
     assert f"bandwidth between nodes: {said}" in unexplained(matrix, decoded, tests)
     reading = MatrixReading("collective.pairs", MatrixSubject.BANDWIDTH, matrix, decoded)
