@@ -2,15 +2,18 @@
 
 There is one finding per subject, about its worst element, or one for a node or the cluster if all of its subjects are slow. A
 subject that is slow while others are not has a fault of its own (HARDWARE). If all are equally slow, the reason is what they share:
-a setting, a driver, the fabric (CONFIGURATION); a part without peers cannot be told from its settings. A value above the roofline
-was measured wrongly and is no speed (EVIDENCE). If no expected value is known, one finding says so.
+a setting, a driver, the fabric (CONFIGURATION), but a subject that is far slower than the others has a fault of its own; a part
+without peers cannot be told from its settings. A value above the roofline was measured wrongly and is no speed (EVIDENCE). If no
+expected value is known, one finding says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from statistics import median_high
 from typing import Any, cast
 
 from checks.documents.columns import CheckTable
@@ -232,19 +235,16 @@ def _rank(mark: _Mark) -> tuple[object, ...]:
 
 
 def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[str]) -> Iterator[Finding]:
-    for above in (True, False):
-        some = [mark for mark in marks if mark.above is above]
-        if not some:
-            continue
-        cause = Cause.EVIDENCE if above else _cause(rule, some, compared)
-        for subject, group in _grouped(some, compared).items():
+    for cause, some, among in _by_cause(rule, marks, compared):
+        for subject, group in _grouped(some, among).items():
             worst = min(group, key=lambda mark: (_rank(mark), mark.subject))
             crossed, element = _comparison(rule, worst), _element(rule, worst)
             said, is_predicate = bounded(check, rule.metric, element, crossed)
             if len(group) > 1:
                 it = f"it {said}" if is_predicate else said
+                others = " others" if len(among) < len(compared) else ""
                 said, is_predicate = (
-                    f"all {len(group)} are affected; the worst is {subject_text(worst.subject)}: {it}",
+                    f"all {len(group)}{others} are affected; the worst is {subject_text(worst.subject)}: {it}",
                     False,
                 )
             made = Finding(
@@ -252,7 +252,7 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
                 elements=(element,) if element and not worst.question.label else (),
                 is_predicate=is_predicate, compared=crossed,
             )  # fmt: skip
-            yield made if above else replace(made, source=str(worst.expected.provenance))
+            yield made if cause is Cause.EVIDENCE else replace(made, source=str(worst.expected.provenance))
 
 
 def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[_Mark]]:
@@ -274,12 +274,25 @@ def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[
     return made
 
 
-def _cause(rule: Rule, slow: Sequence[_Mark], compared: Sequence[str]) -> Cause:
-    """The cause of the finding. The ranks of a collective share one time, so that nodes are compared, not ranks."""
-    shared = rule.expect is Expect.COLLECTIVE
-    whole = {node_of(subject) if shared else subject for subject in compared}
-    ill = {node_of(mark.subject) if shared else mark.subject for mark in slow}
-    return Cause.HARDWARE if len(whole) > 1 and 2 * len(ill) <= len(whole) else Cause.CONFIGURATION
+def _by_cause(
+    rule: Rule, marks: Sequence[_Mark], compared: Sequence[str]
+) -> Iterator[tuple[Cause, list[_Mark], Sequence[str]]]:
+    """The marks of each cause, and the subjects among which they are grouped. The ranks of a collective share one time, so that nodes
+    are compared, not ranks. Beside a common cause a part has a fault of its own if it would also fail in comparison with the others.
+    """
+    part_of: Callable[[str], str] = node_of if rule.expect is Expect.COLLECTIVE else str
+    yield Cause.EVIDENCE, [mark for mark in marks if mark.above], compared
+    slow = [mark for mark in marks if not mark.above]
+    whole = set(map(part_of, compared))
+    # The smallest ratio of each part comes last.
+    ratios = {part_of(mark.subject): mark.ratio for mark in sorted(slow, key=lambda mark: -mark.ratio)}
+    least = (rule.fail_below or 0.0) * median_high(ratios.values() or (0.0,))
+    if len(whole) > 1 and 2 * len(ratios) <= len(whole):
+        least = math.inf
+    own = {part for part, ratio in ratios.items() if ratio < least}
+    yield Cause.HARDWARE, [mark for mark in slow if part_of(mark.subject) in own], compared
+    others = [subject for subject in compared if part_of(subject) not in own]
+    yield Cause.CONFIGURATION, [mark for mark in slow if part_of(mark.subject) not in own], others
 
 
 def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]) -> Iterator[Finding]:

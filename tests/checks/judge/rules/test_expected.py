@@ -127,6 +127,27 @@ def test_gpus_that_are_all_slow_are_set_so() -> None:
     assert ("cluster", Cause.CONFIGURATION) == (found.subject, found.cause)
 
 
+@pytest.mark.parametrize(
+    ("worst", "low", "high", "expected"),
+    [
+        (480.0, 620.0, 720.0, {"node-0/rank-0 FAIL HARDWARE", "node-0 WARN CONFIGURATION", "node-1/rank-8 WARN CONFIGURATION"}),
+        (480.0, 620.0, 620.0, {"node-0/rank-0 FAIL HARDWARE", "cluster WARN CONFIGURATION"}),
+        (565.0, 575.0, 575.0, {"cluster FAIL CONFIGURATION"}),
+    ],
+)  # fmt: skip
+def test_a_broken_gpu_is_blamed_beside_many_that_are_a_little_slow(
+    worst: float, low: float, high: float, expected: set[str]
+) -> None:
+    """A power cap of the others does not explain it. If they differ by little, one of them may be on the other side of a threshold."""
+    found = judged("compute.gemm", GEMM, [products(rate) for rate in (worst, *[low] * 8, *[high] * 7)])
+
+    assert expected == {f"{one.subject} {one.level.value} {one.cause.value}" for one in found}
+    assert [" others are" in one.message for one in found if one.subject == "cluster"] in (
+        [],
+        [len(found) > 1],
+    )
+
+
 def test_a_gpu_that_stands_alone_is_not_blamed() -> None:
     """Nothing tells its fault from a setting; it is a FAIL all the same."""
     (found,) = judged("compute.gemm", GEMM, [products(500.0)])
