@@ -32,7 +32,7 @@ from tasks.judge import judge_again
 from tasks.notifiers.base import PendingQuestion
 from tasks.orchestration.events import emit_answer, emit_question
 from tasks.orchestration.status import publish_state
-from tasks.page import notify_question
+from tasks.page import notify_question, notify_replaced
 from tasks.publish import PublishedReport
 from tasks.render.headline import headline
 from tasks.store.layout import html_key, report_key
@@ -143,6 +143,7 @@ def _ask(session: Session, judged: JudgedReport, key: str, minutes: int) -> Ques
         notify_question(session, judged, pending, _line(question))
         emit_question(session, judged, pending)
         if can_resume_elsewhere(session):
+            notify_replaced(session)
             about = digest(dump_plain(judged.verdict))
             asking = OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S)
             session.renewal.change(asking=asking)

@@ -71,17 +71,7 @@ from tasks.text.redact import redact
 LOG = get_logger("prelaunch")
 # An HTTP error is of Prefect's client: engines, stores and notifiers have errors of their own.
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError, httpx.HTTPError)
-# The names of Prefect's final states.
-DECISION_NAMES = {
-    Decision.LAUNCHED: "Launched",
-    Decision.PASSED: "Passed",
-    Decision.OVERRIDDEN: "Overridden",
-    Decision.OBSERVED: "Observed",
-    Decision.NOT_LAUNCHED: "NotLaunched",
-    Decision.REFUSED: "Refused",
-    Decision.CANNOT_TELL: "CannotTell",
-    Decision.AWAITING: "Awaiting",
-}
+# The names of Prefect's final states that are not the decision's.
 ENDING_NAMES = {
     Ending.NO_CAPACITY: "NoCapacity",
     Ending.REJECTED: "Rejected",
@@ -186,7 +176,8 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
             return defect_outcome(session, error)
         url = configured_api_url(os.environ, Path.cwd()) or ""
         error = EngineUnavailable(unanswered(url, fault))
-    judged, reason = session.judged or session.refused, f"{error}{leave_training(session)}"
+    judged = session.judged or (session.previous if session.excluded else None)
+    reason = f"{error}{leave_training(session)}"
     if isinstance(error, StoreError):
         if judged is None:
             return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
@@ -282,7 +273,7 @@ async def finish_gate(session: Session, outcome: GateOutcome) -> State[Any]:
     await run_to_end(session.release_machines)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
-    heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
+    heard = needs_notification(outcome) or bool(session.unreleased or session.previous or session.replaced)
     delivery = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
     session.notified = len(session.unreleased)
     outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
@@ -338,10 +329,15 @@ def failed_state(outcome: GateOutcome, name: str) -> State[Any]:
     refused = decision is Decision.REFUSED
     unlaunched = decision is Decision.NOT_LAUNCHED and ending is Ending.JOB_FAILED
     by_decision = ending not in ENDING_NAMES or refused or unlaunched
-    state_name = DECISION_NAMES[decision] if by_decision else ENDING_NAMES[ending]
+    state_name = decision_name(decision) if by_decision else ENDING_NAMES[ending]
     if outcome.code is Exit.GO:
         return Completed(name=state_name, message=message)
     return Failed(name=state_name, message=message, data=NotLaunched(message))
+
+
+def decision_name(decision: Decision) -> str:
+    """The name of Prefect's final state, such as "CannotTell"."""
+    return decision.value.title().replace("_", "")
 
 
 def level_of(outcome: GateOutcome) -> int:

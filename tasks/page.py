@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from prefect import task
@@ -22,19 +22,19 @@ from prefect.logging import get_run_logger
 
 from checks.documents.decode import parse_json
 from checks.documents.report import dump_plain
-from checks.exit_codes import Exit
-from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
 from tasks.gate.links import run_links
-from tasks.gate.outcome import Decision, GateOutcome, JudgedReport
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport
 from tasks.gate.session import Session
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Link, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver, settle
 from tasks.paging.content import (
+    BLAMING,
     audience_of,
+    blames_hardware,
     cancelled_page,
     finish_page,
     kind_of,
@@ -44,8 +44,10 @@ from tasks.paging.content import (
     unreleased_page,
 )
 from tasks.paging.notifier_secrets import check_secrets
+from tasks.remediation.proof import engine_name
+from tasks.render.headline import culprits, headline
 from tasks.store.base import Store
-from tasks.store.layout import html_key, report_key, run_notification_key
+from tasks.store.layout import run_notification_key
 from tasks.text.redact import redacted
 
 LOG = logging.getLogger("prelaunch")
@@ -75,39 +77,66 @@ async def check_notifiers(session: Session) -> None:
 
 def needs_notification(outcome: GateOutcome) -> bool:
     """Whether people have to be notified: of everything except a GO that went well."""
-    if outcome.decision is Decision.OBSERVED and outcome.judged is not None:
-        return outcome.code is not Exit.GO or outcome.judged.verdict.answer is not Answer.GO
-    return outcome.code is not Exit.GO or outcome.decision is Decision.OVERRIDDEN
+    return kind_of(outcome) is not PageKind.GO
 
 
 def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
-    """Send the notification through the gate's notifiers, in their order.
+    """Send the notification through the gate's notifiers, in their order, and those about verdicts of which it says nothing.
 
-    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO only such
-    machines and excluded nodes are left to notify about; the GO is recorded first, so that it does not resolve this notification.
+    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. A GO notifies nobody and is
+    recorded first, so that it does not resolve what follows; any other end is what the messages of the gate show last.
     """
+    notify, store = _receivers(session)
     notification = _notification_of(session, outcome)
-    if notification.kind is PageKind.GO:
-        result = settle(*_receivers(session), notification)
-        for page in _after_go(session, outcome, notification):
-            more = deliver(*_receivers(session), page)
-            result = replace(more, told=(*result.told, *more.told), failed=(*result.failed, *more.failed))
-        return result
     loud = notification.kind is PageKind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not notification.audience]
-    return deliver(*_receivers(session), notification, *also)
+    if outcome.judged is not None and notification.kind in BLAMING:
+        _is_news(session, outcome.judged, notification.audience, *also)
+    others = _unsent(session, _refusals(session, outcome))
+    if notification.kind is PageKind.GO:
+        results = [settle(notify, store, notification), *(deliver(notify, store, page) for page in others)]
+        if session.unreleased:
+            results.append(deliver(notify, store, unreleased_page(notification, tuple(session.unreleased))))
+    else:
+        results = [deliver(notify, store, page) for page in others]
+        results.append(deliver(notify, store, notification, *also))
+    delivered = (line for result in results for line in result.told)
+    failed = (line for result in results for line in result.failed)
+    return DeliveryResult(results[-1].where, tuple(delivered), tuple(failed))
 
 
-def _after_go(session: Session, outcome: GateOutcome, notification: Notification) -> Iterator[Notification]:
-    if session.refused is not None:
-        location, own_id = session.context.store.location, session.refused.report.gate_id
-        report, html = location(report_key(own_id)), location(html_key(own_id))
-        refused = replace(
-            outcome, decision=Decision.REFUSED, judged=session.refused, report=report, html=html
-        )
-        yield _notification_of(session, refused)
-    if session.unreleased:
-        yield unreleased_page(notification, tuple(session.unreleased))
+def _refusals(session: Session, outcome: GateOutcome) -> Iterator[GateOutcome]:
+    """Each refusal for broken hardware by itself, without what became of the gate, and those that were replaced."""
+    for judged in (outcome.judged or session.judged, session.previous):
+        if judged is not None and blames_hardware(judged.verdict):
+            reason = headline(judged.verdict, session.context.gate.name)
+            refusal = GateOutcome(outcome.gate_id, Ending.VERDICT, Decision.REFUSED, judged, None, reason)
+            yield replace(refusal, report=outcome.report, html=outcome.html)
+    yield from session.replaced
+
+
+def notify_replaced(session: Session) -> None:
+    """Notify people of replaced refusals now, because another process continues the gate, and knows nothing of them."""
+    for notification in _unsent(session, session.replaced):
+        deliver(*_receivers(session), notification)
+
+
+def _unsent(session: Session, ends: Iterable[GateOutcome]) -> Iterator[Notification]:
+    """The notifications about these ends whose audience was not yet notified of the same machines."""
+    for end in ends:
+        notification = _notification_of(session, end)
+        if end.judged is not None and _is_news(session, end.judged, notification.audience):
+            yield notification
+
+
+def _is_news(session: Session, judged: JudgedReport, *audiences: Audience) -> bool:
+    """Whether an audience was not yet notified of a machine that the verdict blames. It counts as notified from now on."""
+    engine_names = {node.name: engine_name(node) for node in judged.report.nodes}
+    machines = [engine_names.get(name, name) for name in culprits(judged.verdict)]
+    blamed = {(audience, machine) for audience in audiences for machine in machines}
+    is_news = not blamed <= session.blamed
+    session.blamed |= blamed
+    return is_news
 
 
 def show_cancelled(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> None:

@@ -108,7 +108,6 @@ async def exclude_failed(
     # By the engine's names, where it has others for machines than the gate has for the places of its nodes.
     names = {node.name: node.identity.get("engine_node") or node.name for node in judged.report.nodes}
     session.excluded |= {names.get(node, node): reason for node, reason in failed.items()}
-    session.refused = judged
     failures = f"{', '.join(failed)}: {'; '.join(failed.values())}"
     LOG.warning("the gate begins again without nodes that failed: %s", failures)
     report_progress(Progress("checks", f"the next job does not get {failures}"))

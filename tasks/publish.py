@@ -200,13 +200,14 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
 
 
 def keep_replaced(session: Session, judged: JudgedReport) -> None:
-    """Keep an earlier verdict of this gate that condemned a node as a gate of its own, before the verdict on another report replaces
-    it: the node may be in no later report, and it is still to be repaired. Idempotent. Raises StoreError.
+    """Keep an earlier refusal of this gate as a gate of its own, before the verdict on another report replaces it: its nodes may be in
+    no later report, are still to be repaired, and people are notified of them at the gate's end. Idempotent. Raises StoreError.
     """
     context, gate_id = session.context, session.gate_id
     try:
         before = records.read(context.store, gate_id)
-        if before is None or not before.condemned or before.digests.report == judged.verdict.digests.report:
+        later = judged.verdict.digests.report
+        if before is None or before.answer is not Answer.NO_GO or before.digests.report == later:
             return
         # Of two gates that were judged at the same time, or began at the same time, the later id counts as the newer gate.
         began = (records.stamped_at(gate_id) or time.time()) - 1
@@ -216,15 +217,16 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
         return
     earlier = report_verdict(session, report, digest(dump(report)))
-    if session.refused is not None:
-        session.refused = earlier
     digests = replace(before.digests, report=earlier.verdict.digests.report)
     record = replace(before, gate_id=own_id, report=report_key(own_id), digests=digests)
     _put_verdict(context, own_id, earlier)
     put_pages(context, own_id, earlier, earlier.context)
+    reason = f"{headline(earlier.verdict, context.gate.name)} (gate {gate_id} began again)"
+    places = context.store.location(report_key(own_id)), context.store.location(html_key(own_id))
+    end = GateOutcome(own_id, Ending.VERDICT, Decision.REFUSED, earlier, None, reason, *places)
+    session.replaced.append(end)
+    session.previous = None
     if not may_have_launched(session, earlier):
-        reason = f"{headline(earlier.verdict, context.gate.name)} (gate {gate_id} began again)"
-        end = GateOutcome(own_id, Ending.VERDICT, Decision.REFUSED, earlier, None, reason)
         keep_outcome(context.store, end, end.code, before.cluster)
     keep_nodes(session, earlier, record)
     records.keep(context.store, record)

@@ -21,7 +21,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import JudgedReport, PlacementProof
+from tasks.gate.outcome import GateOutcome, JudgedReport, PlacementProof
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.record.request import keep_request, require_names, require_strict_policy
@@ -53,9 +53,10 @@ class Session:
     `notified` of how many of these people were notified. Without `launches` nothing follows a go. `rounds` counts how often the
     checks began, `waiting_since` when the engine first had no machines, None once it had some. `training` is its job once it was
     submitted, `trained` that it was seen to run. `answer` is a person's; `open_question` is the one with which the run continues,
-    None for a run that begins. One that is `parked` leaves everything for the process in which the run comes back. `refused` is the
-    last verdict after which the gate went on without the nodes in `excluded`, each with the reason. `certificates` were offered to
-    the checks. `statuses` are what the engine said last of each job, and `begun` are the jobs that may have been started.
+    None for a run that begins. One that is `parked` leaves everything for the process in which the run comes back. `previous` is the
+    verdict after which the checks began again, without the nodes in `excluded`, each with the reason; `replaced` are refusals that a
+    later verdict replaced, and `blamed` the machines of which an audience was notified. `certificates` were offered to the checks.
+    `statuses` are what the engine said last of each job, and `begun` are the jobs that may have been started.
     """
 
     def __init__(self, context: GateContext, renewal: LeaseRenewal, launches: bool = True) -> None:
@@ -66,9 +67,9 @@ class Session:
         self.restarts: tuple[str, ...] = ()
         self.preflight_done, self.rounds = renewal.lease.adopted, 1
         self.waiting_since: float | None = None
-        self.refused: JudgedReport | None = None
-        self.excluded: dict[str, str] = {}
-        self.certificates = NO_CERTIFICATES
+        self.previous: JudgedReport | None = None
+        self.replaced, self.blamed = list[GateOutcome](), set[tuple[str, str]]()
+        self.excluded, self.certificates = dict[str, str](), NO_CERTIFICATES
         self._patient = context.store if isinstance(context.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
@@ -185,7 +186,7 @@ class Session:
         for job in self.renewal.lease.jobs:
             self.context.launcher.cancel(job)
             self.let_go(job)
-        self.judged = None
+        self.previous, self.judged = self.judged or self.previous, None
         self.proof.clear()
         attempt = self.renewal.lease.attempt + 1
         return self.renewal.change(attempt=attempt, trainings=1, adopted=False)

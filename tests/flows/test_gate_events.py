@@ -14,6 +14,7 @@ from prefect.events import Event as PrefectEvent
 
 from flows.cli.main import main
 from tasks import finish
+from tasks.gate.outcome import Decision
 from tasks.orchestration import events
 from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, GateEvent, emit_gate_event
 from tasks.orchestration.server.server import EmbeddedServer
@@ -200,7 +201,7 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     (reap,) = [one for one in file["deployments"] if one["name"] == "reap"]
     expected = set(reap["triggers"][0]["expect"])
 
-    names = {*finish.DECISION_NAMES.values(), *finish.ENDING_NAMES.values()}
+    names = {*map(finish.decision_name, Decision), *finish.ENDING_NAMES.values()}
     assert {f"prefect.flow-run.{name}" for name in names} <= expected
     assert {
         "prefect.flow-run.heartbeat",

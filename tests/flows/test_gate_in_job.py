@@ -37,15 +37,18 @@ def attempts(folder: Path, outcome: GateOutcome) -> list[str]:
 
 
 def test_a_start_after_a_repair_is_judged_by_itself(tmp_path: Path, engine: Engine) -> None:
-    """The outcome is that of the last start; each one's report and verdict are kept."""
+    """The outcome is that of the last start; each one's report and verdict are kept, and people are notified of what was repaired."""
     engine.parts, engine.repairs = ["wrong", "lone", "healthy"], True
 
     _, outcome = gate_it(fake_gate(tmp_path))
+    refused, _ = listed(FolderStore(tmp_path / "store")).records
+    page = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
 
     assert (0, ["s1", "s2", "s3"]) == (outcome.code, attempts(tmp_path, outcome))
     kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts"
     answers = [json.loads((kept / token / "verdict.json").read_bytes())["level"] for token in ("s1", "s2")]
     assert ["FAIL", "FAIL"] == answers
+    assert page.startswith("NO-GO test: node-1, rank 3") and refused.report in page
 
 
 def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
@@ -74,8 +77,8 @@ def test_the_next_job_does_without_the_nodes_that_failed(
     _, outcome = gate_it(fake_gate(tmp_path))
     first = "train" if placement is Placement.IN_JOB else "check"
     jobs = {name.removeprefix(f"{outcome.gate_id}-"): job.exclude for name, job in engine.jobs.items()}
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     refused, launched = listed(FolderStore(tmp_path / "store")).records
+    page = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
 
     assert (("node-1",), outcome.gate_id) == (refused.condemned, launched.gate_id)
     assert refused.report in page and launched.report not in page
