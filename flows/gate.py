@@ -22,6 +22,7 @@ from tasks.finish import (
     finish_gate,
     launched_outcome,
     may_launch,
+    notify_launch,
     refused_outcome,
     reject_request,
 )
@@ -167,6 +168,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
     while await wait_for_pool(session, judged):
         try:
             job = await launch_training(session, opaque(judged))
+            await notify_launch(session, judged)
             return await follow_training(session, opaque(judged), job, wait)
         except NoCapacity as error:
             session.training = ""
@@ -209,6 +211,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
                 judged = await _first_start(session, starts, minutes)
                 continue
             if may_launch(session, judged, answer):
+                await notify_launch(session, judged)
                 result = await follow_start(session, judged, starts, request.wait)
                 if result is not None:
                     return launched_outcome(session, judged, published, answer, result)

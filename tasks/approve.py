@@ -33,9 +33,8 @@ from tasks.notifiers.base import PendingQuestion
 from tasks.orchestration.events import emit_answer, emit_question
 from tasks.orchestration.status import publish_state
 from tasks.page import notify_question, notify_replaced
-from tasks.publish import PublishedReport
+from tasks.publish import PublishedReport, published_report
 from tasks.render.headline import headline
-from tasks.store.layout import html_key, report_key
 
 # How often a person may have the checks run again before the answer is yes or no.
 RECHECKS = 3
@@ -102,8 +101,7 @@ async def load_resumed_verdict(session: Session) -> tuple[JudgedReport, Publishe
     asking, session.open_question = session.open_question, None
     judged = await run_to_end(_judged, session, asking)
     session.judged = judged
-    locate = session.context.store.location
-    return judged, PublishedReport(locate(report_key(session.gate_id)), locate(html_key(session.gate_id)))
+    return judged, published_report(session)
 
 
 def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:

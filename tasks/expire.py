@@ -22,8 +22,8 @@ from tasks.gate_file.read import GateFileError
 from tasks.judge import judge_again
 from tasks.orchestration.run_state import run_is_final
 from tasks.page import send_notification
-from tasks.publish import PublishedReport, store_pages
-from tasks.store.layout import html_key, outcome_key, report_key
+from tasks.publish import published_report, store_pages
+from tasks.store.layout import outcome_key
 
 LOG = logging.getLogger("prelaunch")
 ENDED = "its run was ended in Prefect while it waited for approval"
@@ -85,7 +85,7 @@ def _own(context: GateContext, lease: Lease) -> GateContext:
 
 
 def _outcome(session: Session, asking: OpenQuestion, reason: str) -> GateOutcome:
-    store, gate_id = session.context.store, session.gate_id
+    gate_id = session.gate_id
     session.answer = _nobody(session, asking, reason)
     try:
         judged = judge_again(session)
@@ -94,8 +94,7 @@ def _outcome(session: Session, asking: OpenQuestion, reason: str) -> GateOutcome
         return GateOutcome(
             gate_id, Ending.VERDICT, None, None, None, session.answer.reason, answer=session.answer
         )
-    published = PublishedReport(store.location(report_key(gate_id)), store.location(html_key(gate_id)))
-    return refused_outcome(session, judged, published, session.answer)
+    return refused_outcome(session, judged, published_report(session), session.answer)
 
 
 def _nobody(session: Session, asking: OpenQuestion, reason: str) -> ApprovalAnswer:

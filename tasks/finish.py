@@ -59,9 +59,9 @@ from tasks.orchestration.follow import unanswered
 from tasks.orchestration.server.http_client import service_fault
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.orchestration.status import publish_end
-from tasks.page import needs_notification, note_good_end, notify_outcome
+from tasks.page import needs_notification, notify_outcome, send_notification
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport, may_have_launched, publish_ending, with_past
+from tasks.publish import PublishedReport, may_have_launched, publish_ending, published_report, with_past
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -144,13 +144,12 @@ def launched_outcome(
         decision = refusal_decision(launch.rechecked.verdict.answer)
         outcome = _outcome(session, Ending.VERDICT, decision, launch.rechecked, published, refusal)
         return dataclasses.replace(outcome, training=launch.training)
-    overridden = answer is not None and answer.override
     decision = launch_decision(session, answer) if launch.ran else Decision.NOT_LAUNCHED
     reason = headline(judged.verdict, name)
     if judged.reused:
         reason += f" (PASS of {judged.reused} reused)"
     if answer is not None:
-        approval = "against the verdict, approved" if overridden else "approved"
+        approval = "against the verdict, approved" if answer.override else "approved"
         reason += f" (launched {approval} by {answer.by}: {one_line(answer.reason, 300)})"
     ending = Ending.VERDICT
     if launch.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
@@ -159,6 +158,14 @@ def launched_outcome(
         reason = f"{state}{launch.training.cause or launch.training.detail}"
     outcome = _outcome(session, ending, decision, judged, published, reason)
     return dataclasses.replace(outcome, training=launch.training)
+
+
+async def notify_launch(session: Session, judged: JudgedReport) -> None:
+    """Notify people of a launch against the verdict now: the end of the training may be days away."""
+    launch = LaunchResult(Training(session.renewal.lease.job(TRAIN), JobState.PENDING))
+    outcome = launched_outcome(session, judged, published_report(session), session.answer, launch)
+    if needs_notification(outcome):
+        await run_to_end(send_notification, session, with_ending(outcome, session.context.gate.name))
 
 
 def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision:
@@ -274,7 +281,9 @@ async def finish_gate(session: Session, outcome: GateOutcome) -> State[Any]:
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
     heard = needs_notification(outcome) or bool(session.unreleased or session.previous or session.replaced)
-    delivery = await (notify_outcome(session, opaque(outcome)) if heard else note_good_end(session, outcome))
+    delivery = await (
+        notify_outcome(session, opaque(outcome)) if heard else run_to_end(send_notification, session, outcome)
+    )
     session.notified = len(session.unreleased)
     outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
     try:

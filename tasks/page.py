@@ -28,7 +28,6 @@ from tasks.gate.context import GateContext
 from tasks.gate.links import run_links
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport
 from tasks.gate.session import Session
-from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Link, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import DeliveryResult, deliver, settle
 from tasks.paging.content import (
@@ -46,7 +45,6 @@ from tasks.paging.content import (
 from tasks.paging.notifier_secrets import check_secrets
 from tasks.remediation.proof import engine_name
 from tasks.render.headline import culprits, headline
-from tasks.store.base import Store
 from tasks.store.layout import run_notification_key
 from tasks.text.redact import redacted
 
@@ -59,11 +57,6 @@ CLAIM_S = 120.0
 async def notify_outcome(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """Notify people through the first notifier that works; returns the result of the delivery."""
     return await run_to_end(send_notification, session, outcome)
-
-
-async def note_good_end(session: Session, outcome: GateOutcome) -> DeliveryResult:
-    """Record a good end: messages are updated, incidents resolved, and nobody is notified."""
-    return await run_to_end(lambda: settle(*_receivers(session), _notification_of(session, outcome)))
 
 
 async def check_notifiers(session: Session) -> None:
@@ -83,17 +76,17 @@ def needs_notification(outcome: GateOutcome) -> bool:
 def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """Send the notification through the gate's notifiers, in their order, and those about verdicts of which it says nothing.
 
-    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. A GO notifies nobody and is
-    recorded first, so that it does not resolve what follows; any other end is what the messages of the gate show last.
+    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. A GO notifies nobody, nor does the
+    end of a launch of which people know; it is recorded first, so that it does not resolve what follows. Any other end is what the
+    messages of the gate show last.
     """
-    notify, store = _receivers(session)
+    notify, store = session.context.gate.notify, session.context.store
     notification = _notification_of(session, outcome)
     loud = notification.kind is PageKind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not notification.audience]
-    if outcome.judged is not None and notification.kind in BLAMING:
-        _is_news(session, outcome.judged, notification.audience, *also)
+    is_new = _is_new(session, notification, outcome.judged, *also) or notification.kind is PageKind.REFUSED
     others = _unsent(session, _refusals(session, outcome))
-    if notification.kind is PageKind.GO:
+    if notification.kind is PageKind.GO or not is_new:
         results = [settle(notify, store, notification), *(deliver(notify, store, page) for page in others)]
         if session.unreleased:
             results.append(deliver(notify, store, unreleased_page(notification, tuple(session.unreleased))))
@@ -118,25 +111,27 @@ def _refusals(session: Session, outcome: GateOutcome) -> Iterator[GateOutcome]:
 def notify_replaced(session: Session) -> None:
     """Notify people of replaced refusals now, because another process continues the gate, and knows nothing of them."""
     for notification in _unsent(session, session.replaced):
-        deliver(*_receivers(session), notification)
+        deliver(session.context.gate.notify, session.context.store, notification)
 
 
 def _unsent(session: Session, ends: Iterable[GateOutcome]) -> Iterator[Notification]:
     """The notifications about these ends whose audience was not yet notified of the same machines."""
     for end in ends:
         notification = _notification_of(session, end)
-        if end.judged is not None and _is_news(session, end.judged, notification.audience):
+        if _is_new(session, notification, end.judged):
             yield notification
 
 
-def _is_news(session: Session, judged: JudgedReport, *audiences: Audience) -> bool:
-    """Whether an audience was not yet notified of a machine that the verdict blames. It counts as notified from now on."""
+def _is_new(session: Session, page: Notification, judged: JudgedReport | None, *also: Audience) -> bool:
+    """Whether an audience was not yet notified of a machine that is to blame, if any is. It counts as notified from now on."""
+    if judged is None or page.kind not in BLAMING:
+        return True
     engine_names = {node.name: engine_name(node) for node in judged.report.nodes}
-    machines = [engine_names.get(name, name) for name in culprits(judged.verdict)]
-    blamed = {(audience, machine) for audience in audiences for machine in machines}
-    is_news = not blamed <= session.blamed
+    machines = [engine_names.get(name, name) for name in culprits(judged.verdict) or [""]]
+    blamed = {(audience, machine) for audience in (page.audience, *also) for machine in machines}
+    is_new = not blamed <= session.blamed
     session.blamed |= blamed
-    return is_news
+    return is_new
 
 
 def show_cancelled(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> None:
@@ -153,13 +148,8 @@ def notify_question(
         note = question_of(session, judged, pending, line, run_links(session.renewal.lease.owner.flow_run_id))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
         note = replace(_bare(session, session.gate_id, line, error), kind=PageKind.QUESTION, question=pending)
-    deliver(*_receivers(session), note)
+    deliver(session.context.gate.notify, session.context.store, note)
     return note
-
-
-def _receivers(session: Session) -> tuple[Notify, Store]:
-    """The people whom the gate file names, and the store that keeps what was sent."""
-    return session.context.gate.notify, session.context.store
 
 
 def _notification_of(session: Session, outcome: GateOutcome) -> Notification:

@@ -182,7 +182,7 @@ def put_pages(
 
 def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
     """Store report, verdict, record, nodes, HTML and summary. Raises StoreError."""
-    store, gate_id, name = session.context.store, session.gate_id, session.context.gate.name
+    gate_id, name = session.gate_id, session.context.gate.name
     keep_replaced(session, judged)
     _put_verdict(session.context, gate_id, judged)
     report_progress(
@@ -193,10 +193,13 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.context, gate_id, judged, shown)
     keep_fleet_page(session)
-    places = PublishedReport(
-        store.location(report_key(gate_id)), store.location(html_key(gate_id)), shown.past
-    )
-    return places, shown
+    return published_report(session, shown.past), shown
+
+
+def published_report(session: Session, past: GateHistory | None = None) -> PublishedReport:
+    """Where people find what this gate published."""
+    location, gate_id = session.context.store.location, session.gate_id
+    return PublishedReport(location(report_key(gate_id)), location(html_key(gate_id)), past)
 
 
 def keep_replaced(session: Session, judged: JudgedReport) -> None:

@@ -177,7 +177,8 @@ def first_line(outcome: GateOutcome, name: str) -> str:
     """
     judged, answer, decision = outcome.judged, outcome.answer, outcome.decision
     if (mark := end_mark(decision, outcome.ending)) is not None:
-        return f"{mark} {one_line(name, 80)}: {outcome.reason}"
+        by = f" (against the verdict, by {answer.by})" if answer and decision is Decision.OVERRIDDEN else ""
+        return f"{mark} {one_line(name, 80)}: {outcome.reason}{by}"
     if judged is None or (answer is not None and decision is Decision.REFUSED):
         answer_name = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
         return f"{answer_name} {one_line(name, 80)}: {outcome.reason}"
@@ -244,6 +245,7 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if (
         outcome.ending is Ending.JOB_FAILED
+        and outcome.judged.verdict.answer is not Answer.NO_GO
         and outcome.training is not None
         and outcome.training.state is JobState.FAILED
     ):

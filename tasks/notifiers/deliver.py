@@ -46,12 +46,12 @@ class DeliveryResult:
 
 def deliver(notify: Notify, store: Store, page: Notification, *also: Audience) -> DeliveryResult:
     """Notify each audience through the first notifier that works, and update what the other notifiers show."""
-    return _safely(store, page, partial(_deliver, notify, store, (page.audience, *also)))
+    return _safely(store.put, page, partial(_deliver, notify, store, (page.audience, *also)))
 
 
 def settle(notify: Notify, store: Store, page: Notification) -> DeliveryResult:
     """The gate ended well: nobody is notified, messages are updated, and incidents are resolved."""
-    return _safely(store, page, partial(_settled, notify, means_of(store), ()))
+    return _safely(store.put_if_absent, page, partial(_settled, notify, means_of(store), ()))
 
 
 def means_of(store: Store) -> NotifierAccess:
@@ -64,10 +64,9 @@ def still_paid(gate: Gate, file: str, store: Store, gate_id: str, failures: tupl
 
     `file` is where the gate was read from.
     """
-    first = failures[0] if failures else "it is not known which"
     remedy = "Check in the engine's console whether they still run, and end them there."
     lines = (*(f"- {line}" for line in failures), "", remedy)
-    return page_owner(gate, file, store, gate_id, f"{PAID} {gate.name}: {first}", lines)
+    return page_owner(gate, file, store, gate_id, f"{PAID} {gate.name}: {failures[0]}", lines)
 
 
 def page_owner(gate: Gate, file: str, store: Store, gate_id: str, title: str, lines: tuple[str, ...]) -> str:
@@ -134,9 +133,9 @@ def _settle(name: str, notify: Notify, means: NotifierAccess, page: Notification
 
 
 def _safely(
-    store: Store, page: Notification, act: Callable[[Notification], DeliveryResult]
+    put: Callable[[str, bytes], object], page: Notification, act: Callable[[Notification], DeliveryResult]
 ) -> DeliveryResult:
-    """What `act` does with the notification without secrets, recorded in the store."""
+    """What `act` does with the notification without secrets, recorded in the store; an update replaces no record of a delivery."""
     try:
         page = replace(page, **{name: _without_secrets(getattr(page, name)) for name in TEXTS})
         result: DeliveryResult = _without_secrets(act(page))
@@ -146,7 +145,7 @@ def _safely(
         LOG.error("a notification of %s was not delivered: %s", page.gate_id, failure)
     record = {"kind": page.kind, "title": redacted(page.title), "told": result.told, "failed": result.failed}
     try:
-        store.put(notification_key(page.gate_id, page.kind), dump_plain(record))
+        put(notification_key(page.gate_id, page.kind), dump_plain(record))
     except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict
         LOG.error(
             "the record of the notification of %s could not be stored: %s", page.gate_id, redacted(str(error))

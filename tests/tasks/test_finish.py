@@ -313,8 +313,9 @@ def nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def later(*ignored: object) -> str:
         return ""
 
-    for name in ("publish_ending", "notify_outcome", "note_good_end", "publish_end"):
+    for name in ("publish_ending", "notify_outcome", "publish_end"):
         monkeypatch.setattr(finish, name, later)
+    monkeypatch.setattr(finish, "send_notification", lambda *ignored: "")
     monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from checks.model import Answer
 from tasks import page
-from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training
+from tasks.finish import notify_launch
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training, first_line, with_ending
 from tasks.gate.question import ApprovalAction
 from tasks.gate.session import Session
+from tasks.gate_file.model import Mode
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import Audience, Notification, PageKind
 from tasks.notifiers.deliver import DeliveryResult
@@ -155,3 +158,48 @@ def test_a_question_that_another_process_continues_keeps_no_refusal_back(tmp_pat
     page.send_notification(one, ENDS["warnings that were refused"])
 
     assert (["node-1"], 2) == (post.heard(Audience.ONCALL), len(post.sent))
+
+
+YES = answer(override=True)
+OVERRIDDEN, OBSERVED = end(Decision.OVERRIDDEN, BAD, answer=YES), end(Decision.OBSERVED, BAD)
+UNKNOWN = replace(OVERRIDDEN, judged=CANNOT_TELL)
+
+
+@pytest.mark.parametrize(
+    ("launch", "oncall", "owner"),
+    [(OVERRIDDEN, 1, 1), (UNKNOWN, 1, 1), (OBSERVED, 1, 0), (end(Decision.LAUNCHED, GO), 0, 0)],
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_launch_against_the_verdict_is_notified_of_when_it_begins_and_once(
+    tmp_path: Path, post: Post, launch: GateOutcome, oncall: int, owner: int, trained: bool
+) -> None:
+    """What becomes of the training is for the owner alone, where it failed; its messages show the end."""
+    one = session(tmp_path, mode=Mode.OBSERVE if launch.decision is Decision.OBSERVED else Mode.ENFORCE)
+    one.answer = launch.answer
+    assert launch.judged is not None
+    asyncio.run(notify_launch(one, launch.judged))
+    begun = [who for who, _ in post.sent]
+    assert (oncall, owner, 0) == (begun.count("oncall"), begun.count("owner"), begun.count("settled"))
+
+    page.send_notification(
+        one, launch if trained else replace(launch, ending=Ending.JOB_FAILED, training=FAILED)
+    )
+    assert ["settled" if trained else "owner"] == [who for who, _ in post.sent[len(begun) :]]
+
+
+@pytest.mark.parametrize("broken", [OVERRIDDEN, OBSERVED])
+def test_a_failed_training_on_broken_hardware_is_the_on_call_s_as_well(
+    tmp_path: Path, post: Post, broken: GateOutcome
+) -> None:
+    """A process that took the gate over does not know that people heard of the launch."""
+    page.send_notification(session(tmp_path), replace(broken, ending=Ending.JOB_FAILED, training=FAILED))
+
+    assert (["oncall", "owner"], ["node-1"]) == ([who for who, _ in post.sent], post.heard(Audience.ONCALL))
+
+
+def test_the_title_of_a_failed_training_says_who_launched_it_against_the_verdict() -> None:
+    """And its page does not say that the failure condemns no node."""
+    ended = with_ending(replace(OVERRIDDEN, ending=Ending.JOB_FAILED, training=FAILED), "local")
+
+    assert first_line(ended, "local").endswith("(against the verdict, by ada (Slack))")
+    assert ended.judged is not None and "condemns no node" not in ended.judged.context.training
