@@ -185,15 +185,13 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         error = EngineUnavailable(unanswered(url, fault))
     judged = session.judged or (session.previous if session.excluded else None)
     reason = f"{error}{leave_training(session)}"
-    if isinstance(error, StoreError):
-        if judged is None:
-            return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
-        verdict = unstored(reason, error.instead, judged.verdict)
-        unstored_report = dataclasses.replace(judged, verdict=verdict)
-        return _outcome(
-            session, Ending.VERDICT, Decision.CANNOT_TELL, unstored_report, None, verdict.findings[0].message
-        )
-    if isinstance(error, LeaseError):
+    if isinstance(error, StoreError) and judged is not None:
+        refused = not may_have_launched(session, judged)
+        reason = f"the report could not be stored: {reason}"
+        judged = dataclasses.replace(judged, verdict=unstored(reason, error.instead, judged.verdict))
+        decision = refusal_decision(judged.verdict.answer) if refused else Decision.CANNOT_TELL
+        return _outcome(session, Ending.VERDICT, decision, judged, None, reason)
+    if isinstance(error, StoreError | LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if isinstance(error, PreflightFailed):
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)

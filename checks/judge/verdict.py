@@ -121,13 +121,13 @@ def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdic
 
 
 def unstored(reason: str, instead: str, verdict: Verdict) -> Verdict:
-    """The verdict if the report of `verdict` could not be kept: CANNOT TELL. `instead` says where else it was written."""
-    finding = Finding(
-        Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report could not be stored: {reason}", instead, UNSTORED
-    )  # fmt: skip
-    return replace(
-        verdict, level=Level.FAIL, answer=Answer.CANNOT_TELL, findings=(finding,), condemned=(), suspect_policy=False
-    )  # fmt: skip
+    """The verdict if the report of `verdict` could not be kept: CANNOT TELL, but a NO-GO stands, for a refusal needs no stored
+    evidence. `instead` says where else the report was written.
+    """
+    finding = Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, reason, instead, UNSTORED)
+    findings = tuple(sorted((finding, *verdict.findings), key=_severity))
+    answer = Answer.NO_GO if verdict.answer is Answer.NO_GO else Answer.CANNOT_TELL
+    return replace(verdict, level=Level.FAIL, answer=answer, findings=findings)
 
 
 def conclude(

@@ -175,6 +175,8 @@ def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
     [
         (StoreError("full"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (StoreError("full"), None, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        (StoreError("full"), ASK, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        (StoreError("full"), NO_GO, Ending.VERDICT, Decision.REFUSED, Exit.NO_GO),
         (LeaseError("lost"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (PreflightFailed("no quota"), None, Ending.REJECTED, None, Exit.REJECTED),
         (PreflightFailed("no quota"), GO, Ending.REJECTED, None, Exit.REJECTED),
@@ -382,18 +384,18 @@ def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) 
 
 
 def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path: Path) -> None:
-    """One sentence, the remedy of the store, and where the report is instead; no word about a report that was cut."""
+    """One sentence, the remedy of the store, and where the report is instead; no word about a report that was cut. A refusal stands."""
     one = session(tmp_path)
     one.judged = NO_GO
     error = StoreFull("the store /s is full (No space left on device). Free space there.", "It is in /tmp/x.")
     outcome = failed_outcome(one, error, None)
 
     assert outcome.judged is not None
-    (finding,) = outcome.judged.verdict.findings
+    (finding,) = (finding for finding in outcome.judged.verdict.findings if finding.check == "report")
     assert f"the report could not be stored: {error}" == finding.message == outcome.reason
     assert ("It is in /tmp/x.", "Run the gate again when the store can be written.") == (
         finding.evidence,
         finding.remedy,
     )
     assert NO_GO.verdict.coverage == outcome.judged.verdict.coverage
-    assert ((), Answer.CANNOT_TELL) == (outcome.judged.verdict.condemned, outcome.judged.verdict.answer)
+    assert (("node-1",), Answer.NO_GO) == (outcome.judged.verdict.condemned, outcome.judged.verdict.answer)

@@ -150,10 +150,13 @@ def test_a_type_that_nothing_is_known_of_cannot_be_judged() -> None:
 
 
 def test_a_report_that_could_not_be_kept_proves_nothing() -> None:
-    """Whatever it had said: nobody is condemned, and the one finding says where it was written instead."""
-    good = decide(healthy(), POLICY, FACTS)
-    verdict = unstored("the disk is full", "/tmp/x", good)
+    """Nobody is condemned by a GO, and the one finding says where it was written instead. A refusal needs no report: it stands."""
+    good, bad = decide(healthy(), POLICY, FACTS), verdict_of(wrong_sums(healthy()))
+    verdict, refusal = (unstored("the disk is full", "/tmp/x", before) for before in (good, bad))
     (finding,) = verdict.findings
+
+    assert (Answer.NO_GO, bad.condemned) == (refusal.answer, refusal.condemned)
+    assert (bad.findings[0], {*bad.findings, finding}) == (refusal.findings[0], {*refusal.findings})
 
     assert (Answer.GO, Level.PASS) == (good.answer, good.level)
     assert (Answer.CANNOT_TELL, Level.FAIL, ()) == (verdict.answer, verdict.level, verdict.condemned)
