@@ -35,13 +35,6 @@ class FaultDirection(str, Enum):
     HOME = "from"
 
 
-UNREACHED = {
-    FaultDirection.BOTH: "is cut off",
-    FaultDirection.AWAY: "reaches no peer",
-    FaultDirection.HOME: "is reached by no peer",
-}
-
-
 def judge(report: Report, records: Mapping[str, Sequence[Observation]], policy: Policy) -> Iterator[Finding]:
     """Findings about hosts and links from the sound rows of both network checks."""
     alive = {node.name for node in report.nodes}
@@ -147,7 +140,7 @@ def _unreached(
     for host in hosts:
         mine = sorted(of_host[host])
         direction = _direction(host, mine)
-        said = f"{UNREACHED[direction]} ({_reasons(why, mine)}), while the other nodes reach each other"
+        said = f"has no connections {direction.value} its peers ({_reasons(why, mine)}), while the other nodes reach each other"
         cause = Cause.HARDWARE if direction is FaultDirection.BOTH else Cause.CONFIGURATION
         yield Finding(
             Level.FAIL, cause, REACHABILITY, host, said, _cells_text(mine, why),

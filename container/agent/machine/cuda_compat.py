@@ -7,9 +7,9 @@ replaces them, in our image and in any other image into which the code channel b
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from pathlib import Path
+
+from checks.process import tool
 
 SCRIPT = Path("/usr/local/bin/start_cuda_compat.sh")
 VARIABLE = "LD_LIBRARY_PATH"
@@ -27,20 +27,15 @@ def prepare(script: Path | None = None, deadline_s: float = DEADLINE_S) -> str:
     script = script or SCRIPT
     if not script.is_file():
         return ""
-    argv = ("bash", "-c", SOURCED, "bash", str(script))
     try:
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    except OSError as error:
-        return f"{script} could not be sourced: {error.strerror}"
-    try:
-        path, _ = process.communicate(timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        done = tool.run(("bash", "-c", SOURCED, "bash", str(script)), deadline_s)
+    except (tool.ToolMissing, tool.ToolError) as error:
+        return f"{script} could not be sourced: {error}"
+    if done.code is None:
         return f"{script} did not end within {deadline_s:g} s; {VARIABLE} stays as it was"
-    if process.returncode:
-        return f"{script} ended with exit code {process.returncode}; {VARIABLE} stays as it was"
-    if not path or path == os.environ.get(VARIABLE):
+    if done.code:
+        return f"{script} ended with exit code {done.code}; {VARIABLE} stays as it was"
+    if done.stdout in ("", os.environ.get(VARIABLE)):
         return f"{script} changed nothing"
-    os.environ[VARIABLE] = path
-    return f"{script} set {VARIABLE} to {path}"
+    os.environ[VARIABLE] = done.stdout
+    return f"{script} set {VARIABLE} to {done.stdout}"
