@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.command_line import InputError, Parser, UsageError, number
+from checks.command_line import InputError, Parser, PlaceError, UsageError, number
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.model import Profile
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
     except Interrupted as signalled:
         say("checks: interrupted; all its processes have ended.")
         return 128 + signalled.number
-    except InputError as error:
+    except (InputError, PlaceError) as error:
         say(f"checks: {error}")
         return Exit.REJECTED
     except BrokenPipeError:
@@ -62,13 +62,9 @@ def execute(arguments: argparse.Namespace) -> int:
     except OSError as error:
         say(f"checks: {error.filename or arguments}: {error.strerror}")
         return Exit.CANNOT_TELL
-    except Exception as error:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
+    except Exception:  # noqa: BLE001 - the last resort: Python's own exit code would read as no-go
         import traceback
 
-        node_context = sys.modules.get("checks.runner.node_context")  # who raises its error has imported it
-        if node_context is not None and isinstance(error, node_context.PlaceError):
-            say(f"checks: {error}")
-            return Exit.REJECTED
         say(f"checks: an error of the checks themselves, so they cannot tell:\n{traceback.format_exc()}")
         return Exit.CANNOT_TELL
     return code
@@ -236,7 +232,6 @@ def _gate(arguments: argparse.Namespace) -> int:
         from checks.exchange.secret_key import KeyUnavailable, require_removable
         from checks.runner.in_job import job_gate
         from checks.runner.in_job.hold import Refusal
-        from checks.runner.node_context import PlaceError
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     node_context, token = _node_context(arguments), attempt()
@@ -271,7 +266,7 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _node_context(arguments: argparse.Namespace) -> NodeContext:
-    from checks.runner.node_context import PlaceError, open_node_context
+    from checks.runner.node_context import open_node_context
 
     roster, node = os.environ.get("PRELAUNCH_ROSTER"), os.environ.get("PRELAUNCH_NODE")
     if not roster or not node:

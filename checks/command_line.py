@@ -55,6 +55,10 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "?", "!", ".)")) else f"{text}."
 
 
+class PlaceError(Exception):
+    """The bundle or the roster cannot be used here, and nothing was checked. The message has the remedy."""
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process, at the command that was misused.
 

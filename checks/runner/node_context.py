@@ -16,6 +16,7 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
+from checks.command_line import PlaceError
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
 from checks.documents import certificates, open_findings
 from checks.documents.decode import decode, parse_json
@@ -42,10 +43,6 @@ PEER_CHECKS = ("network.reachability",)
 # A busy host may take seconds to start the check's process, which is no evidence about a peer.
 START_S = 15.0
 READ_S = 2.0
-
-
-class PlaceError(Exception):
-    """The bundle or the roster cannot be used here, and nothing was checked. The message has the remedy."""
 
 
 @dataclass(frozen=True)

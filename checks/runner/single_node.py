@@ -15,6 +15,7 @@ from typing import Any
 from checks import bundle as bundles
 from checks import policy as policies
 from checks.bundle import Bundle
+from checks.command_line import PlaceError
 from checks.documents.decode import parse_json
 from checks.documents.report import dump, load, plain
 from checks.facts import own_machine, person_options
@@ -31,7 +32,7 @@ from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import Tick, now
-from checks.runner.node_context import PlaceError, write_node_context
+from checks.runner.node_context import write_node_context
 from checks.value_types import DecodeError
 
 POLICIES = Path(__file__).parents[1] / "policies"

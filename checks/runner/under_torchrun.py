@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
+from checks.command_line import PlaceError
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import MERGED_FILE, dump_plain
 from checks.exchange import secret_key
@@ -27,7 +28,7 @@ from checks.roster import Member, Roster
 from checks.runner import rank_stage
 from checks.runner.in_job.hold import Refusal
 from checks.runner.in_job.job_gate import gate
-from checks.runner.node_context import PlaceError, write_node_context
+from checks.runner.node_context import write_node_context
 from checks.runner.single_node import host_name, own_bundle, require_writable
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+from checks.command_line import PlaceError
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
@@ -22,7 +23,6 @@ from checks.policy import Policy
 from checks.process import machine_state
 from checks.process.stderr import log, say
 from checks.process.whole_file import write_whole
-from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
 from checks.version import ENGINE

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import catalog
+from checks.command_line import PlaceError
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
@@ -28,7 +29,6 @@ from checks.process.observe import errored
 from checks.process.tree import with_pdeathsig
 from checks.roster import Member, Roster
 from checks.runner.journal import now
-from checks.runner.node_context import PlaceError
 from checks.runner.single_node import host_name
 from checks.value_types import DecodeError
 

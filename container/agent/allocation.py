@@ -23,6 +23,7 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks import cli as checks_cli
 from checks.bundle import Bundle
+from checks.command_line import PlaceError
 from checks.documents.hostlist import HostListError, expand
 from checks.documents.report import MERGED_FILE, load
 from checks.exchange import secret_key
@@ -34,7 +35,6 @@ from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, 
 from checks.process import inheritance
 from checks.process.stderr import say
 from checks.runner import single_node
-from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from container.agent import cli as agent_cli
 

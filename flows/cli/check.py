@@ -7,13 +7,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from checks.command_line import InputError
+from checks.command_line import InputError, PlaceError
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.model import Profile
 from checks.runner.journal import ReportWriteError
-from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from flows.cli.output import (
     add_output_arguments,

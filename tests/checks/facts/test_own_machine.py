@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from checks.command_line import PlaceError
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.model import Declared
-from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from tests.corpus.case import NDR, declared
 from tests.corpus.case import OWN as PORTS

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from checks import catalog
+from checks.command_line import PlaceError
 from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.jobs import ABOUT_JOBS
@@ -25,7 +26,7 @@ from checks.model import Action, Cause, Declared, ErrorKind, Finding, Level, Out
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host import machine
 from checks.process.tree import start_ticks
-from checks.runner.node_context import PlaceError, before_path
+from checks.runner.node_context import before_path
 from checks.runner.single_node import POLICIES, declare, read_policy
 from checks.watch.rounds import SCRATCH, RoundResult, Rounds
 from tests.checks.watch import toy_checks

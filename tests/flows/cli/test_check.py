@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from checks.command_line import PlaceError
 from checks.documents.report import load
-from checks.runner.node_context import PlaceError
 from flows.cli import check
 from flows.cli.main import main
 from tasks.reports.local_check import undeclared_error
