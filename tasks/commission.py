@@ -18,7 +18,7 @@ from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import digest, dump_plain, load
+from checks.documents.report import dump_plain
 from checks.judge.baseline.bands import Baseline, digest_of, dump
 from checks.judge.baseline.learn import LEAST_VALUES, ReportCase, learn
 from checks.judge.verdict import decide
@@ -48,7 +48,7 @@ from tasks.render.headline import deciding
 from tasks.store.base import StoreError
 from tasks.store.history import newest_records
 from tasks.store.layout import baseline_key, commission_key
-from tasks.store.records import Record
+from tasks.store.records import Record, judged_report
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
@@ -102,16 +102,12 @@ def _teaches(context: GateContext, record: Record) -> bool:
 
 
 def _case(context: GateContext, record: Record, problems: list[str]) -> ReportCase | None:
-    data = context.store.get(record.report)
-    if data is None or digest(data) != record.digests.report:
-        problems.append(f"{record.gate_id}: its report is missing, or is not the report that was judged")
-        return None
     try:
-        report = load(data)
+        report = judged_report(context.store, record.report, record.digests.report)
     except DecodeError as error:
-        problems.append(f"{record.gate_id}: {error}")
+        problems.append(f"{record.gate_id}: its report: {error}")
         return None
-    verdict = decide(report, context.policy, context.facts, report_digest=digest(data))
+    verdict = decide(report, context.policy, context.facts, report_digest=record.digests.report)
     return ReportCase(report, verdict, context.policy)
 
 

@@ -36,6 +36,7 @@ from tasks.render.remedy_commands import engine_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.layout import pass_key, report_key
+from tasks.store.records import judged_report
 
 NOWHERE = (
     "Placement none: the training may run on other machines. Its nodes compare themselves with the machines that passed, "
@@ -123,11 +124,8 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
     kept_pass = _load(data) if data is not None else None
     if kept_pass is None or kept_pass.fingerprint != session.context.fingerprint:
         return None
-    report_data = session.context.store.get(report_key(kept_pass.gate_id))
-    if report_data is None or digest(report_data) != kept_pass.report:
-        return None
     try:
-        report = load(report_data)
+        report = judged_report(session.context.store, report_key(kept_pass.gate_id), kept_pass.report)
     except DecodeError:
         return None
     measured_at = seconds_of(report.measured_at)

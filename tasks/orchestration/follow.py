@@ -25,7 +25,7 @@ from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 
-from checks.documents.report import digest, dump_plain, load
+from checks.documents.report import digest, dump_plain
 from checks.exit_codes import Exit
 from checks.model import Report
 from checks.value_types import DecodeError
@@ -36,6 +36,7 @@ from tasks.orchestration.work_pools import FLOW, waiting_reason
 from tasks.store.base import StoreError
 from tasks.store.layout import report_key
 from tasks.store.open import open_store
+from tasks.store.records import judged_report
 from tasks.text.redact import redact
 
 POLL_S = 2.0
@@ -296,12 +297,8 @@ def kept_report(status: RunStatus) -> tuple[Report | None, str]:
         return None, ""
     where = f"the report in {status.store} cannot be shown from here"
     try:
-        data = open_store(status.store).get(report_key(status.gate_id))
-        if data is None:
-            return None, f"{where}: this machine cannot reach it"
-        if digest(data) != status.verdict.digests.report:
-            return None, f"{where}: it is not the report that was judged"
-        return load(data), ""
+        store, wanted = open_store(status.store), status.verdict.digests.report
+        return judged_report(store, report_key(status.gate_id), wanted), ""
     except (StoreError, DecodeError) as error:
         return None, f"{where}: {error}"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import Version, dump_plain
+from checks.documents.report import Version, digest, dump_plain
+from checks.documents.report import load as load_report
 from checks.judge.rules.wording import several, subject_text, subjects_text
 from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Finding, Level, Profile, Report, Verdict
 from checks.value_types import DecodeError, Text
@@ -199,6 +200,14 @@ def read(store: Store, gate_id: str) -> Record | None:
     if record.gate_id != gate_id:
         raise DecodeError(f"it is the record of gate {record.gate_id}", "gate_id")
     return record
+
+
+def judged_report(store: Store, key: str, wanted: str) -> Report:
+    """The report of this digest. Raises StoreError, and DecodeError where there is none or another one."""
+    data = store.get(key)
+    if data is None or digest(data) != wanted:
+        raise DecodeError("it is missing, or it is not the report that was judged")
+    return load_report(data)
 
 
 def recorded(store: Store) -> tuple[str, ...]:
