@@ -142,7 +142,7 @@ def test_only_an_overrider_overrides_a_fail(tmp_path: Path, engine: Engine) -> N
 
 
 def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
-    """Its state, its title, and the page to both sides say who launched against what; it is no PASS."""
+    """Its state, its title, and the page to both sides, when it is submitted, say who launched against what; it is no PASS."""
     engine.parts = ["wrong"]
     path = gate_file(tmp_path, 'on_fail = "ask"', policy="reuse_pass_minutes = 60")
 
@@ -150,6 +150,7 @@ def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
 
     assert (Decision.OVERRIDDEN, 0) == (outcome.decision, outcome.code)
     assert f"OVERRIDDEN by {BOB}" in page(tmp_path, outcome)
+    assert f"job {outcome.gate_id}-train-1 pending" in page(tmp_path, outcome)
     assert f"against the verdict, approved by {BOB} (Slack): the run is short" in outcome.reason
     approval = kept(tmp_path, outcome)["approval"]
     assert (BOB, True, True) == (approval["who"], approval["verified"], approval["override"])

@@ -135,12 +135,13 @@ def test_the_stricter_gate_stops_the_job(tmp_path: Path, engine: Engine) -> None
 
 
 def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
-    """The refusal is recorded, the training runs."""
+    """The refusal is recorded, the training runs, and people are notified when it begins."""
     engine.parts, engine.nodes_say = ["wrong"], Answer.GO
 
     _, outcome = gate_it(fake_gate(tmp_path, policy='mode = "observe"'))
 
     assert (Decision.OBSERVED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
+    assert "train-1 pending" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
 
 
 def test_unanswered_question_makes_the_nodes_of_the_job_refuse(

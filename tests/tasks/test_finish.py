@@ -175,7 +175,6 @@ def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
     [
         (StoreError("full"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (StoreError("full"), None, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
-        (StoreError("full"), ASK, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (StoreError("full"), NO_GO, Ending.VERDICT, Decision.REFUSED, Exit.NO_GO),
         (LeaseError("lost"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (PreflightFailed("no quota"), None, Ending.REJECTED, None, Exit.REJECTED),
@@ -384,7 +383,7 @@ def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) 
 
 
 def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path: Path) -> None:
-    """One sentence, the remedy of the store, and where the report is instead alone. A refusal stands."""
+    """One sentence, the remedy of the store, and where the report is instead; no word about a cut report. A refusal stands."""
     one = session(tmp_path)
     one.judged = NO_GO
     error = StoreFull("the store /s is full (No space left on device). Free space there.", "It is in /tmp/x.")
