@@ -12,7 +12,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.record.request import require_names
 from tasks.gate_file.folder import gate_file_names
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import Advanced, GateRequest, bounded_schema
+from tasks.gate_file.request import Advanced, GateRequest, Note, bounded_schema
 
 # The ranks' checks come after the nodes', and the reports after both.
 STAGE_SHARE = 0.75
@@ -75,13 +75,7 @@ class CommissionRequest(BaseModel):
         "The other clusters do not wait.",
         json_schema_extra=bounded_schema(5),
     )
-    reason: str = Field(
-        default="",
-        max_length=500,
-        title="Why this run",
-        description="A note for people who read the record later. Optional.",
-        json_schema_extra=bounded_schema(6),
-    )
+    reason: Note = Field(default="", json_schema_extra=bounded_schema(6))
 
 
 def gate_contexts(request: CommissionRequest) -> dict[str, GateContext]:

@@ -6,7 +6,7 @@ none of them well. What the schema cannot express (an override's key, a file tha
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -103,6 +103,10 @@ class Advanced(BaseModel):
     )
 
 
+NOTE = "A note for people who read the record later. Optional."
+Note = Annotated[str, Field(max_length=500, title="Why this run", description=NOTE)]
+
+
 class GateRequest(BaseModel):
     """Checks the cluster, then launches the training job only if it is healthy."""
 
@@ -134,13 +138,7 @@ class GateRequest(BaseModel):
         description="verdict: submit it and end. started: until it runs. finished: until it has ended.",
         json_schema_extra={"position": 3},
     )
-    reason: str = Field(
-        default="",
-        max_length=500,
-        title="Why this run",
-        description="A note for people who read the record later. Optional.",
-        json_schema_extra=bounded_schema(4),
-    )
+    reason: Note = Field(default="", json_schema_extra=bounded_schema(4))
     advanced: Advanced = Field(default=Advanced(), title="Advanced", json_schema_extra=place_last)
 
     @property

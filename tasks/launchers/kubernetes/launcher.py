@@ -56,8 +56,6 @@ from tasks.launchers.log_end import NodeLog, cause_of, node_log
 from tasks.text.inert import one_line
 from tasks.text.redact import redacted_tail
 
-__all__ = ["KubernetesLauncher", "Options", "launcher"]
-
 Options = KubernetesOptions
 # An unprivileged pod has no /dev/kmsg and not CAP_SYSLOG (the default capabilities of containerd and CRI-O).
 KERNEL_LOG = KernelLog.WITHHELD

@@ -32,8 +32,6 @@ from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
 from tasks.launchers.local.preflight import check
 
-__all__ = ["LocalLauncher", "LocalNetwork", "LocalOptions", "Options", "launcher"]
-
 Options = LocalOptions
 LOCK_S = 30.0
 POLL_S = 0.01

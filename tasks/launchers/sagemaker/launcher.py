@@ -35,8 +35,6 @@ from tasks.launchers.sagemaker.request.locations import object_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit
 from tasks.store.aws import AwsTimeouts
 
-__all__ = ["Options", "SageMakerLauncher", "launcher"]
-
 Options = SageMakerOptions
 # SageMaker starts a training container as `docker run image train`, and no key of CreateTrainingJob asks for a privilege, capability
 # or device: there is no /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby commit ccd22ffcc8b5).

@@ -37,8 +37,6 @@ from tasks.launchers.slurm.job_states import PROLOG, SlurmJob, TaskEnd, row_for,
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
-__all__ = ["Options", "SlurmLauncher", "launcher"]
-
 Options = SlurmOptions
 # Slurm runs a job as the user who submitted it, to whom most distributions refuse the log (kernel.dmesg_restrict is 1 in Debian and
 # Ubuntu; /var/log/kern.log belongs to the group adm). Where a node's log can be read all the same, it is judged.

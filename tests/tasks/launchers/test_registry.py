@@ -12,7 +12,8 @@ from checks.model import KernelLog
 from tasks.gate.context import open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import LaunchRejected
-from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalNetwork, LocalOptions
 from tasks.launchers.registry import LAUNCHERS, kernel_log_of, launcher_for
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.local import start_stop
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalOptions
 from tests.tasks.launchers.local.warm_shepherd import WarmShepherds
 
 

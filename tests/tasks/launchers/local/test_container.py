@@ -20,8 +20,8 @@ from tasks.launchers.base import JobSpec, JobState, LaunchRejected, PreflightRes
 from tasks.launchers.local import container
 from tasks.launchers.local.container import ContainerEngine, Submitter
 from tasks.launchers.local.job_folder import JobFolder
-from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.local.plan import PACKAGES, make_plan
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import PACKAGES, LocalNetwork, LocalOptions, make_plan
 from tests.checks.local_policy import local_policy
 from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
 from tests.tasks.launchers.contract import Bench, every_node_runs_and_reports, until_final

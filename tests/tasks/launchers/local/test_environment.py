@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import JobSpec, Work
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalOptions
 from tests.survival.test_in_job import GATE, passed
 from tests.survival.world import World, run, wait
 

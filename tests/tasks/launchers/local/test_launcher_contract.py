@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.local import network
-from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalNetwork, LocalOptions
 from tests.tasks.launchers.contract import CONTRACT, Bench, every_node_runs_and_reports, name_of
 
 CASES = [

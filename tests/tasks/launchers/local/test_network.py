@@ -17,9 +17,10 @@ import pytest
 from tasks.launchers.base import JobSpec, JobState, LaunchRejected
 from tasks.launchers.local import network as local_network
 from tasks.launchers.local.job_folder import JobFolder
-from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.local.network import Network, NetworkError
 from tasks.launchers.local.nodes import hosts_text
+from tasks.launchers.local.plan import LocalNetwork, LocalOptions
 from tests.tasks.launchers.contract import until, until_final
 
 SECONDS = 60.0

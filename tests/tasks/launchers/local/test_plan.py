@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import JobSpec, LaunchRejected, Work
-from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.local.plan import PACKAGES
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import PACKAGES, LocalNetwork, LocalOptions
 from tests.tasks.launchers.golden import GOLDEN, golden_text
 
 JOB = JobSpec(

@@ -15,7 +15,8 @@ from checks.model import Declared, Profile, Scope
 from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.local import preflight
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalOptions
 from tests.checks.local_policy import local_policy
 
 RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)

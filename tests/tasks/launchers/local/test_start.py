@@ -18,7 +18,8 @@ from checks.exchange import secret_key
 from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, Work
 from tasks.launchers.local import start_stop
 from tasks.launchers.local.job_folder import JobFolder
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalOptions
 from tests.tasks.launchers.contract import until, until_final
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -15,7 +15,8 @@ from checks.process.tree import alive, start_ticks
 from tasks.launchers.base import JobSpec, JobState, Work
 from tasks.launchers.local import start_stop
 from tasks.launchers.local.job_folder import JobFolder, Keepers
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.local.plan import LocalOptions
 from tests.tasks.launchers.contract import until, until_final
 
 SECONDS = 60.0
