@@ -185,7 +185,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         error = EngineUnavailable(unanswered(url, fault))
     judged = session.judged or (session.previous if session.excluded else None)
     reason = f"{error}{leave_training(session)}"
-    if isinstance(error, StoreError) and judged is not None:
+    if isinstance(error, StoreError) and judged is not None and published is None:
         refused = not may_have_launched(session, judged)
         reason = f"the report could not be stored: {reason}"
         judged = dataclasses.replace(judged, verdict=unstored(reason, error.instead, judged.verdict))

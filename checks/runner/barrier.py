@@ -73,7 +73,7 @@ class NodeBarrier:
     def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
         """A note of the node that is not there yet: waited for as long as the node answers within `patience_s`, until `last`."""
         note = None
-        while note is None and self._answers(member, patience_s, last):
+        while note is None and time.monotonic() < last and self._answers(member, patience_s, last):
             note = self.get(key, min(time.monotonic() + LOOK_S, last))
         return note
 

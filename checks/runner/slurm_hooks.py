@@ -111,7 +111,7 @@ def _leave(code: Exit) -> None:
 
 def _drain(node: str, reason: str) -> None:
     """Drain the node, unless a reason keeps it out of service. Slurm 24.11 goes on to show the reason of a resumed node."""
-    output = _slurm("sinfo", "--noheader", f"--nodes={node}", "--format=%T|%E")
+    output = _slurm("sinfo", "--all", "--noheader", f"--nodes={node}", "--format=%T|%E")
     lines = [line.strip().partition("|") for line in output.splitlines()]
     reasons = {reason for state, _, reason in lines if OUT_OF_SERVICE.search(state)} - {*NO_REASON}
     if reasons:

@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
         "--once",
         metavar="KEY",
         default="",
-        help="start only one run of this deployment for this key, even if the command is repeated (such as a pipeline's id)",
+        help="start only one run for this key, deployment and request, even if the command is repeated (such as a pipeline's id)",
     )
     add_timeout(parser, TIMEOUT)
     add_output_arguments(parser)

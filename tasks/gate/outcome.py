@@ -263,8 +263,9 @@ def ended_otherwise(judged: JudgedReport, name: str) -> bool:
 
 def refusal_decision(answer: Answer) -> Decision:
     """The decision for an answer that launches nothing. Raises KeyError for GO."""
-    decisions = {Answer.CANNOT_TELL: Decision.CANNOT_TELL, Answer.ASK: Decision.AWAITING}
-    return {**decisions, Answer.NO_GO: Decision.REFUSED}[answer]
+    if answer is Answer.NO_GO:
+        return Decision.REFUSED
+    return {Answer.CANNOT_TELL: Decision.CANNOT_TELL, Answer.ASK: Decision.AWAITING}[answer]
 
 
 def outcome_summary(outcome: GateOutcome) -> dict[str, object]:

@@ -65,14 +65,14 @@ controller() {
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prometheus prometheus-alertmanager
     fi
     mkdir -p "$ROOT/etc/prometheus/targets"
-    "$PRELAUNCH" monitoring config --out "$ROOT/etc/prometheus" --on-call "$ON_CALL" --owner "$OWNER" --heartbeat "$HEARTBEAT" \
+    "$PRELAUNCH" site monitoring config --out "$ROOT/etc/prometheus" --on-call "$ON_CALL" --owner "$OWNER" --heartbeat "$HEARTBEAT" \
         --slurm 127.0.0.1:9341 --remote-write "$url" --region "$region"
     chown prometheus: "$ROOT/etc/prometheus/alertmanager.yml"
     # Debian's own settings listen on every address, without a password and without a limit.
     setting /etc/default/prometheus-alertmanager \
         'ARGS="--web.listen-address=127.0.0.1:9093 --cluster.listen-address= --web.get-concurrency=16 --web.timeout=30s"'
     setting /etc/systemd/system/prometheus-alertmanager.service.d/prelaunch.conf '[Service]' 'MemoryMax=512M' 'TasksMax=256'
-    "$PRELAUNCH" monitoring targets "$gate" --nodes "$nodes" --out "$ROOT/etc/prometheus/targets/nodes.json"
+    "$PRELAUNCH" site monitoring targets "$gate" --nodes "$nodes" --out "$ROOT/etc/prometheus/targets/nodes.json"
     setting /etc/prelaunch/exporter.env "STORE=$gate" "AWS_REGION=$region"
     unit prelaunch-exporter
     unit prometheus

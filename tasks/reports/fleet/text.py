@@ -52,7 +52,7 @@ ADVICE = {
 
 
 def answer_line(fleet: Fleet) -> str:
-    """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 d old)"."""
+    """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 days old)"."""
     gone = f"; {len(fleet.unseen)} more not named by any gate for {age_text(SEEN_S)}" if fleet.unseen else ""
     if not fleet.nodes:
         return "No node is known" + gone + _incomplete(fleet)
