@@ -2,7 +2,7 @@
 
 `python tests/benchmarks/pair_worlds.py` prints Markdown: docs/evidence/culprit.md holds it. The same options give the same figures.
 `--runs N` (20), `--nodes N [N ...]` (16 64), `--rails N` (1), `--known` (the decoder is told the leaves), `--world NAME [NAME ...]`
-(all), `--way NAME [NAME ...]` (Prelaunch alone; "all" adds the public rules and a median rule), `--seed N`, `--calibration`.
+(all), `--seed N`, `--calibration`.
 
 A refusal is a finding with level FAIL about a world in which no part is to be named; a world with a fault is let through if no finding
 has that level. A named pair that is slow for good counts as neither right nor wrong. CPU is the processor's time of the longest
@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
@@ -36,16 +35,12 @@ from tests.benchmarks.localising.calibration import Calibration  # noqa: E402
 from tests.benchmarks.localising.cluster import Cluster  # noqa: E402
 from tests.benchmarks.localising.ours import Tests, swept  # noqa: E402
 from tests.benchmarks.localising.pair_worlds import WITH_RAILS, WORLDS, PairWorld  # noqa: E402
-from tests.benchmarks.localising.plan import tournament  # noqa: E402
-from tests.benchmarks.localising.rules import RULES, Blame  # noqa: E402
-from tests.benchmarks.localising.score import blame_of  # noqa: E402
+from tests.benchmarks.localising.score import Blame, blame_of  # noqa: E402
 from tests.benchmarks.localising.world import World  # noqa: E402
 
 SEED = 20_261_123
 RUNS = 20
-OURS, MEDIAN = "Prelaunch", "median over partners"
 SHIPPED = Tolerance(ratio=0.7)  # slow_ratio of deployments/policies/nvidia.toml
-MEDIAN_SHARE = 0.9
 Z = 1.96
 CALIBRATION = Calibration()
 
@@ -91,7 +86,7 @@ class Counts:
             f"{self.good_nodes / self.runs:.2f}",
             f"{self.good_links / self.runs:.2f}",
             share(self.found, self.planted, upper=False) if self.planted else "-",
-            f"{self.cpu_s:.2f}; {self.all_s:.2f}" if self.cpu_s else "-",
+            f"{self.cpu_s:.2f}; {self.all_s:.2f}",
         )
         return "| " + " | ".join(cells) + " |"
 
@@ -99,7 +94,6 @@ class Counts:
 COLUMNS = (
     "world",
     "nodes",
-    "way",
     "healthy, refused",
     "broken, let through",
     "good nodes blamed a run",
@@ -107,7 +101,7 @@ COLUMNS = (
     "recall",
     "CPU s of one decoding; of all",
 )
-HEAD = f"| {' | '.join(COLUMNS)} |\n| --- | ---: | --- |{' ---: |' * (len(COLUMNS) - 3)}"
+HEAD = f"| {' | '.join(COLUMNS)} |\n| --- | ---: |{' ---: |' * (len(COLUMNS) - 2)}"
 
 
 def share(some: int, whole: int, upper: bool) -> str:
@@ -123,10 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     every = (*WORLDS, *(WITH_RAILS if asked.rails > 1 else ()))
     worlds = [one for one in every if not asked.world or one.name in asked.world]
-    ways = [OURS, MEDIAN, *RULES] if asked.way == ["all"] else asked.way
     print(HEAD)
     for nodes in asked.nodes:
-        for line in lines(worlds, nodes, asked.rails, asked.known, ways, asked.runs, asked.seed):
+        for line in lines(worlds, nodes, asked.rails, asked.known, asked.runs, asked.seed):
             print(line, flush=True)
     if asked.calibration:
         print("", *CALIBRATION.lines(), sep="\n")
@@ -134,49 +127,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def lines(
-    worlds: Sequence[PairWorld],
-    nodes: int,
-    rails: int,
-    known: bool,
-    ways: Sequence[str],
-    runs: int,
-    seed: int,
+    worlds: Sequence[PairWorld], nodes: int, rails: int, known: bool, runs: int, seed: int
 ) -> Iterator[str]:
-    """A line for each world and way."""
+    """A line for each world."""
     for world in worlds:
-        for way in ways:
-            counts = Counts()
-            for run in range(runs):
-                cluster, made = drawn(world, nodes, rails, known, seed, run)
-                counts.add(world, cluster, *_result(way, made, counts))
-            yield counts.row(world.name, nodes, way)
+        counts = Counts()
+        for run in range(runs):
+            cluster, made = drawn(world, nodes, rails, known, seed, run)
+            counts.add(world, cluster, *_result(made, counts))
+        yield counts.row(world.name, nodes)
 
 
 def drawn(
     world: PairWorld, nodes: int, rails: int, known: bool, seed: int, run: int
 ) -> tuple[Cluster, World]:
-    """A cluster of the world, which measures the same for every way."""
+    """A cluster of the world, and what measures it."""
     name = f"{seed} {world.name} {nodes} {rails} {run}"
     cluster = world.cluster(nodes, rails, known, random.Random(f"{name} planted"))
     return cluster, World(cluster, world.noise_of(nodes), random.Random(f"{name} measured"))
 
 
-def _result(way: str, world: World, counts: Counts) -> tuple[Blame, frozenset[str], bool]:
-    if way == OURS:
-        before = time.process_time()
-        tests, decoded = swept(world, tolerance=SHIPPED)
-        counts.cpu_s = max(counts.cpu_s, tests.longest_s)
-        counts.all_s = max(counts.all_s, time.process_time() - before - world.seconds)
-        CALIBRATION.add(world.cluster, decoded)
-        sure = [one for one in decoded.suspects if one.probability >= SURE]
-        wide = frozenset(one.subject for one in sure if one.kind in (Entity.RAIL, Entity.SWITCH))
-        return (
-            blame_of(decoded),
-            wide if decoded.answer is MatrixAnswer.NAMED else frozenset(),
-            refused(tests, decoded),
-        )
-    blame = median_rule(world) if way == MEDIAN else RULES[way](world)
-    return blame, frozenset(), bool(blame.nodes or blame.links)
+def _result(world: World, counts: Counts) -> tuple[Blame, frozenset[str], bool]:
+    before = time.process_time()
+    tests, decoded = swept(world, tolerance=SHIPPED)
+    counts.cpu_s = max(counts.cpu_s, tests.longest_s)
+    counts.all_s = max(counts.all_s, time.process_time() - before - world.seconds)
+    CALIBRATION.add(world.cluster, decoded)
+    sure = [one for one in decoded.suspects if one.probability >= SURE]
+    wide = frozenset(one.subject for one in sure if one.kind in (Entity.RAIL, Entity.SWITCH))
+    named = wide if decoded.answer is MatrixAnswer.NAMED else frozenset[str]()
+    return blame_of(decoded), named, refused(tests, decoded)
 
 
 def refused(tests: Tests, decoded: Decoded) -> bool:
@@ -188,18 +168,6 @@ def refused(tests: Tests, decoded: Decoded) -> bool:
     return any(finding.level is Level.FAIL for finding in found)
 
 
-def median_rule(world: World) -> Blame:
-    """Every pair once; a node is named if the median of its tests is below 0.9 of the median of all nodes' medians."""
-    plan = tournament(world.cluster.nodes, world.cluster.rails)
-    values: list[list[float]] = [[] for _ in range(world.cluster.nodes)]
-    for test, value in enumerate(world.measure(plan)):
-        for node in plan.duels[test // 2][:2]:
-            values[node].append(value or 0.0)
-    medians = [median(its) for its in values]
-    usual = median(medians)
-    return Blame(frozenset(node for node, its in enumerate(medians) if its < MEDIAN_SHARE * usual))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Refusals, blame and recall in simulated worlds: Markdown.")
     parser.add_argument("--runs", type=int, default=RUNS)
@@ -207,7 +175,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rails", type=int, default=1)
     parser.add_argument("--known", action="store_true", help="the decoder is told the leaves")
     parser.add_argument("--world", nargs="+", default=[])
-    parser.add_argument("--way", nargs="+", default=[OURS])
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument(
         "--calibration", action="store_true", help="how often suspects of a probability are at fault"

@@ -64,13 +64,8 @@ class Tests:
         return found
 
 
-def ours(world: World) -> Decoded:
-    """What the tests of a sweep say in the end."""
-    return swept(world)[1]
-
-
 def swept(world: World, tolerance: Tolerance = TOLERANCE) -> tuple[Tests, Decoded]:
-    """All pairs up to ALL_PAIRS_NODES nodes; above, matchings, then all pairs of what looks suspicious."""
+    """The tests of a sweep: all pairs up to ALL_PAIRS_NODES nodes; above, matchings, then all pairs of what looks suspicious."""
     cluster, tests = world.cluster, Tests(world, tolerance)
     if cluster.nodes <= ALL_PAIRS_NODES:
         for _ in range(sweeps(cluster.nodes)):

@@ -68,32 +68,6 @@ def planned(rounds: Iterable[Sequence[PairTest]], rails: int) -> Plan:
     return Plan(rails, tuple(duels), tuple(starts), of_node)
 
 
-def rounds_of(members: int) -> int:
-    """How many rounds a round robin has."""
-    return members - 1 if members % 2 == 0 else members
-
-
-def seated(members: int, when: int, seat: int) -> tuple[int, int]:
-    """Who meets at one table of round `when`: the last stays, the others go round. `members` itself is the one that rests."""
-    last = members - 1 + members % 2
-    return (last, when % last) if seat == 0 else ((when + seat) % last, (when - seat) % last)
-
-
-def met(members: int, a: int, b: int) -> int:
-    """The round in which two meet."""
-    last = members - 1 + members % 2
-    if last in (a, b):
-        return min(a, b)
-    return (a + b) * (last + 1) // 2 % last
-
-
-def circle(members: Sequence[int], when: int) -> list[tuple[int, int]]:
-    """One round: disjoint pairs of the members; one of them rests where their number is odd."""
-    count = len(members)
-    pairs = [seated(count, when, seat) for seat in range((count + 1) // 2)]
-    return [(members[a], members[b]) for a, b in pairs if a < count and b < count]
-
-
 @lru_cache(maxsize=4)
 def tournament(nodes: int, rails: int, matchings: int | None = None) -> Plan:
     """The product's rounds between nodes: all pairs on all rails; or only so many matchings."""
