@@ -191,8 +191,6 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         judged = dataclasses.replace(judged, verdict=unstored(reason, error.instead, judged.verdict))
         decision = refusal_decision(judged.verdict.answer) if refused else Decision.CANNOT_TELL
         return _outcome(session, Ending.VERDICT, decision, judged, None, reason)
-    if isinstance(error, StoreError | LeaseError):
-        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if isinstance(error, PreflightFailed):
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
@@ -201,6 +199,8 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         return _outcome(
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, refusal
         )
+    if isinstance(error, StoreError | LeaseError):
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)
     if isinstance(error, UnseenJob):

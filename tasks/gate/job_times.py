@@ -73,8 +73,14 @@ class TrainingNotices:
     """Says that nothing is heard of a training, or that it waits for machines again."""
 
     def __init__(self, session: Session, job: str) -> None:
-        silent = f"nothing has been heard of job {job}"
-        waits = f"job {job} ran, and waits for machines again"
+        silent = (
+            f"nothing has been heard of job {job}",
+            "It may run on, and it is not ended: the gate asks until its time limit",
+        )
+        waits = (
+            f"job {job} ran, and waits for machines again",
+            "It is not ended. Cancel it in the engine if none will come",
+        )
         self._silence = HourlyNotices(session, silent, f"the engine answers again about job {job}")
         self._wait = HourlyNotices(session, waits, f"the engine no longer says that job {job} waits")
 
@@ -85,11 +91,11 @@ class TrainingNotices:
 
 
 class HourlyNotices:
-    """Says once and then hourly that a training may not run (`begins`), tells its owner after an hour, and says when that is over
-    (`ends`).
+    """Says once and then hourly that a training may not run (`begins`: what, and what follows), tells its owner after an hour, and
+    says when that is over (`ends`).
     """
 
-    def __init__(self, session: Session, begins: str, ends: str) -> None:
+    def __init__(self, session: Session, begins: tuple[str, str], ends: str) -> None:
         self._session, self._begins, self._ends = session, begins, ends
         self._hours = -1
 
@@ -100,7 +106,7 @@ class HourlyNotices:
             return
         self._hours = hours
         since = f" for {hours} h" if hours else ""
-        line = f"{self._begins}{since} ({detail}). It may run on, and it is not ended: the gate asks until the job's own time limit"
+        line = f"{self._begins[0]}{since} ({detail}). {self._begins[1]}"
         report_progress(Progress("training", line if hours >= 0 else self._ends, lasting=True))
         if before <= 0 < hours:
             self._tell_owner(line)

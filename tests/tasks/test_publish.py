@@ -72,6 +72,18 @@ def test_a_node_that_a_later_verdict_of_the_gate_does_not_have_stays_condemned(
         assert [("node-1", first.gate_id)] == [(case.node, case.gate_id) for case in cases]
 
 
+@pytest.mark.parametrize("boot", ["b-1", "another"])
+def test_a_refusal_stays_only_of_machines_that_do_not_pass_now(publishing: Any, boot: str) -> None:
+    """Somebody mended a cable and had them checked again: their training runs, and nothing may repair them."""
+    well = healthy()
+    nodes = (well.nodes[0], replace(well.nodes[1], identity={**well.nodes[1].identity, "boot_id": boot}))
+    publish(publishing, BAD, replace(well, nodes=nodes))
+    answers = [record.answer for record in listed(publishing.context.store).records]
+
+    assert answers == ([Answer.NO_GO] if boot == "another" else []) + [Answer.GO]
+    assert bool(publishing.replaced) is (boot == "another")
+
+
 def test_a_verdict_is_replaced_where_it_condemned_nobody_or_is_on_the_same_report(publishing: Any) -> None:
     """The gate has one record, and after a refusal again its first report and verdict."""
     publish(publishing, WELL, BAD, BAD)

@@ -217,7 +217,9 @@ def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes
     for start in range(0, len(others), PAGE):
         page = others[start : start + PAGE]
         keys = [f"report/{member.name}" for member in page]
-        notes = barrier.get_all(keys, max(min(time.monotonic() + patience_s, last), time.monotonic() + LEAST_S))
+        notes = barrier.get_all(
+            keys, max(min(time.monotonic() + patience_s, last), time.monotonic() + LEAST_S)
+        )
         for member, key, early in zip(page, keys, notes, strict=True):
             note = early or barrier.await_note(key, member, patience_s, last)
             if note is not None:

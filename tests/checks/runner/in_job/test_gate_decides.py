@@ -17,14 +17,13 @@ from checks import bundle as bundles
 from checks import cli
 from checks.bundle import Pass, PassedNode
 from checks.documents.answer import AnswerWord, GateAnswer
-from checks.documents.report import MERGED_FILE, digest, dump
+from checks.documents.report import MERGED_FILE, digest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Declared, Finding, Report, Verdict
 from checks.probes.host import system
 from checks.roster import Member, Roster
-from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import NEVER, WRITE_S
 from checks.runner.in_job import job_gate
 from checks.runner.in_job.hold import Refusal
@@ -51,7 +50,6 @@ class FakeBoard:
     asked: list[str] = field(default_factory=list)
     first: Member | None = None
     waits_s: float = 0.0
-    requests: int = 0
 
     def put(self, key: str, value: str, deadline: float) -> str:
         """Take a note."""
@@ -67,7 +65,6 @@ class FakeBoard:
 
     def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
         """Several notes, without waiting."""
-        self.requests += 1
         return [self.get(key, deadline) for key in keys]
 
     def await_note(self, key: str, member: Member, patience_s: float, last: float) -> str | None:
@@ -261,18 +258,6 @@ def test_a_go_leaves_a_pass_and_starts(place: Place) -> None:
     assert place.report is not None and "linger" not in place.board.said
     assert ["node-0", "node-1"] == [line.partition(":")[0] for line in place.report.collection]
     assert b"{}" == job_gate.unpacked(place.board.notes["report/node-0"])
-
-
-def test_reports_of_many_hosts_are_small_and_come_in_few_requests(place: Place) -> None:
-    """The first host answers all others: of 500 hosts it would give each report 499 times, one by one."""
-    members = tuple(Member(f"node-{rank}", "127.0.0.1", rank + 1) for rank in range(500))
-    place.node_context.roster = Roster(members, 999, "lo")  # type: ignore[misc]
-    report = dump(healthy(64))
-    place.board = FakeBoard({f"report/{member.name}": job_gate.packed(report) for member in members[1:300]})
-    reports = job_gate._reports(place.node_context, cast(NodeBarrier, place.board))
-
-    assert {member.name for member in members[1:300]} == reports.keys() and {report} == set(reports.values())
-    assert place.board.requests < 10 and len(job_gate.packed(report)) < len(report) / 5
 
 
 def test_without_a_report_of_another_host_the_others_are_judged(place: Place) -> None:
