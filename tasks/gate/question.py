@@ -11,16 +11,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
 
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
 from tasks.notifiers.base import AnswerLine
-from tasks.store.base import Store
+from tasks.store.base import Store, document_at
 from tasks.store.layout import answer_key, given_key, question_key
 
-T = TypeVar("T")
 FILE_BYTES = 1 << 20
 REASON_CHARACTERS = 1000
 # To launch anyway needs a reason of this many characters.
@@ -169,7 +166,7 @@ def keep_question(store: Store, question: Question) -> None:
 
 def read_question(store: Store, gate_id: str, key: str) -> Question | None:
     """The question; None if there is none. Raises StoreError, DecodeError."""
-    return _read(store, question_key(gate_id, key), Question)
+    return document_at(store, question_key(gate_id, key), Question, FILE_BYTES)
 
 
 def keep_answer(store: Store, answer: ApprovalAnswer) -> bool:
@@ -179,7 +176,7 @@ def keep_answer(store: Store, answer: ApprovalAnswer) -> bool:
 
 def read_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | None:
     """The answer that was proven; None if there is none. Raises StoreError, DecodeError."""
-    return _read(store, answer_key(gate_id, key), ApprovalAnswer)
+    return document_at(store, answer_key(gate_id, key), ApprovalAnswer, FILE_BYTES)
 
 
 def keep_final_answer(store: Store, answer: ApprovalAnswer) -> None:
@@ -189,9 +186,4 @@ def keep_final_answer(store: Store, answer: ApprovalAnswer) -> None:
 
 def read_final_answer(store: Store, gate_id: str, key: str) -> ApprovalAnswer | None:
     """The answer that the gate followed; None if the question is open. Raises StoreError, DecodeError."""
-    return _read(store, given_key(gate_id, key), ApprovalAnswer)
-
-
-def _read(store: Store, key: str, document_type: type[T]) -> T | None:
-    data = store.get(key)
-    return None if data is None else decode(document_type, parse_json(data, FILE_BYTES))
+    return document_at(store, given_key(gate_id, key), ApprovalAnswer, FILE_BYTES)

@@ -140,15 +140,12 @@ def _beside_its_peers(
     over, values = BESIDE_PEERS[compared.reference], list[float]()
     for rule in policy.checks[blame.check].rules if blame.check in policy.checks else ():
         if (rule.metric, rule.over) == (blame.metric, over):
-            observations = (obs for obs in report.observations if obs.check == blame.check)
-            own = (obs for obs in observations if node_of(obs.subject) == node)
+            key = blame.check, node
+            own = (obs for obs in report.observations if (obs.check, node_of(obs.subject)) == key)
             cells = (cell for obs in own for cell in cells_of(rule, obs)[0])
             values = [cell.value for cell in cells if cell.element in blame.elements or not blame.elements]
     if not values or not compared.of:
-        return (
-            Proof.CANNOT_TELL,
-            f"{blame.metric} had been compared with other nodes, and cannot be compared again",
-        )
+        return Proof.CANNOT_TELL, f"{blame.metric} was compared with other nodes, and cannot be again"
     sign = 1 if compared.relation is Relation.BELOW else -1
     worst = median_of(values) if over is Over.FLEET else sign * min(sign * value for value in values)
     ratio = worst / compared.of

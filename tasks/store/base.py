@@ -12,10 +12,12 @@ StoreError              the store failed; carries the remedy
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from checks.documents.decode import parse_json
+from checks.documents.decode import decode, parse_json
 from checks.value_types import DecodeError
+
+T = TypeVar("T")
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 KEY_CHARACTERS = 512
@@ -92,6 +94,12 @@ def checked(key: str) -> str:
     if len(key) > KEY_CHARACTERS or not KEY.fullmatch(key):
         raise BadKey(f"store key {key!r:.120} is not of the form a/b/c")
     return key
+
+
+def document_at(store: Store, key: str, document_type: type[T], most: int) -> T | None:
+    """The document of this type and at most so many bytes under the key; None if there is none. Raises StoreError, DecodeError."""
+    data = store.get(key)
+    return None if data is None else decode(document_type, parse_json(data, most))
 
 
 def table_at(store: Store, key: str, most: int) -> dict[str, object] | None:

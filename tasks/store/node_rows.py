@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.documents.columns import CheckTable, by_check
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.relative import comparisons
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
@@ -33,7 +32,7 @@ from checks.model import (
 )
 from checks.policy import CheckPolicy, Policy
 from checks.value_types import DecodeError, Range
-from tasks.store.base import Store
+from tasks.store.base import Store, document_at
 from tasks.store.layout import nodes_key
 from tasks.store.records import GateId
 from tasks.text.inert import one_line
@@ -165,10 +164,9 @@ def keep(store: Store, gate: GateNodes) -> None:
 
 def read(store: Store, gate_id: str) -> GateNodes | None:
     """The rows of a gate; None if there are none. Raises DecodeError, StoreError."""
-    data = store.get(nodes_key(gate_id))
-    if data is None:
+    gate = document_at(store, nodes_key(gate_id), GateNodes, FILE_BYTES)
+    if gate is None:
         return None
-    gate = decode(GateNodes, parse_json(data, FILE_BYTES))
     if gate.gate_id != gate_id:
         raise DecodeError(f"it has the nodes of gate {gate.gate_id}", "gate_id")
     require_even(gate)

@@ -18,7 +18,7 @@ from checks.documents.report import load as load_report
 from checks.judge.rules.wording import several, subject_text, subjects_text
 from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Finding, Level, Profile, Report, Verdict
 from checks.value_types import DecodeError, Text
-from tasks.store.base import Store
+from tasks.store.base import Store, document_at
 from tasks.store.layout import RECORDS, name_of, record_key
 from tasks.text.inert import one_line
 
@@ -193,11 +193,8 @@ def keep(store: Store, record: Record) -> None:
 
 def read(store: Store, gate_id: str) -> Record | None:
     """The record of a gate; None if there is none. Raises DecodeError, StoreError."""
-    data = store.get(record_key(gate_id))
-    if data is None:
-        return None
-    record = decode(Record, parse_json(data, RECORD_BYTES))
-    if record.gate_id != gate_id:
+    record = document_at(store, record_key(gate_id), Record, RECORD_BYTES)
+    if record is not None and record.gate_id != gate_id:
         raise DecodeError(f"it is the record of gate {record.gate_id}", "gate_id")
     return record
 
