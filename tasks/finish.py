@@ -185,6 +185,12 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         error = EngineUnavailable(unanswered(url, fault))
     judged = session.judged or (session.previous if session.excluded else None)
     reason = f"{error}{leave_training(session)}"
+    if (
+        published is not None
+        and judged is not None
+        and published.digest not in ("", judged.verdict.digests.report)
+    ):
+        published = None  # of an earlier round
     if isinstance(error, StoreError) and judged is not None and published is None:
         refused = not may_have_launched(session, judged)
         reason = f"the report could not be stored: {reason}"
@@ -194,12 +200,16 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
     if isinstance(error, PreflightFailed):
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
-    if judged is not None and published is not None and not may_have_launched(session, judged):
+    is_kept = isinstance(error, StoreError | LeaseError)
+    is_sure = (
+        judged is not None and judged.verdict.answer is Answer.NO_GO and not session.renewal.lease.adopted
+    )
+    if judged and published and not may_have_launched(session, judged) and (is_sure or not is_kept):
         refusal = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
         return _outcome(
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, refusal
         )
-    if isinstance(error, StoreError | LeaseError):
+    if is_kept:
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)

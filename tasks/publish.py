@@ -14,6 +14,7 @@ import math
 import os
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -88,11 +89,12 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find the report and its page. `past` is what the page shows of earlier gates."""
+    """Where people find the report of this digest and its page. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
     past: GateHistory | None = None
+    digest: str = ""
 
 
 def with_past(judged: JudgedReport, published: PublishedReport | None) -> JudgedReport:
@@ -193,7 +195,8 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.context, gate_id, judged, shown)
     keep_fleet_page(session)
-    return published_report(session, shown.past), shown
+    places = published_report(session, shown.past)
+    return replace(places, digest=judged.verdict.digests.report), shown
 
 
 def published_report(session: Session, past: GateHistory | None = None) -> PublishedReport:
@@ -216,8 +219,14 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         began = (records.stamped_at(gate_id) or time.time()) - 1
         own_id = new_gate_id(context.gate.name, began)[:-4] + before.digests.report[:4]
         report = replace(load(context.store.get(report_key(gate_id)) or b""), gate_id=own_id)
-        if judged.verdict.answer is Answer.GO and _machines(report) <= _machines(judged.report):
-            return  # the same machines, since the same start, pass now
+        well = judged.verdict.answer in (Answer.GO, Answer.ASK) and not judged.verdict.condemned
+        if (
+            well
+            and not session.excluded
+            and _machines(report, before.condemned or None) <= _machines(judged.report)
+        ):
+            session.previous = None
+            return  # the same machines, since the same start, are well now
     except DecodeError as error:
         LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
         return
@@ -237,8 +246,9 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
     records.keep(context.store, record)
 
 
-def _machines(report: Report) -> set[tuple[str, str]]:
-    return {(node.name, node.identity.get("boot_id", "")) for node in report.nodes}
+def _machines(report: Report, names: Collection[str] | None = None) -> set[tuple[str, str]]:
+    nodes = (node for node in report.nodes if names is None or node.name in names)
+    return {(node.name, node.identity.get("boot_id", "")) for node in nodes}
 
 
 def may_have_launched(session: Session, judged: JudgedReport) -> bool:

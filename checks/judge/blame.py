@@ -32,8 +32,11 @@ def blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
             every.setdefault(end, [0, 0])[direction] += 1
             broken.setdefault(end, [0, 0])[direction] += cell in bad
     bad, good = bad & cells, len(cells - bad)
-    while len(of_host) > 2:
-        shares = {host: _share(every[host], broken[host]) for host in of_host}
+    # Of a host with one peer the link may be to blame; a peer has at most two cells.
+    while candidates := [
+        host for host, mine in of_host.items() if len(mine) > 2 or len({frozenset(cell) for cell in mine}) > 1
+    ]:
+        shares = {host: _share(every[host], broken[host]) for host in candidates}
         host = min(shares, key=lambda name: (-shares[name], -sum(broken[name]), name))
         good_here = sum(every[host]) - sum(broken[host])
         if shares[host] < HOST_SHARE or good == good_here:

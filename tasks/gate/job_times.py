@@ -75,7 +75,7 @@ class TrainingNotices:
     def __init__(self, session: Session, job: str) -> None:
         silent = (
             f"nothing has been heard of job {job}",
-            "It may run on, and it is not ended: the gate asks until its time limit",
+            "It may run on, and it is not ended: the gate asks until the job's time limit",
         )
         waits = (
             f"job {job} ran, and waits for machines again",
@@ -114,5 +114,5 @@ class HourlyNotices:
     def _tell_owner(self, line: str) -> None:
         context, gate_id = self._session.context, self._session.gate_id
         title = redact(f"gate {context.gate.name}: {line}", os.environ)
-        remedy = "Look at the job in the engine's console, and at the gate's network and credentials."
+        remedy = "Look at the job in the engine's console; if the engine is silent, at the gate's network and credentials."
         page_owner(context.gate, context.file, context.store, gate_id, title, (remedy,))

@@ -22,7 +22,7 @@ ADDRESS = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
 LOOPBACK = "127.0.0.1"
 # Commas and blanks that are outside of brackets.
 BETWEEN = r"[,\s](?![^\[\]]*\])"
-NAME_THEM = '--nodes NAME[=ADDRESS],... or a list of Slurm\'s: --nodes "$(sinfo -h -N -o %N -p PARTITION | sort -u | paste -sd, -)".'
+NAME_THEM = '--nodes NAME[=ADDRESS],... or Slurm\'s: --nodes "$(sinfo --all -h -N -o %N -p PARTITION | sort -u | paste -sd, -)".'
 
 
 class TargetsError(Exception):

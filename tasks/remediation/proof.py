@@ -32,6 +32,7 @@ from tasks.render.remedy_commands import gpu_numbers
 HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
 # Checks of several nodes: a node alone cannot show that it passes them.
 TOGETHER = ("nccl.", "collective.", "network.", "efa.")
+PAIRS = ".pairs"
 # Spread over the cluster: a training has neighbours, and one of these may be free.
 MOST_PARTNERS = 64
 BESIDE_PEERS = {Reference.PEERS: Over.PEERS, Reference.FLEET: Over.FLEET}
@@ -80,9 +81,12 @@ def identity_of(node: Node) -> Identity:
     return Identity(node.identity.get("boot_id", ""), node.identity.get("instance_id", ""), gpus)
 
 
-def needs_partner(case: Case) -> bool:
-    """Whether a finding is about traffic between nodes, so that the node alone cannot show that it is well."""
-    return any(blame.check.startswith(TOGETHER) for blame in case.blames)
+def partners_needed(case: Case) -> int:
+    """How many healthy nodes a re-test needs: for traffic between nodes one, and two where the slow end of a pair has to be found."""
+    checks = [blame.check for blame in case.blames]
+    if any(check.endswith(PAIRS) for check in checks):
+        return 2
+    return int(any(check.startswith(TOGETHER) for check in checks))
 
 
 def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tuple[Proof, Identity, str]:
@@ -109,6 +113,12 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
         return Proof.CANNOT_TELL, current, f"the profile was {report.profile.value}, not {case.profile.value}"
     if verdict.digests.policy != case.policy:
         return Proof.CANNOT_TELL, current, "it was judged by another policy than the one that condemned it"
+    if len(report.nodes) <= partners_needed(case):
+        return (
+            Proof.CANNOT_TELL,
+            current,
+            f"{len(report.nodes)} nodes were measured, which are too few to compare",
+        )
     for check in dict.fromkeys(blame.check for blame in case.blames):
         if not _measured(report, node.name, check):
             return Proof.CANNOT_TELL, current, f"{check} was not measured on {case.node}"

@@ -26,7 +26,7 @@ from tasks.remediation.model import (
     RepairQuestion,
     RepairSettings,
 )
-from tasks.remediation.proof import needs_partner
+from tasks.remediation.proof import partners_needed
 
 # A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
 # One whose process was ended is no try. But one that ends its process each time must not be repeated for ever without a person.
@@ -103,15 +103,14 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
 
 
 def partners_of(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...] | None:
-    """A node that the gate found healthy and that is free now, if a re-test needs one; None if none is free."""
-    if not needs_partner(case):
-        return ()
+    """Nodes that the gate found healthy and that are free now, as many as a re-test needs; None if they are too few."""
+    free: list[str] = []
     for name in case.partners:
         machine = machines.get(name, Machine(name, ServiceState.GONE))
-        is_free = machine.holder is Holder.NOBODY and not machine.jobs
-        if machine.service is ServiceState.SERVING and is_free:
-            return (name,)
-    return None
+        if machine.service is ServiceState.SERVING and machine.holder is Holder.NOBODY and not machine.jobs:
+            free.append(name)
+    needed = partners_needed(case)
+    return tuple(free[:needed]) if len(free) >= needed else None
 
 
 def _next(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:

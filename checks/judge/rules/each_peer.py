@@ -63,9 +63,6 @@ def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Find
     ends = {_link(cell) for cell in seen}
     hosts, links = blame(_both_ways(bad), _both_ways(seen))
     of_host, of_link = by_end_and_link(bad)
-    for host in [host for host in hosts if sum(host in link for link in ends) < 2]:
-        hosts.remove(host)
-        links |= {_link(cell) for cell in of_host[host]}
     for host in hosts:
         said, is_predicate = _statement(check, rule, of_host[host], seen)
         said += "; other nodes do not show this between each other"

@@ -109,7 +109,7 @@ def test_a_re_test_waits_a_day_for_a_partner_and_then_a_person_is_called(
 ) -> None:
     """A training of weeks may have them all. Only n4 is free; without any partner there is nothing to wait for."""
     case = a_case(hard=False, partners=partners)
-    case = replace(case, blames=(replace(case.blames[0], check="nccl.pairs"),))
+    case = replace(case, blames=(replace(case.blames[0], check="nccl.all_reduce"),))
     seen = machines(**FENCED)
     for name in ("n2", "n3"):
         seen[name] = replace(seen[name], jobs=("7",))
@@ -120,7 +120,7 @@ def test_a_re_test_waits_a_day_for_a_partner_and_then_a_person_is_called(
 def follow(world: World, engine: Paired, proofs: list[Proof]) -> Iterator[int]:
     """Twenty rounds, each by a process of its own, for a node that needs a partner; the last of the proofs is repeated."""
     (case,) = world.condemn("n0", hard=False)
-    blame = replace(case.blames[0], check="nccl.pairs")
+    blame = replace(case.blames[0], check="nccl.all_reduce")
     world.open([replace(case, blames=(blame,), partners=("n1",))])
 
     def recheck(case: Case, place: Retest) -> Rechecked:
