@@ -175,9 +175,8 @@ class Responder:
         return False
 
     def _serve(self, link: socket.socket, session: ExchangeSession) -> None:
-        with suppress(
-            OSError, AuthenticationError, ValueError
-        ):  # a peer that went away is that peer's finding, not ours
+        # A peer that went away is that peer's finding, not ours.
+        with suppress(OSError, AuthenticationError, ValueError):
             served = _Served(self, link, session)
             served.run()
 

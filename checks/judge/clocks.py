@@ -37,9 +37,8 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
     middle = median(known.values()) if known else 0.0
     far = {name for name, time in known.items() if abs(time - middle) > WARN_S}
     spread = max(known.values(), default=0.0) - min(known.values(), default=0.0)
-    if (
-        spread > WARN_S and not far
-    ):  # two halves at the same distance from the median: it is unknown which is right
+    # Two halves at the same distance from the median: it is unknown which is right.
+    if spread > WARN_S and not far:
         first, last = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
         message = (
             f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s): {last} is ahead of {first}, and which "

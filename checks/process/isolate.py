@@ -59,10 +59,8 @@ class Output:
             if self._copy_to is not None and data:
                 self._copy_to.write(data)
                 self._copy_to.flush()
-        except (
-            OSError,
-            ValueError,
-        ):  # a full disk or a closed pipe at the destination must not stop the process that writes
+        except (OSError, ValueError):
+            # A full disk or a closed pipe at the destination must not stop the process that writes.
             if self._copy_to is sys.stderr.buffer:
                 silence()
             self._copy_to = None

@@ -161,10 +161,8 @@ def _run_stages(
             fault = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
         try:
             ended = fault or rank_stage.run_stage(node_context, keep, barrier)
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # the first measurements of the closing checks must not be lost
+        except (OSError, RuntimeError) as error:
+            # The first measurements of the closing checks must not be lost.
             reached = not isinstance(error, rank_stage.RanksNotReached)
             ended = f"{rank_stage.RANK_CHECKS} could not be run: {error}" if reached else str(error)
             keep(_not_reached(node_context, keep, ended))

@@ -262,11 +262,8 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
             reply = client.post(url, json=event)
     except (httpx.HTTPError, OSError) as error:
         raise Later(f"{type(error).__name__}: {error}") from None
-    except (
-        ValueError,
-        ImportError,
-        httpx.InvalidURL,
-    ) as error:  # a proxy of the environment that httpx cannot use
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        # A proxy of the environment that httpx cannot use.
         raise NotifyError(f"{type(error).__name__}: {error}. Look at the proxy variables.") from None
     if reply.status_code == 202:
         return

@@ -69,10 +69,8 @@ def terminal_user() -> str:
     """Who runs this process, as records show it."""
     try:
         user = getpass.getuser()
-    except (
-        KeyError,
-        OSError,
-    ):  # as in a container with --user 12345: no entry in passwd (OSError since Python 3.13)
+    except (KeyError, OSError):
+        # As in a container with --user 12345: no entry in passwd (OSError since Python 3.13).
         user = f"user {os.getuid()}"
     return f"{user} (terminal)"
 

@@ -163,9 +163,8 @@ def rebuild(store: Store) -> Rebuilt:
 def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     """Each gate with what `read` finds of it, in their order; of at most AT_ONCE gates at a time."""
     ids = list(gate_ids)
-    with ThreadPool(
-        AT_ONCE
-    ) as pool:  # of daemon threads: one that a mount holds keeps no process from ending
+    # Of daemon threads: one that a mount holds keeps no process from ending.
+    with ThreadPool(AT_ONCE) as pool:
         for begin in range(0, len(ids), AT_ONCE):
             some = ids[begin : begin + AT_ONCE]
             yield from zip(some, pool.map(read, some), strict=True)

@@ -124,9 +124,8 @@ class Model:
             share = self.failures.share(finding.check).share_of_nodes
             nodes = self.job.nodes if finding.subject == CLUSTER else 1
             return ValueSpan(0.0, any_of(nodes, share))
-        if (
-            fault_of(finding) is Fault.SLOW
-        ):  # the slowness was measured; the share says by how much it slows the job
+        # The slowness was measured; the share says by how much it slows the job.
+        if fault_of(finding) is Fault.SLOW:
             return ValueSpan(1.0, 1.0)
         return self.failures.span("probability_fail" if finding.level is Level.FAIL else "probability_warn")
 

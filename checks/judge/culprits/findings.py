@@ -236,10 +236,8 @@ class CheckFindings:
         message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.what)
         subject, is_predicate = suspect.subject, True
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
-        if suspect.kind in (
-            Entity.RAIL,
-            Entity.SWITCH,
-        ):  # neither of them is a machine that could be replaced
+        # Neither of them is a machine that could be replaced.
+        if suspect.kind in (Entity.RAIL, Entity.SWITCH):
             message, subject, is_predicate = (
                 f"{wording.typed_subject(suspect.kind, subject)} {message}",
                 CLUSTER,

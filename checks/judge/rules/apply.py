@@ -354,9 +354,8 @@ def _same(
     usual, most = ranked[0]
     voters = {node_of(subject) for subject, value in values.items() if value == usual}
     alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
-    if (
-        2 * most <= len(values) or alone
-    ):  # there is no majority, or it consists of one node's own ranks: no node is blamed
+    # There is no majority, or it consists of one node's own ranks: no node is blamed.
+    if 2 * most <= len(values) or alone:
         message = (
             f"{noun_of(check, rule.metric)} differs, and no value has a majority: {_who_has(values, ranked)}"
         )

@@ -127,9 +127,8 @@ def _all_reduce(own: Tensor, result: Tensor, world: World) -> None:
 def _all_gather(own: Tensor, result: Tensor, world: World) -> None:
     import torch.distributed as dist
 
-    if (
-        own.is_cuda
-    ):  # into one tensor, because a list would be copied, and the copies would be measured as well
+    # Into one tensor, because a list would be copied, and the copies would be measured as well.
+    if own.is_cuda:
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         gather(result, own, group=world.group)
     else:

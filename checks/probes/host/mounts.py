@@ -156,9 +156,8 @@ def to_ask(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     for mount in visible.values():
         if mount.point == "/" or mount.filesystem not in PSEUDO:
             chosen_mount = chosen.setdefault((mount.device, mount.source), mount)
-            if (
-                mount.writable and not chosen_mount.writable
-            ):  # a bind that was read-only from the start shows nothing
+            # A bind that was read-only from the start shows nothing.
+            if mount.writable and not chosen_mount.writable:
                 chosen[mount.device, mount.source] = mount
     if not chosen:
         raise CheckError("no filesystem is mounted, not even /")

@@ -138,9 +138,8 @@ def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
     """
     hidden = 0 if own is None or own.path != "/" else own.kills or 0
     newest_first = []
-    for event in reversed(
-        events
-    ):  # the newest first: those are the ones that the counter of a new cgroup has
+    # The newest first: those are the ones that the counter of a new cgroup has.
+    for event in reversed(events):
         if event.kind == CGROUP:
             metric = KILL
             if own is not None and event.text:

@@ -85,9 +85,8 @@ class PairWait:
         beginning of the wait, and the last sign of life (time.monotonic).
         """
         now, begun, sign = times
-        if (
-            not phase and peer_note == LEFT
-        ):  # if the last message of the peer is still on its way, the peer may have left already
+        # If the last message of the peer is still on its way, the peer may have left already.
+        if not phase and peer_note == LEFT:
             return left(peer)
         if not phase and _later(peer_note, index):
             waited = now - begun > self.limits.silence_s / 4
@@ -97,9 +96,8 @@ class PairWait:
         if now > self.limits.end:
             return not_run("the check's time was used up")
         silence, most = self.limits.silence_s, MOST_ROUNDS * self.limits.round_s
-        if (
-            self.note_store.is_slow_to_answer and not phase
-        ):  # the peer may be waiting for another rank, or for the store
+        # The peer may be waiting for another rank, or for the store.
+        if self.note_store.is_slow_to_answer and not phase:
             silence *= 2
         if now - sign > silence:
             text = f"no answer within {silence:g} s" + (f" in {phase}" if phase else "")

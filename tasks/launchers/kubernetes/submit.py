@@ -100,9 +100,8 @@ def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: fl
             if not left and not any(workloads(api, name, form)):
                 return
             remains = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
-        except (
-            EngineUnavailable
-        ) as error:  # it may come back, and pods that are left would run to their limit
+        except EngineUnavailable as error:
+            # It may come back, and pods that are left would run to their limit.
             remains = str(error)
         except ApiRefused as refusal:
             raise explained(refusal, name) from refusal

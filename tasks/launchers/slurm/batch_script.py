@@ -136,9 +136,8 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
     yield from (f"--{name}={value}" for name, value in values.items() if value)
     # Training on the nodes that passed is of no use on others, and a second start would wait for one that is gone.
     again = job.work in (Work.CHECK, Work.GATE)
-    if not _resumes(
-        job, options
-    ):  # one of them starts it again: with auto-resume HyperPod does, as the site has set it up
+    # One of them starts it again: with auto-resume HyperPod does, as the site has set it up.
+    if not _resumes(job, options):
         yield "--requeue" if again and options.requeue else "--no-requeue"
     if options.exclusive:
         yield "--exclusive"

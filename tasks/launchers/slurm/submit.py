@@ -76,9 +76,8 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
                 commands.end_jobs(job.job_id for job in jobs)
         except MissingCommand:
             raise
-        except (
-            EngineUnavailable
-        ) as error:  # it may come back, and a job that is left would run to its time limit
+        except EngineUnavailable as error:
+            # It may come back, and a job that is left would run to its time limit.
             remaining = str(error)
         if time.monotonic() > deadline:
             raise LaunchError(

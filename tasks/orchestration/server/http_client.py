@@ -26,9 +26,8 @@ def client_fault(environ: Mapping[str, str] = os.environ, proxied: bool = True) 
 
     Without `proxied` proxies do not count, as for a client that asks none.
     """
-    if (
-        home_folder() is None
-    ):  # as in a container with --user 12345; Prefect's import asks for it (settings/constants.py, 3.8.8)
+    # As in a container with --user 12345; Prefect's import asks for it (settings/constants.py, 3.8.8).
+    if home_folder() is None:
         return f"user {os.getuid()} has no home folder, and Prefect needs one. Set HOME to a folder: HOME=/tmp prelaunch ..."
     variables = {name for name in environ if name.upper() in (*CERTIFICATES, *(PROXIES if proxied else ()))}
     if not variables:
