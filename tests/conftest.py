@@ -83,6 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     os.environ.setdefault("PRELAUNCH_GATES", "")  # gate files of tests lie anywhere: a form takes their paths
+    # What a gate or a person found on this machine before is no matter of the tests.
+    os.environ["PRELAUNCH_STATE"] = tempfile.mkdtemp(prefix="state-")
+    atexit.register(shutil.rmtree, os.environ["PRELAUNCH_STATE"], ignore_errors=True)
     if not os.access(os.path.expanduser("~"), os.W_OK):
         os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")  # Prefect wants to write there
         atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)

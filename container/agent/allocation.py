@@ -32,7 +32,7 @@ from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.judge.verdict import EXIT_CODES, decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
-from checks.process import inheritance
+from checks.process import inheritance, machine_state
 from checks.process.stderr import say
 from checks.runner import single_node
 from checks.value_types import DecodeError
@@ -40,7 +40,7 @@ from container.agent import cli as agent_cli
 
 JOIN_S = 60.0
 LOOK_S = 0.1
-INHERITED = ("PRELAUNCH_INTERFACE", "PRELAUNCH_PYTHON")
+INHERITED = ("PRELAUNCH_INTERFACE", "PRELAUNCH_PYTHON", machine_state.VARIABLE)
 # As in a gate's batch script (tasks/launchers/slurm/job.sh): two jobs on one node do not meet.
 FIRST_PORT, PORTS, PORTS_PER_JOB = 20000, 3000, 4
 

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if str(SHIPPED.parent) in text and not file.absolute().is_relative_to(SHIPPED.parents[1]):
         write_stderr(
             f"prelaunch: {file} names files of this installation by their absolute paths, which another machine does not have. Copy "
-            f"them first (prelaunch site examples deployments), and write the file again: prelaunch init --force {file}"
+            f"them first (prelaunch site examples deployments), and write the file again with --force and the same options"
         )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)

@@ -30,6 +30,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import lacks
 from checks.model import Cause, Declared, Profile, Report
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
+from checks.process import machine_state
 from container.agent import agent_run, cli, supervisor
 from container.agent.files import s3
 from container.agent.supervisor import Signals
@@ -133,7 +134,11 @@ class Agent:
         wrapper: Sequence[str] = (),
     ) -> None:
         self.root, self._log = root, root.with_suffix(".log")
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PRELAUNCH_")}
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("PRELAUNCH_") or key == machine_state.VARIABLE
+        }
         own = {"PRELAUNCH_PYTHON": str(python)} if python else {}
         temporary = root.with_suffix(".tmp")  # a killed agent leaves its folder there, and pytest removes it
         temporary.mkdir(exist_ok=True)
@@ -195,7 +200,11 @@ def run_alone(root: Path, *arguments: str, python: Path | None = None, **environ
 
 def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
     """An agent to its end, in this process: the fake checks are a function, and everything else that it starts is a process."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PRELAUNCH_")}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("PRELAUNCH_") or key == machine_state.VARIABLE
+    }
     own = {"PRELAUNCH_ROOT": str(root), **({"PRELAUNCH_PYTHON": str(python)} if python else {})}
     temporary = root.with_suffix(".tmp")
     temporary.mkdir(exist_ok=True)

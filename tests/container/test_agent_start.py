@@ -65,6 +65,7 @@ def start(root: Path, arguments: Sequence[str], working: str = "/", **environmen
         "PRELAUNCH_ROOT": str(root),
         "PATH": path,
         "TMPDIR": str(root.parent),
+        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
         **environment,
     }
     argv = ("/bin/sh", str(root / "input" / "data" / "prelaunch" / "start.sh"), *arguments)
@@ -170,6 +171,7 @@ def test_the_training_gets_what_the_engine_gave(
         "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
         "TRAINING_JOB_NAME": "job-7",
         "TMPDIR": str(tmp_path),
+        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
         **own,
     }
     if code == "image":

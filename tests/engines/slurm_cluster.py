@@ -34,6 +34,8 @@ from tests.architecture.leftovers import MARK
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct", "sacctmgr")
+# A node has neither the cluster's hidden folder nor what was found on this machine before.
+WITHOUT = 'umount "$0" 2>/dev/null; s=/var/lib/prelaunch; [ ! -d $s ] || mount -t tmpfs state $s; exec "$@"'
 INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
 # As Debian names them, which has links with shorter names.
 DAEMONS = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
@@ -127,7 +129,7 @@ class SlurmCluster:
             (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
         # A job with --export=NONE gets what a login of its user sets: the nodes' own profile, not this machine's.
         home = ("/bin/sh", "-c", NODES_HOME, str(self.folder / "profile"))
-        without = ("/bin/sh", "-c", 'umount "$0" 2>/dev/null; exec "$@"', str(self.hidden))
+        without = ("/bin/sh", "-c", WITHOUT, str(self.hidden))
         self._start(index, node, *home, *without, "slurmd", "-N", node, "-c")
 
     def restart_node(self, node: str) -> None:

@@ -29,6 +29,7 @@ from tasks.launchers.local import network as local_network
 from tasks.launchers.local.job_folder import JobFolder, Submission
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import WITHHELD, RunningNode, node_environment, write_roster
+from tasks.text.tables import counted
 
 BUSY = 75
 ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -243,7 +244,7 @@ class Shepherd:
         bad = [f"{node.name} {_end_of(node)}" for node in self.nodes if node.exit_code != 0]
         if bad:
             return self._status(JobState.FAILED, "; ".join(bad), _left(left))
-        return self._status(JobState.SUCCEEDED, f"{len(self.nodes)} nodes ended well", _left(left))
+        return self._status(JobState.SUCCEEDED, f"{counted(len(self.nodes), 'node')} ended well", _left(left))
 
     def _status(self, state: JobState, detail: str, more: Sequence[str] = ()) -> JobStatus:
         codes = {node.name: node.exit_code for node in self.nodes if node.exit_code is not None}

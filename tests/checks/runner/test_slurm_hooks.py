@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +66,8 @@ def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) 
     """A process of its own, with the environment that slurmd gives it: no PATH."""
     words = ("prolog", "--instance-type", "cpu", "--policy", str(broken_policy(tmp_path)))
     argv, root = (sys.executable, "-m", "checks", *words), str(LOCAL.parents[2])
-    done = subprocess.run(
-        argv, cwd=root, env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False
-    )
+    environment = {"TMPDIR": str(tmp_path), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
+    done = subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
     assert done.returncode == 1 and done.stdout.startswith(
         "prelaunch: CONFIGURATION: system.resources: number of CPUs is "
@@ -82,7 +82,8 @@ def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) 
 def test_a_hook_prints_nothing_about_a_node_that_is_well(tmp_path: Path) -> None:
     """Neither on stdout, whose lines some hooks of Slurm take as commands, nor on stderr, which slurmd may log."""
     argv = (sys.executable, "-m", "checks", "healthcheck", "--instance-type", "cpu", "--deadline-s", "100")
-    root, environment = LOCAL.parents[2], {"TMPDIR": str(tmp_path)}
+    root = LOCAL.parents[2]
+    environment = {"TMPDIR": str(tmp_path), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
     done = subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -41,7 +41,7 @@ def test_a_gate_file_without_nodes_is_refused_with_the_way_to_name_them(run: Run
     """And nothing is written; a file that cannot be written is refused as well."""
     code, out, err = run("targets", P5, "--out", tmp_path / "nodes.json")
     assert (2, "", []) == (code, out, list(tmp_path.iterdir()))
-    assert "sinfo -h -N -o %N -p PARTITION" in err
+    assert "sinfo --all -h -N -o %N -p PARTITION" in err
     assert 2 == run("targets", LOCAL, "--out", tmp_path / "none" / "nodes.json")[0]
     assert 2 == run("targets", tmp_path / "none.toml")[0]
 

@@ -50,7 +50,8 @@ def begin(channel: Path, *words: str, **environment: str) -> subprocess.Complete
 def surroundings(channel: Path, **environment: str) -> dict[str, str]:
     """A container's environment."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "TMPDIR": str(channel), "PRELAUNCH_ROOT": str(channel.parents[2]), **environment}
+    own = {"PRELAUNCH_ROOT": str(channel.parents[2]), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
+    return {"PATH": path, "TMPDIR": str(channel), **own, **environment}
 
 
 def failure(channel: Path) -> str:
@@ -253,6 +254,7 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
         "PATH": os.environ["PATH"],
         "TMPDIR": str(tmp_path / "tmp"),
         "PRELAUNCH_ROSTER": "of another gate",
+        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
     }
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     (folder,) = tmp_path.glob("prelaunch-check-*")
