@@ -39,4 +39,5 @@ def environment(python_path: str | None, **more: str) -> dict[str, str]:
     """A person's environment with this PYTHONPATH, or with none."""
     foreign = ("PREFECT_", "PRELAUNCH_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    kept["PRELAUNCH_STATE"] = os.environ["PRELAUNCH_STATE"]
     return {**kept, **({} if python_path is None else {"PYTHONPATH": python_path}), **more}

@@ -235,7 +235,7 @@ def _start(
         "PYTHONPATH": os.pathsep.join((made.search, str(ROOT))),
         "HOME": "/root",
         "LANG": "C.UTF-8",
-        **{key: os.environ[key] for key in ("PYTEST_SESSION_MARK",) if key in os.environ},
+        **{key: os.environ[key] for key in ("PYTEST_SESSION_MARK", "PRELAUNCH_STATE") if key in os.environ},
         **made.environment,
     }
     argv = ["python3", "-m", "tests.worlds.node"]

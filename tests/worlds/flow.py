@@ -88,7 +88,8 @@ def _row(folder: Path, gate: Shipped, node: int, nodes: int, faults: Faults | No
     made = machine.make(folder, gate.instance_type, node, nodes, faults)
     python = str(Path(sys.executable).parent)
     path = os.pathsep.join((str(made.folder / "tools"), python, SYSTEM))
-    environment = {**made.environment, "PATH": path, "PYTHONPATH": os.pathsep.join((made.search, str(ROOT)))}
+    own = {"PATH": path, "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
+    environment = {**made.environment, **own, "PYTHONPATH": os.pathsep.join((made.search, str(ROOT)))}
     return {**made.row, "environment": environment, "id": f"{gate.name}-{node}"}
 
 

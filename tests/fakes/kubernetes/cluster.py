@@ -214,6 +214,7 @@ class Cluster:
 
     def _environment(self, pod: Object, container: Object, root: Path) -> Iterator[tuple[str, str]]:
         """Raises KeyError for a Secret that is not there."""
+        yield "PRELAUNCH_STATE", os.environ.get("PRELAUNCH_STATE", "")
         yield "PATH", os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin"))
         job = pod["metadata"]["labels"][JOB]
         for row in container["env"]:

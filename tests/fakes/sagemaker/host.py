@@ -21,7 +21,11 @@ from tests.fakes.sagemaker.network import Place
 INSIDE = Path(__file__).with_name("inside.py")
 FOLDERS = ("input/config", "input/data", "output/data", "model", "checkpoints", "code", "sagemaker")
 CACHE = "/opt/ml/sagemaker/warmpoolcache"
-PASSED_ON = ("PYTEST_SESSION_MARK", "PYTEST_CURRENT_TEST")  # so that a process left behind is found
+PASSED_ON = (
+    "PRELAUNCH_STATE",
+    "PYTEST_SESSION_MARK",
+    "PYTEST_CURRENT_TEST",
+)  # so that a process left behind is found
 
 
 @dataclass

@@ -51,6 +51,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PRELAUNCH_"))}
     return {
         **kept,
+        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
         "PYTHONPATH": str(ROOT),
         "PREFECT_HOME": str(folder / "home"),
         "FAKE_NODE": "healthy",
