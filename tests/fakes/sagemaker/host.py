@@ -21,11 +21,8 @@ from tests.fakes.sagemaker.network import Place
 INSIDE = Path(__file__).with_name("inside.py")
 FOLDERS = ("input/config", "input/data", "output/data", "model", "checkpoints", "code", "sagemaker")
 CACHE = "/opt/ml/sagemaker/warmpoolcache"
-PASSED_ON = (
-    "PRELAUNCH_STATE",
-    "PYTEST_SESSION_MARK",
-    "PYTEST_CURRENT_TEST",
-)  # so that a process left behind is found
+# By these a process that is left behind is found, and what was found on this machine before is not.
+PASSED_ON = ("PRELAUNCH_STATE", "PYTEST_SESSION_MARK", "PYTEST_CURRENT_TEST")
 
 
 @dataclass
