@@ -14,7 +14,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.documents.report import digest, dump, dump_plain, load
-from checks.model import Answer, Report
+from checks.model import Answer, Node, Report
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
@@ -219,14 +219,9 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         began = (records.stamped_at(gate_id) or time.time()) - 1
         own_id = new_gate_id(context.gate.name, began)[:-4] + before.digests.report[:4]
         report = replace(load(context.store.get(report_key(gate_id)) or b""), gate_id=own_id)
-        well = judged.verdict.answer in (Answer.GO, Answer.ASK) and not judged.verdict.condemned
-        if (
-            well
-            and not session.excluded
-            and _machines(report, before.condemned or None) <= _machines(judged.report)
-        ):
+        if not session.excluded and _says_more(before, report, judged):
             session.previous = None
-            return  # the same machines, since the same start, are well now
+            return
     except DecodeError as error:
         LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
         return
@@ -246,8 +241,16 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
     records.keep(context.store, record)
 
 
-def _machines(report: Report, names: Collection[str] | None = None) -> set[tuple[str, str]]:
-    nodes = (node for node in report.nodes if names is None or node.name in names)
+def _says_more(before: Record, report: Report, judged: JudgedReport) -> bool:
+    """Whether the later verdict is about the machines of the refusal, since the same start: they pass, or are condemned again."""
+    condemned, answer = set(judged.verdict.condemned), judged.verdict.answer
+    passes = answer in (Answer.GO, Answer.ASK) and not condemned
+    again = bool(before.condemned) and condemned.issuperset(before.condemned)
+    earlier = [node for node in report.nodes if node.name in before.condemned or not before.condemned]
+    return (passes or again) and _starts(earlier) <= _starts(judged.report.nodes)
+
+
+def _starts(nodes: Iterable[Node]) -> set[tuple[str, str]]:
     return {(node.name, node.identity.get("boot_id", "")) for node in nodes}
 
 

@@ -77,7 +77,8 @@ def test_a_refusal_stays_only_of_machines_that_do_not_pass_now(publishing: Any, 
     """Somebody mended a cable and had them checked again: their training runs, and nothing may repair them."""
     well = healthy()
     nodes = (well.nodes[0], replace(well.nodes[1], identity={**well.nodes[1].identity, "boot_id": boot}))
-    publish(publishing, BAD, replace(well, nodes=nodes))
+    again = replace(BAD, measured_at="2026-11-23T09:00:00+00:00")
+    publish(publishing, BAD, again, replace(well, nodes=nodes))
     answers = [record.answer for record in listed(publishing.context.store).records]
 
     assert answers == ([Answer.NO_GO] if boot == "another" else []) + [Answer.GO]
