@@ -200,16 +200,17 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
     if isinstance(error, PreflightFailed):
         rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
         return dataclasses.replace(rejected, key=error.key)
-    is_kept = isinstance(error, StoreError | LeaseError)
-    is_sure = (
+    # Without the store or the lock only a NO-GO stands, and only of a gate that no other process began: its answer may be lost.
+    is_lost = isinstance(error, StoreError | LeaseError)
+    is_own_no_go = (
         judged is not None and judged.verdict.answer is Answer.NO_GO and not session.renewal.lease.adopted
     )
-    if judged and published and not may_have_launched(session, judged) and (is_sure or not is_kept):
+    if judged and published and not may_have_launched(session, judged) and (is_own_no_go or not is_lost):
         refusal = f"{headline(judged.verdict, session.context.gate.name)} (then: {reason})"
         return _outcome(
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, refusal
         )
-    if is_kept:
+    if is_lost:
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)

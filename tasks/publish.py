@@ -219,7 +219,7 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         began = (records.stamped_at(gate_id) or time.time()) - 1
         own_id = new_gate_id(context.gate.name, began)[:-4] + before.digests.report[:4]
         report = replace(load(context.store.get(report_key(gate_id)) or b""), gate_id=own_id)
-        if not session.excluded and _says_more(before, report, judged):
+        if not session.excluded and _covers(before, report, judged):
             session.previous = None
             return
     except DecodeError as error:
@@ -241,7 +241,7 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
     records.keep(context.store, record)
 
 
-def _says_more(before: Record, report: Report, judged: JudgedReport) -> bool:
+def _covers(before: Record, report: Report, judged: JudgedReport) -> bool:
     """Whether the later verdict is about the machines of the refusal, since the same start: they pass, or are condemned again."""
     condemned, answer = set(judged.verdict.condemned), judged.verdict.answer
     passes = answer in (Answer.GO, Answer.ASK) and not condemned

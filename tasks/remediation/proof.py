@@ -27,6 +27,7 @@ from checks.policy import Over, Policy
 from tasks.remediation.ladder import WANTED
 from tasks.remediation.model import Blame, Case, Identity, Proof
 from tasks.render.remedy_commands import gpu_numbers
+from tasks.text.tables import counted
 
 # What the kernel logged, or a GPU keeps a count of, does not pass by itself: such a finding needs no repetition before a repair.
 HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
@@ -117,7 +118,7 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
         return (
             Proof.CANNOT_TELL,
             current,
-            f"{len(report.nodes)} nodes were measured, which are too few to compare",
+            f"{counted(len(report.nodes), 'node')} sent a report: too few to compare",
         )
     for check in dict.fromkeys(blame.check for blame in case.blames):
         if not _measured(report, node.name, check):

@@ -134,11 +134,6 @@ class Agent:
         wrapper: Sequence[str] = (),
     ) -> None:
         self.root, self._log = root, root.with_suffix(".log")
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith("PRELAUNCH_") or key == machine_state.VARIABLE
-        }
         own = {"PRELAUNCH_PYTHON": str(python)} if python else {}
         temporary = root.with_suffix(".tmp")  # a killed agent leaves its folder there, and pytest removes it
         temporary.mkdir(exist_ok=True)
@@ -147,7 +142,7 @@ class Agent:
                 (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",))),
                 cwd=ROOT,
                 env={
-                    **inherited,
+                    **_inherited(),
                     "PYTHONPATH": str(ROOT),
                     "PRELAUNCH_ROOT": str(root),
                     "TMPDIR": str(temporary),
@@ -198,19 +193,19 @@ def run_alone(root: Path, *arguments: str, python: Path | None = None, **environ
         return agent.wait()
 
 
+def _inherited() -> dict[str, str]:
+    own = (name for name in os.environ if not name.startswith("PRELAUNCH_") or name == machine_state.VARIABLE)
+    return {name: os.environ[name] for name in own}
+
+
 def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
     """An agent to its end, in this process: the fake checks are a function, and everything else that it starts is a process."""
-    inherited = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("PRELAUNCH_") or key == machine_state.VARIABLE
-    }
     own = {"PRELAUNCH_ROOT": str(root), **({"PRELAUNCH_PYTHON": str(python)} if python else {})}
     temporary = root.with_suffix(".tmp")
     temporary.mkdir(exist_ok=True)
     s3._client.cache_clear()
     with (
-        patch.dict(os.environ, {**inherited, **own, **environment}, clear=True),
+        patch.dict(os.environ, {**_inherited(), **own, **environment}, clear=True),
         patch.object(tempfile, "tempdir", str(temporary)),
         patch.object(agent_run, "become_subreaper", lambda: None),
         patch.object(Signals, "install", lambda signals: None),

@@ -17,12 +17,14 @@ from flows.cli.gate_output import show
 from flows.cli.output import add_output_arguments
 from tasks import finish, judge
 from tasks.finish import defect_outcome, failed_outcome
-from tasks.gate.outcome import Decision, Ending, GateOutcome, Training
+from tasks.gate.lease.lease import LeaseError
+from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training
 from tasks.gate.progress import LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
+from tasks.store.base import StoreError
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
-from tests.tasks.test_finish import GO, NO_GO, PUBLISHED, nobody_is_told
+from tests.tasks.test_finish import ASK, GO, NO_GO, PUBLISHED, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
 FAILED = GateOutcome(
@@ -115,3 +117,25 @@ def test_a_training_that_ran_is_not_denied_because_the_prefect_server_failed(tmp
 def test_a_request_that_the_prefect_server_calls_wrong_is_an_error_of_ours(tmp_path: Path) -> None:
     """Waiting does not help."""
     assert "an error in prelaunch itself" in failed_outcome(session(tmp_path), WRONG, None).reason
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "adopted", "digest", "decision"),
+    [
+        (LeaseError("lost"), NO_GO, False, "", Decision.REFUSED),
+        (LeaseError("lost"), ASK, False, "", Decision.CANNOT_TELL),
+        (LeaseError("lost"), NO_GO, True, "", Decision.CANNOT_TELL),
+        (StoreError("full"), NO_GO, False, "of an earlier report", Decision.REFUSED),
+    ],
+)
+def test_a_refusal_stands_only_where_this_process_knows_all_of_it(
+    tmp_path: Path, error: Exception, verdict: JudgedReport, adopted: bool, digest: str, decision: Decision
+) -> None:
+    """Who has adopted a gate may not know that a person let it train; a page of an earlier round is no page of this one."""
+    owner = session(tmp_path)
+    owner.judged = verdict
+    owner.renewal.change(adopted=adopted)
+    outcome = failed_outcome(owner, error, replace(PUBLISHED, digest=digest))
+
+    assert (decision, bool(digest)) == (outcome.decision, outcome.html is None)
+    assert bool(digest) is ("the report could not be stored" in outcome.reason)

@@ -220,8 +220,6 @@ def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes
         notes = barrier.get_all(
             keys, max(min(time.monotonic() + patience_s, last), time.monotonic() + LEAST_S)
         )
-        if time.monotonic() > last and not any(notes):
-            break
         for member, key, early in zip(page, keys, notes, strict=True):
             note = early or barrier.await_note(key, member, patience_s, last)
             if note is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.certificates import MOST_GATES, WatchRecord, load_gates
+from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, GATES, RECORD, begin_gate, boot_s, keep_record
 from checks.value_types import DecodeError
 
@@ -60,3 +61,8 @@ def test_a_file_that_is_not_whole_says_nothing(state: Path, name: str) -> None:
 
     with pytest.raises(DecodeError):
         begin_gate(state, "g1")
+
+
+def test_tests_have_a_folder_of_their_own() -> None:
+    """What a gate found on this machine fails no test, and a fault that a test plants is no open finding of the machine."""
+    assert machine_state.folder() != machine_state.FOLDER

@@ -62,29 +62,27 @@ def broken_policy(folder: Path) -> Path:
     return path
 
 
-def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) -> None:
+def hook(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, with the environment that slurmd gives it: no PATH."""
-    words = ("prolog", "--instance-type", "cpu", "--policy", str(broken_policy(tmp_path)))
-    argv, root = (sys.executable, "-m", "checks", *words), str(LOCAL.parents[2])
-    environment = {"TMPDIR": str(tmp_path), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
-    done = subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    argv, root = (sys.executable, "-m", "checks", *words, "--instance-type", "cpu"), LOCAL.parents[2]
+    environment = {"TMPDIR": str(folder), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
+    return subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) -> None:
+    """slurmd's log shows both streams, and the cause comes first."""
+    done = hook(tmp_path, "prolog", "--policy", str(broken_policy(tmp_path)))
 
     assert done.returncode == 1 and done.stdout.startswith(
         "prelaunch: CONFIGURATION: system.resources: number of CPUs is "
     ), done
-    assert (done.stdout.count("\n"), done.stderr) == (
-        1,
-        "",
-    )  # slurmd's log shows both, and the cause comes first
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
 
 
 def test_a_hook_prints_nothing_about_a_node_that_is_well(tmp_path: Path) -> None:
     """Neither on stdout, whose lines some hooks of Slurm take as commands, nor on stderr, which slurmd may log."""
-    argv = (sys.executable, "-m", "checks", "healthcheck", "--instance-type", "cpu", "--deadline-s", "100")
-    root = LOCAL.parents[2]
-    environment = {"TMPDIR": str(tmp_path), "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
-    done = subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    done = hook(tmp_path, "healthcheck", "--deadline-s", "100")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []

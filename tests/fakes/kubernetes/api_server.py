@@ -269,12 +269,9 @@ class _Handler(QuietHandler):
 
     def _answer(self, status: int, found: object) -> None:
         data = found.encode() if isinstance(found, str) else json.dumps(found).encode()
+        kind = "text/plain" if isinstance(found, str) else "application/json"
         with contextlib.suppress(OSError):
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, data, Content_Type=kind)
 
 
 def _place(words: list[str]) -> tuple[str, list[str]]:

@@ -20,7 +20,8 @@ from tests.fakes.slack.server import Failure
 from tests.flows.cli.conftest import Run
 from tests.flows.commissioning import write_cluster
 from tests.flows.gates import processes_below
-from tests.tasks.slackbot.stage import ADA, Stage, stage, until
+from tests.tasks.slackbot.stage import ADA, Stage, stage
+from tests.waiting import until
 from tests.world import World
 from tests.world_processes import until as until_logged
 

@@ -149,8 +149,7 @@ def test_a_killed_daemon_is_started_again(tmp_path: Path) -> None:
     path, started = tmp_path / "pid", tmp_path / "started"
     script = f"echo $$ >{path}; echo x >>{started}; exec sleep 600"
     child = subprocess.Popen(("sh", "-c", script), start_new_session=True)
-    while not (path.exists() and path.read_text().strip()):
-        time.sleep(0.01)
+    until(lambda: path.exists() and path.read_text().strip())
     daemon = options(pid_file=str(path), process="sleep", start=("sh", "-c", script))
     made = fault(DRILLS["killed-daemon"], daemon)
     try:

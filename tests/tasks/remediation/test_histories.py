@@ -67,10 +67,17 @@ def _condemn(world: World, kept: list[tuple[Case, ...]]) -> None:
             world.open(cases)
 
 
-def test_remediation_does_no_forbidden_act_in_two_hundred_histories() -> None:
+MANY = int(os.environ.get("PRELAUNCH_HISTORIES", "100000"))
+
+
+@pytest.mark.parametrize(
+    ("first", "histories"),
+    [(0, 200), pytest.param(1000, MANY, marks=(pytest.mark.long, pytest.mark.timeout(7200)))],
+)
+def test_remediation_does_no_forbidden_act(first: int, histories: int) -> None:
     """No act on stale evidence or that of another boot, none twice, none beyond a limit, none on another's machine."""
     acted = returned = 0
-    for seed in range(200):
+    for seed in range(first, first + histories):
         try:
             world = play(seed)
         except AssertionError as error:
@@ -78,19 +85,8 @@ def test_remediation_does_no_forbidden_act_in_two_hundred_histories() -> None:
         acted += len(world.calls)
         returned += len(world.returned)
 
-    assert acted > 100
-    assert returned > 5
-
-
-@pytest.mark.long  # two hundred of them are in the test above
-@pytest.mark.timeout(7200)
-def test_remediation_does_no_forbidden_act_in_a_hundred_thousand_histories() -> None:
-    """The same, with as many as PRELAUNCH_HISTORIES says."""
-    for seed in range(1000, 1000 + int(os.environ.get("PRELAUNCH_HISTORIES", "100000"))):
-        try:
-            play(seed)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+    assert acted > histories / 2
+    assert returned > histories / 40
 
 
 def pass_minutes(world: World, count: int) -> None:

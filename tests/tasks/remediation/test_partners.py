@@ -34,6 +34,7 @@ class Paired(PlayedMachines):
     """An engine whose re-test fences a partner; each step of a re-test fails as often as `errors` says."""
 
     errors: dict[str, list[BaseException]] = field(default_factory=dict)
+    tested: list[tuple[str, ...]] = field(default_factory=list)
 
     def fail(self, step: str) -> None:
         """Raise the next error of the step."""
@@ -42,6 +43,7 @@ class Paired(PlayedMachines):
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Fence the partners."""
+        self.tested.append((node, *partners))
         for partner in partners:
             self.fence(partner, Mark("partner", ""))
         self.fail("open")
@@ -50,11 +52,8 @@ class Paired(PlayedMachines):
     def close_retest(self, node: str, mark: Mark) -> None:
         """Free them."""
         self.fail("close")
-        for name, machine in self.shown.items():
-            if machine.mark == Mark("partner", ""):
-                self.shown[name] = replace(
-                    machine, service=ServiceState.SERVING, holder=Holder.NOBODY, mark=None
-                )
+        fenced = [name for name, machine in self.shown.items() if machine.mark == Mark("partner", "")]
+        self.shown |= serving(*fenced).shown
 
 
 @pytest.mark.parametrize(
@@ -70,16 +69,20 @@ class Paired(PlayedMachines):
     ],
 )
 @pytest.mark.parametrize("taken", [False, True])
-def test_the_partner_of_a_re_test_serves_again(errors: dict[str, list[BaseException]], taken: bool) -> None:
+@pytest.mark.parametrize("partners", [("n1",), ("n1", "n2")])
+def test_the_partners_of_a_re_test_serve_again(
+    errors: dict[str, list[BaseException]], taken: bool, partners: tuple[str, ...]
+) -> None:
     """There is no other partner. The node is proven and returned, or a person has `taken` it, and nobody is paged."""
-    world, engine = World(1, hostile=False), Paired(serving("n0", "n1").shown)
+    world, engine = World(1, hostile=False), Paired(serving("n0", *partners).shown)
     engine.errors = {step: list(left) for step, left in errors.items()}
     for number in follow(world, engine, [Proof.PASSED]):
         if taken and number == 1:
             engine.shown["n0"] = replace(engine.shown["n0"], holder=Holder.OTHER, mark=None)
 
     assert ((), []) == (world.journal.cases, world.pages)
-    assert engine.shown["n1"].service is ServiceState.SERVING
+    assert {ServiceState.SERVING} == {engine.shown[name].service for name in partners}
+    assert [("n0", *partners)] == list(dict.fromkeys(engine.tested))
     assert (engine.shown["n0"].service is ServiceState.SERVING) is not taken
 
 
@@ -118,10 +121,10 @@ def test_a_re_test_waits_a_day_for_a_partner_and_then_a_person_is_called(
 
 
 def follow(world: World, engine: Paired, proofs: list[Proof]) -> Iterator[int]:
-    """Twenty rounds, each by a process of its own, for a node that needs a partner; the last of the proofs is repeated."""
-    (case,) = world.condemn("n0", hard=False)
-    blame = replace(case.blames[0], check="nccl.all_reduce")
-    world.open([replace(case, blames=(blame,), partners=("n1",))])
+    """Twenty rounds, each by a process of its own, for a node that needs partners; the last of the proofs is repeated."""
+    (case,), partners = world.condemn("n0", hard=False), tuple(engine.shown)[1:]
+    check = ("nccl.all_reduce", "nccl.pairs")[len(partners) - 1]
+    world.open([replace(case, blames=(replace(case.blames[0], check=check),), partners=partners)])
 
     def recheck(case: Case, place: Retest) -> Rechecked:
         engine.fail("test")

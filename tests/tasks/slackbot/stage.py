@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.fakes.slack.server import SlackServer, slack_server
 from tests.fakes.slack.socket import Envelope, SocketMode, socket_mode
 from tests.fakes.slack.workspace import Message
 from tests.flows.gates import write_gate
+from tests.waiting import until
 
 ADA, BOB, EVE = "U0ADA", "U0BOB", "U0EVE"
 GATE_ID = "test-20261122-070000-0001"
@@ -233,14 +233,6 @@ async def _filled_in(run: str) -> dict[str, Any]:
         found = json.loads(await client.read_flow_run_input(UUID(run), keyset_of(KEY)["response"]))
     assert isinstance(found, dict)
     return found
-
-
-def until(ready: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Wait for something that another thread or process does."""
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        assert time.monotonic() < deadline, f"not in {timeout_s:.0f} s: {what}"
-        threading.Event().wait(0.03)
 
 
 def deployed(name: str, parameters: dict[str, Any], flow: str = "gate") -> str:

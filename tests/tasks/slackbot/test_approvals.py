@@ -25,8 +25,8 @@ from tests.tasks.slackbot.stage import (
     set_state,
     stage,
     state_of,
-    until,
 )
+from tests.waiting import until
 
 
 @pytest.fixture

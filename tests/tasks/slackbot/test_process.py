@@ -22,7 +22,8 @@ from tasks.slackbot.process import Plain, SlackAppError, SlackProcess
 from tests.fakes.slack.server import Failure
 from tests.flows.conftest import play as play
 from tests.flows.driving import Play, request_of, run
-from tests.tasks.slackbot.stage import ADA, Stage, stage, until
+from tests.tasks.slackbot.stage import ADA, Stage, stage
+from tests.waiting import until
 
 
 @pytest.fixture
